@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -21,9 +23,9 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 
 func (a *app) cancelCommand() *cobra.Command {
 	running := false
-	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
-	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}
-	others := slices.Concat([]queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})
+	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
+	started := []admin.Standing{admin.Standing(job.Running), admin.Standing(job.Error)}
+	others := slices.Concat([]admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Standing{admin.Waiting})
 	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
@@ -35,15 +37,15 @@ func (a *app) cancelCommand() *cobra.Command {
 		case running:
 			o.stop()
 			return nil
-		case slices.Contains(append(started, queue.Waiting), queue.Standing(f.state)):
+		case slices.Contains(append(started, admin.Waiting), admin.Standing(f.state)):
 			return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 		}
-		o.can = queue.CanCancel
+		o.can = admin.CanCancel
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return q.Cancel(ctx, ids...)
+			return admin.Of(q).Cancel(ctx, ids...)
 		}
 		o.hint = func(err error) string {
-			if errors.Is(err, queue.ErrStarted) {
+			if errors.Is(err, store.ErrStarted) {
 				return "--running has its worker stop it"
 			}
 			return ""
@@ -58,13 +60,13 @@ func (a *app) cancelCommand() *cobra.Command {
 // stop has an operation cancel jobs, started or not.
 func (o *operation) stop() {
 	o.can = func(j *job.Job) error {
-		if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
+		if err := admin.CanCancel(j); !errors.Is(err, store.ErrStarted) {
 			return err
 		}
 		return nil
 	}
 	o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-		if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
+		if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
 			c.Result = asked
 		}
 		return nil
@@ -80,11 +82,11 @@ const asked = "asked"
 // cancelOrStop ends a job, started or not, and tells which worker was asked to.
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
-		err := q.Cancel(ctx, c.ID)
-		if !errors.Is(err, queue.ErrStarted) {
+		err := admin.Of(q).Cancel(ctx, c.ID)
+		if !errors.Is(err, store.ErrStarted) {
 			return err
 		}
-		worker, err := q.Stop(ctx, c.ID)
+		worker, err := admin.Of(q).Stop(ctx, c.ID)
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue

@@ -13,9 +13,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const completionLong = `Prints what teaches a shell to complete hipq's commands, flags, queues, job types, states and ids with the Tab key. Names come
@@ -211,7 +213,7 @@ func otherTypes(l lookUp, i *instance) (names []string, err error) {
 	for _, q := range queues {
 		if err == nil {
 			var of []string
-			of, err = q.TypeNames(l.ctx)
+			of, err = (*store.Queue)(q).TypeNames(l.ctx)
 			names = append(names, of...)
 		}
 	}
@@ -226,11 +228,11 @@ func newestIDs(l lookUp, i *instance) (names []string, err error) {
 	}
 	standings := standingsOf(l.cmd)
 	if len(standings) == 0 {
-		standings = []queue.Standing{""} // all
+		standings = []admin.Standing{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {
-		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
+		found, err := admin.Of(queues[0]).FindIDs(l.ctx, admin.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
 		if err != nil {
 			return nil, err
 		}

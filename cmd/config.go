@@ -12,6 +12,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const configLong = `Shows the configuration as it holds, or looks for what is wrong with it.
@@ -240,7 +241,7 @@ func (i *instance) divided(ctx context.Context, c *config.Config) error {
 		if err != nil {
 			return err
 		}
-		d, err := q.Division(ctx)
+		d, err := admin.Of(q).Division(ctx)
 		if err != nil {
 			return err
 		}

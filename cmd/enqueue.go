@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -123,20 +124,20 @@ func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOpti
 }
 
 // enqueueOne adds a job, or in a dry run finds out what would come of it.
-func enqueueOne(ctx context.Context, q *queue.Queue, j job.New, dryRun bool) (queue.Added, error) {
+func enqueueOne(ctx context.Context, q *queue.Queue, j job.New, dryRun bool) (job.Added, error) {
 	enqueue := q.EnqueueMany
 	if dryRun {
 		enqueue = q.WouldEnqueue
 	}
 	all, err := enqueue(ctx, []job.New{j})
 	if err != nil {
-		return queue.Added{}, err
+		return job.Added{}, err
 	}
 	return all[0], nil
 }
 
 // printEnqueued says what became of a job, or would.
-func (a *app) printEnqueued(name string, added queue.Added, dryRun bool) error {
+func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
 	if added.ID != 0 {
 		said.ID = &added.ID
@@ -234,7 +235,7 @@ func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, er
 	case unknown == nil:
 		a.any, a.types = !c.StrictTypes, c.TypeNames()
 	case i.StrictTypes:
-		a.types, err = q.TypeNames(ctx)
+		a.types, err = (*store.Queue)(q).TypeNames(ctx)
 	default:
 		a.any = true
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -38,7 +39,7 @@ func (a *app) failuresCommand() *cobra.Command {
 		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.state == "" {
-				f.state = string(queue.Failed)
+				f.state = string(admin.Failed)
 			}
 			if !single {
 				return a.runFailures(cmd, args, &f)
@@ -53,7 +54,7 @@ func (a *app) failuresCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, filterOfJobs(tableRows, queue.Failed, queue.Closed))
+	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Closed))
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
 }
@@ -95,8 +96,8 @@ func (a *app) runFailures(cmd *cobra.Command, args []string, f *filterFlags) err
 }
 
 // printFailures prints the failures of a queue, and gives their number.
-func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by queue.Filter) (int, error) {
-	found, err := q.Failures(ctx, by)
+func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by admin.Filter) (int, error) {
+	found, err := admin.Of(q).Failures(ctx, by)
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +119,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 }
 
 // failureOf is what is said of a failure: those jobs, and no other, that the filter lets pass are what the commands take.
-func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
+func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, q.Name}, more...)
 		for _, flag := range [][2]string{
@@ -134,8 +135,8 @@ func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
 		Error: texts.NullText(f.Error),
 	}
-	if by.Standing == queue.Closed {
-		k.Retry = command("retry", "--again", "--state", string(queue.Closed))
+	if by.Standing == admin.Closed {
+		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
 		return k
 	}
 	dismiss := command("dismiss")

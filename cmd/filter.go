@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // filterFlags narrow down what a command lists or changes. They mean the same in each.
@@ -100,10 +101,10 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 }
 
 // jobs is the filter for jobs of these queues.
-func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (queue.Filter, error) {
+func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
-	return queue.Filter{
-		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
+	return admin.Filter{
+		Standing: admin.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
 		Since: since, Until: until, Limit: f.limit,
 	}, err
 }
@@ -116,7 +117,7 @@ func (f *filterFlags) places(cmd *cobra.Command, queues []*queue.Queue) ([]int, 
 	}
 	most := 0
 	for n, q := range queues {
-		d, err := q.Division(cmd.Context())
+		d, err := admin.Of(q).Division(cmd.Context())
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ type operateFlags struct {
 	all, yes, dryRun bool
 }
 
-func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
+func (f *operateFlags) add(c *cobra.Command, standings ...admin.Standing) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
 	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
@@ -177,18 +178,18 @@ func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
 const standingsNote = "hipq_standings"
 
 // about notes that a command can do something about the jobs of these standings.
-func about(c *cobra.Command, standings ...queue.Standing) *cobra.Command {
+func about(c *cobra.Command, standings ...admin.Standing) *cobra.Command {
 	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
 // alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
-func alsoAbout(c *cobra.Command, flag string, standings ...queue.Standing) {
+func alsoAbout(c *cobra.Command, flag string, standings ...admin.Standing) {
 	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.
-func standingsOf(c *cobra.Command) (all []queue.Standing) {
+func standingsOf(c *cobra.Command) (all []admin.Standing) {
 	words := strings.Fields(c.Annotations[standingsNote])
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "true" {
@@ -196,7 +197,7 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 		}
 	})
 	for _, w := range words {
-		all = append(all, queue.Standing(w))
+		all = append(all, admin.Standing(w))
 	}
 	return all
 }
@@ -204,7 +205,7 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 // operateCommand completes a command that changes jobs of the standings in does. With --state it also takes those in takes. set says what
 // the command does to the jobs.
 func (a *app) operateCommand(
-	c *cobra.Command, result string, does, takes []queue.Standing, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
+	c *cobra.Command, result string, does, takes []admin.Standing, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
 ) *cobra.Command {
 	var f operateFlags
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -247,7 +248,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):
 		return operation{}, usagef("--limit: the ids say which jobs; leave it out")
 	case f.state != "":
-		standings = []queue.Standing{queue.Standing(f.state)}
+		standings = []admin.Standing{admin.Standing(f.state)}
 	}
 	return operation{
 		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes,
@@ -261,7 +262,7 @@ func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []
 		return nil, err
 	}
 	for _, by.Standing = range o.standings {
-		found, err := q.FindIDs(cmd.Context(), by)
+		found, err := admin.Of(q).FindIDs(cmd.Context(), by)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
@@ -209,17 +210,17 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	if err != nil {
 		return err
 	}
-	err = q.Register(ctx)
+	err = (*store.Queue)(q).Register(ctx)
 	anew := errors.Is(err, queue.ErrShards)
 	if err != nil && !anew {
 		return err
 	}
-	moved, err := q.Reshard(ctx)
+	moved, err := (*store.Queue)(q).Reshard(ctx)
 	if anew || moved > 0 {
 		done.Divided = append(done.Divided, divided{q.Name, o.Shards, moved})
 	}
 	if anew && err == nil {
-		err = q.Register(ctx)
+		err = (*store.Queue)(q).Register(ctx)
 	}
 	if errors.Is(err, queue.ErrShards) {
 		return fmt.Errorf("queue %s: %w", q.Name, err) // another init was faster

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -46,13 +48,13 @@ func (a *app) jobsCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, filterOfJobs(tableRows, queue.Standings...))
+	f.add(c, filterOfJobs(tableRows, admin.Standings...))
 	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard of the queue; the first is 0 (-1: of all)")
 	return c
 }
 
 // filterOfJobs is what a filter of jobs is about.
-func filterOfJobs(limit int, standings ...queue.Standing) filtered {
+func filterOfJobs(limit int, standings ...admin.Standing) filtered {
 	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
 	for _, s := range standings {
 		of.states = append(of.states, string(s))
@@ -64,7 +66,7 @@ func filterOfJobs(limit int, standings ...queue.Standing) filtered {
 }
 
 // openJobs opens the instance for a list of jobs: of these queues, by this filter.
-func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *instance, queues []*queue.Queue, by queue.Filter, err error) {
+func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *instance, queues []*queue.Queue, by admin.Filter, err error) {
 	name, err := f.ofQueue(args)
 	if err == nil {
 		err = f.check(a, cmd)
@@ -102,7 +104,7 @@ func (a *app) listJobs(
 	}
 	for n, q := range queues {
 		by.Place = places[n]
-		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
+		err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
 			if a.json {
 				return a.printJSON(j.JSON())
 			}
@@ -121,7 +123,7 @@ func (a *app) listJobs(
 	}
 	for n, q := range queues {
 		by.Place = places[n]
-		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return q.CountFound(cmd.Context(), by) })
+		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return admin.Of(q).CountFound(cmd.Context(), by) })
 		if err != nil {
 			return err
 		}
@@ -164,7 +166,7 @@ func links(j *job.Job) string {
 func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
 	var known []string
 	for _, q := range queues {
-		types, err := q.TypeNames(cmd.Context())
+		types, err := (*store.Queue)(q).TypeNames(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -205,11 +206,11 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		if !ours {
 			continue
 		}
-		stands, err := q.Overview(ctx)
+		stands, err := admin.Of(q).Overview(ctx)
 		if err != nil {
 			return err
 		}
-		unhandled, err := q.Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
+		unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
 		if err != nil {
 			return err
 		}

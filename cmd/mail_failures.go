@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -149,20 +150,20 @@ func untold(ctx context.Context, board alert.Board, q *queue.Queue, newest map[f
 
 // mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
 func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	found, err := q.Failures(ctx, queue.Filter{Standing: queue.Failed, Among: mailedAmong})
+	found, err := admin.Of(q).Failures(ctx, admin.Filter{Standing: admin.Failed, Among: mailedAmong})
 	if err != nil {
 		return err
 	}
 	for _, w := range ways {
 		of := q.Name + "/" + texts.ShellWord(w.jobType)
-		at := slices.IndexFunc(found.Kinds, func(k queue.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
+		at := slices.IndexFunc(found.Kinds, func(k admin.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
 		if at < 0 { // discarded, or dismissed or tried again by now
 			e := newest[w]
 			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
 				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, texts.ShellWord(w.jobType))), i.runAs())
 			continue
 		}
-		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
+		k := failureOf(q, admin.Filter{Standing: admin.Failed}, found.Kinds[at])
 		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(or0(k.First)), dash(or0(k.Error))),
 			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
 			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/sheet"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // sheetMode is that of a report's file: it quotes errors, which are not for everybody.
@@ -115,12 +115,12 @@ func (i *instance) incidents(ctx context.Context) (all []sheet.Incident, err err
 		return nil, err
 	}
 	for _, q := range queues {
-		found, err := q.Failures(ctx, queue.Filter{Limit: incidentsOfQueue})
+		found, err := admin.Of(q).Failures(ctx, admin.Filter{Limit: incidentsOfQueue})
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range found.Kinds {
-			k := failureOf(q, queue.Filter{}, f)
+			k := failureOf(q, admin.Filter{}, f)
 			all = append(all, sheet.Incident{
 				Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First, Last: f.Last, Error: f.Error,
 				Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: k.Retry, Dismiss: *k.Dismiss,

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -188,7 +189,7 @@ func (n *ndjson) parse(text []byte) error {
 	}
 	j, err := l.job(func(text string) (time.Time, error) { return n.i.parseTime(n.cmd, text) })
 	if err == nil {
-		err = q.Check(j)
+		err = (*store.Queue)(q).Check(j)
 	}
 	if err == nil {
 		err = n.types[q.Name].check(j.Type)
@@ -308,7 +309,7 @@ func (n *ndjson) flush(ctx context.Context) error {
 }
 
 // wouldEnqueue says what would become of jobs if those before them had been added. It keeps all keys in memory.
-func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.New) ([]queue.Added, error) {
+func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.New) ([]job.Added, error) {
 	added, err := n.to.WouldEnqueue(ctx, jobs)
 	for i := range added {
 		key := [3]string{n.to.Name, jobs[i].Type, jobs[i].Key}
@@ -317,7 +318,7 @@ func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.New) ([]queue.Adde
 		case !n.would[key]:
 			n.would[key] = true
 		case n.onDuplicate == job.RefuseDuplicate:
-			return added[:i], fmt.Errorf("enqueue in %s: %w", n.to.Name, &queue.DuplicateError{Index: i, Key: jobs[i].Key})
+			return added[:i], fmt.Errorf("enqueue in %s: %w", n.to.Name, &job.DuplicateError{Index: i, Key: jobs[i].Key})
 		default:
 			added[i].Duplicate, added[i].Replaced = true, n.onDuplicate == job.ReplaceDuplicate
 		}

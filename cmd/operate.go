@@ -14,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -25,7 +26,7 @@ type operation struct {
 	ids          []int64
 	// filter finds the jobs if there are no ids, in each of the standings.
 	filter    *filterFlags
-	standings []queue.Standing
+	standings []admin.Standing
 	dryRun    bool
 	// ask makes a person at a terminal confirm what a filter has found.
 	ask bool
@@ -216,7 +217,7 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 			ids[n] = c.ID
 		}
 		err = d.do(ctx, d.q, ids, batch)
-		if some, ok := errors.AsType[queue.Refused](err); ok {
+		if some, ok := errors.AsType[admin.Refused](err); ok {
 			return some, nil
 		}
 		return refused, err
@@ -235,7 +236,7 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 		if err == nil && d.would != nil {
 			err = d.would(d.q, j, c)
 		}
-		if refused[n] = err; err != nil && !queue.IsRefusal(err) {
+		if refused[n] = err; err != nil && !admin.IsRefusal(err) {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
@@ -185,7 +186,7 @@ func (p *purging) run(ctx context.Context) error {
 	}
 	for _, q := range p.queues {
 		p.next(q.Name)
-		finished, failed, err := q.Purge(ctx, queue.PurgeOptions{DryRun: o.DryRun, OnDeleted: o.OnDeleted})
+		finished, failed, err := admin.Of(q).Purge(ctx, admin.PurgeOptions{DryRun: o.DryRun, OnDeleted: o.OnDeleted})
 		err = errors.Join(p.tell("finished", q.Name, finished, p.now.Add(-q.KeepFinished)), p.tell("failed", q.Name, failed, p.now.Add(-q.KeepFailed)), err)
 		if err != nil {
 			return err

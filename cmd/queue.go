@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -70,9 +71,9 @@ func (a *app) pauseQueues(cmd *cobra.Command, names []string, p pausing) error {
 		names = append(names, q.Name)
 	}
 	err = a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
-		is, err := queues[n].Paused(cmd.Context())
+		is, err := admin.Of(queues[n]).Paused(cmd.Context())
 		if err == nil && is != p.paused && !p.dryRun {
-			err = queues[n].Pause(cmd.Context(), p.paused)
+			err = admin.Of(queues[n]).Pause(cmd.Context(), p.paused)
 		}
 		return is != p.paused, err
 	})

@@ -15,9 +15,10 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -561,11 +562,11 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Upkeep(t.Context(), workers.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
+		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Look{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
-		err = q.Find(t.Context(), queue.Filter{}, func(j *job.Job) error {
+		err = admin.Of(q).Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 			n++
 			if j.State() != job.Initial || j.Status != "available" && j.Status != "scheduled" {
 				return fmt.Errorf("job %d is %s, %s: %s", j.ID, j.State(), j.Status, j.Error)

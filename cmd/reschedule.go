@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -20,8 +21,8 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 func (a *app) rescheduleCommand() *cobra.Command {
 	var at, in string
 	var priority int
-	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
-	others := []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}
+	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
+	others := []admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
 	c := a.operateCommand(&cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
@@ -37,20 +38,20 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var when queue.When
+		var when admin.When
 		if changed("in") {
 			when.In = &delay
 		}
 		if changed("priority") {
 			when.Priority = &priority
 		}
-		o.can = queue.CanCancel
+		o.can = admin.CanCancel
 		o.prepare = func(i *instance) (err error) {
 			when.At, err = i.time(cmd, "--at", at)
 			return err
 		}
 		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return q.Reschedule(ctx, ids[0], when)
+			return admin.Of(q).Reschedule(ctx, ids[0], when)
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -28,14 +29,14 @@ func (a *app) retryCommand() *cobra.Command {
 		Long:       retryLong,
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
-	}, "retried", []queue.Standing{queue.Failed}, []queue.Standing{queue.Closed, queue.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
-		if !again && f.state == string(queue.Closed) {
+	}, "retried", []admin.Standing{admin.Failed}, []admin.Standing{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
+		if !again && f.state == string(admin.Closed) {
 			return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
 		}
-		o.again, o.can, o.would = again, func(j *job.Job) error { return queue.CanRetry(j, again) }, wouldRetry(cmd.Context())
+		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error {
-			added, err := q.Retry(ctx, again, ids...)
-			refused, _ := errors.AsType[queue.Refused](err)
+			added, err := admin.Of(q).Retry(ctx, again, ids...)
+			refused, _ := errors.AsType[admin.Refused](err)
 			for n, job := range added {
 				if err != nil && (refused == nil || refused[n] != nil) {
 					continue
@@ -47,7 +48,7 @@ func (a *app) retryCommand() *cobra.Command {
 			return err
 		}
 		o.hint = func(err error) string {
-			if errors.As(err, new(*queue.ClosedError)) {
+			if errors.As(err, new(*admin.ClosedError)) {
 				return "--again retries it all the same"
 			}
 			return ""
@@ -55,7 +56,7 @@ func (a *app) retryCommand() *cobra.Command {
 		return nil
 	})
 	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
-	alsoAbout(c, "again", queue.Closed)
+	alsoAbout(c, "again", admin.Closed)
 	return c
 }
 
@@ -68,7 +69,7 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 			c.Result = duplicate
 		}
 		before[key] = true
-		return q.Find(ctx, queue.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
+		return admin.Of(q).Find(ctx, admin.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
 			if !newest.Status.IsFinal() {
 				c.NewID, c.Result = &newest.ID, duplicate
 			}
@@ -94,10 +95,10 @@ func (a *app) dismissCommand() *cobra.Command {
 		Long:       dismissLong,
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},
-	}, "dismissed", []queue.Standing{queue.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
-		o.can = queue.CanDismiss
+	}, "dismissed", []admin.Standing{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
+		o.can = admin.CanDismiss
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-			return q.Dismiss(ctx, ids...)
+			return admin.Of(q).Dismiss(ctx, ids...)
 		}
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -236,7 +237,7 @@ func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, erro
 // options are those of the queues of this config whose tables can be used, and of the others that are registered in the
 // database, by name.
 func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
-	all, err := queue.Registered(ctx, i.db)
+	all, err := admin.Registered(ctx, i.db)
 	if err != nil {
 		return nil, err
 	}

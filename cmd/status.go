@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -214,7 +215,7 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 }
 
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time) (queueStatus, error) {
-	c, err := q.Overview(ctx)
+	c, err := admin.Of(q).Overview(ctx)
 	if err != nil {
 		return queueStatus{}, err
 	}
@@ -226,14 +227,14 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	if otherwise := c.Division.Otherwise; otherwise != nil {
 		s.DividedOtherwise = new(otherwise.Error())
 	}
-	progressing, err := q.Progressing(ctx, progressingMost)
+	progressing, err := admin.Of(q).Progressing(ctx, progressingMost)
 	if err != nil {
 		return s, err
 	}
 	for _, j := range progressing {
 		s.Progressing = append(s.Progressing, progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()})
 	}
-	types, err := q.Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
+	types, err := admin.Of(q).Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		s.Unhandled = append(s.Unhandled, unhandledType{name, utc(types[name])})
 	}

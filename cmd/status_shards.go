@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // shardStatus is what status says of one shard of a queue.
@@ -29,7 +30,7 @@ type shardStatus struct {
 }
 
 // byShard is how each shard of a queue stands, if it has several.
-func byShard(q *queue.Queue, o queue.Overview) []shardStatus {
+func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 	all := []shardStatus{}
 	if len(o.Shards) < 2 {
 		return all

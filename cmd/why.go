@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -48,7 +49,7 @@ type explained struct {
 	State   job.State      `json:"state"`
 	Shard   *int           `json:"shard"`
 	Shards  *int           `json:"shards"`
-	Reasons []queue.Reason `json:"reasons"`
+	Reasons []admin.Reason `json:"reasons"`
 }
 
 func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64) error {
@@ -58,7 +59,7 @@ func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64)
 			leftOut[l.name] = l.why()
 		}
 	}
-	why, err := q.Why(ctx, id, queue.Asker{Handled: i.handled(q.Name), LeftOut: leftOut, Concurrency: i.Worker.Concurrency})
+	why, err := admin.Of(q).Why(ctx, id, admin.Asker{Handled: i.handled(q.Name), LeftOut: leftOut, Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err
 	}

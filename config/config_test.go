@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -56,7 +57,7 @@ func TestMinimal(t *testing.T) {
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
 				Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1,
-				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
+				KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
 			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
@@ -193,7 +194,7 @@ queues:
 			},
 			{
 				Options: queue.Options{
-					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
+					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1, DefaultPriority: new(500), StrictTypes: true,
 					DefaultTimeout: time.Hour, DefaultRetry: &outer,
 				},

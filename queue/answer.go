@@ -10,7 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -46,11 +46,11 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
 	if err == nil {
-		err = q.DB().CatchUp(ctx) // the attempt may have begun on another node
+		err = q.store().DB().CatchUp(ctx) // the attempt may have begun on another node
 	}
 	if err == nil {
 		var earlier Answered // by the latest try of the transaction that changed the job
-		err = q.DB().Tx(ctx, func(tx *engine.Tx) (err error) {
+		err = q.store().DB().Tx(ctx, func(tx *engine.Tx) (err error) {
 			if done, err = q.answer(ctx, tx, a, earlier); done.Changed {
 				earlier = done
 			}
@@ -102,15 +102,15 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 	ends := j.Status.IsFinal() || answered && (j.Error == job.None || j.Wish == job.Outcome{Verdict: job.Failed}.Wish())
 	switch {
 	case ends && (j.Error == job.None) != (a.Verdict == job.Finished):
-		return false, ErrFinal
+		return false, store.ErrFinal
 	case ends:
 		return false, nil
 	case j.Flaw != nil:
 		return false, j.Flaw
 	case j.Attempt == 0:
-		return false, ErrNotStarted
+		return false, store.ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:
-		return false, ErrOtherAttempt
+		return false, store.ErrOtherAttempt
 	case (answered || j.State() != job.Running) && a.Verdict == job.TryAgain:
 		return false, nil // that attempt has failed, and is being tried again
 	}
@@ -122,12 +122,12 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	var err error
 	again := tx.MayBeDone && earlier.Changed
 	if again { // by the job's key another might be found by now
-		j, err = q.get(ctx, tx, earlier.Job.ID, q.DB().ForUpdate)
+		j, err = q.store().Get(ctx, tx, earlier.Job.ID, q.store().DB().ForUpdate)
 	} else {
 		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
 	switch {
-	case again && errors.Is(err, ErrNotFound): // the queue doesn't keep it
+	case again && errors.Is(err, store.ErrNotFound): // the queue doesn't keep it
 		return earlier, nil
 	case err != nil:
 		return Answered{}, err
@@ -139,29 +139,29 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 		return Answered{Job: j, Changed: changes || again && err == nil && isLeftBy(j, earlier.Job)}, err
 	}
 	j.Losses = 0
-	answered := rounds.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
+	answered := store.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
 	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
 		answered.Waits = job.StatusAnswered // its handler still runs, so the worker keeps the job's key and weight until it ends
 	} else {
 		j.WorkerID = job.None
-		t, err := q.typeOf(ctx, tx, j.Type)
+		t, err := q.store().TypeOf(ctx, tx, j.Type)
 		if err != nil {
 			return Answered{}, err
 		}
 		// only a worker knows whether there is a retry handler
-		if _, ok := q.Configured(j.Type); a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
+		if _, ok := q.store().Configured(j.Type); a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
 			answered.Waits = job.StatusUndecided
 		}
 	}
-	entries, err := q.conclude(ctx, tx, answered)
+	entries, err := q.store().Conclude(ctx, tx, answered)
 	if err == nil {
-		err = activity.Write(ctx, tx, q.DB(), entries)
+		err = activity.Write(ctx, tx, q.store().DB(), entries)
 	}
 	if err != nil {
 		return Answered{}, err
 	}
-	after, err := q.get(ctx, tx, j.ID, "")
-	if errors.Is(err, ErrNotFound) {
+	after, err := q.store().Get(ctx, tx, j.ID, "")
+	if errors.Is(err, store.ErrNotFound) {
 		return Answered{Job: discarded(j, answered.Outcome), Changed: true}, nil
 	}
 	return Answered{Job: after, Changed: true}, err
@@ -170,7 +170,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 // discarded is a job that the queue doesn't keep, as an outcome has ended it.
 func discarded(j *job.Job, o job.Outcome) *job.Job {
 	ended := *j
-	ended.Status, ended.Error, ended.Result = job.StatusFinished, orNone(o.Error), orNone(o.Result)
+	ended.Status, ended.Error, ended.Result = job.StatusFinished, store.OrNone(o.Error), store.OrNone(o.Result)
 	if o.Verdict != job.Finished {
 		ended.Status = job.StatusFailed
 	}
@@ -186,13 +186,13 @@ func isLeftBy(j, earlier *job.Job) bool {
 func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
-		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.Table()+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
+		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.store().Table()+" "+q.store().Index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
 		if err != nil {
 			return nil, err
 		}
 		if id != nil {
-			return q.get(ctx, tx, *id, q.DB().ForUpdate)
+			return q.store().Get(ctx, tx, *id, q.store().DB().ForUpdate)
 		}
 	}
-	return nil, ErrNotFound
+	return nil, store.ErrNotFound
 }

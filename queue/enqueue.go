@@ -13,10 +13,10 @@ import (
 )
 
 // Enqueue adds one job. With a Key of your own it may be repeated; without one, an error may leave open if the job is in.
-func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
+func (q *Queue) Enqueue(ctx context.Context, j job.New) (job.Added, error) {
 	added, err := q.EnqueueMany(ctx, []job.New{j})
 	if err != nil {
-		return Added{}, err
+		return job.Added{}, err
 	}
 	return added[0], nil
 }
@@ -24,26 +24,26 @@ func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 // EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added:
 // the first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key
 // of your own may simply be enqueued again.
-func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error) {
-	prepared, err := q.prepare(jobs)
+func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]job.Added, error) {
+	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
-	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.addChunk(ctx, some) })
+	return q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.addChunk(ctx, some) })
 }
 
 // WouldEnqueue says what EnqueueMany would do now, by a transaction that it rolls back. A job that would be added has the ID 0.
-func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added, err error) {
-	prepared, err := q.prepare(jobs)
+func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []job.Added, err error) {
+	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
 	rolledBack := errors.New("rolled back")
-	err = q.DB().TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
-		would, err = q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, tx, some, false, "") })
+	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
+		would, err = q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.store().Add(ctx, tx, some, false, "") })
 		return cmp.Or(err, rolledBack)
 	})
-	if refused, ok := errors.AsType[*DuplicateError](err); ok && refused.Index > 0 {
+	if refused, ok := errors.AsType[*job.DuplicateError](err); ok && refused.Index > 0 {
 		would, failed := q.WouldEnqueue(ctx, jobs[:refused.Index])
 		return would, errors.Join(failed, err)
 	}
@@ -62,22 +62,22 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it
 // back. With SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which
 // has an instance of the same name, the jobs are in that one.
-func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
-	prepared, err := q.prepare(jobs)
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]job.Added, error) {
+	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
 	if tx == nil {
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
-	joined := q.DB().Join(tx)
-	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
+	joined := q.store().DB().Join(tx)
+	return q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
 }
 
 // inChunks calls add for each statement, with as many jobs as the servers' packet limits and SQLite's parameters allow.
-func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) ([]Added, error) {
+func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]job.Added, error)) ([]job.Added, error) {
 	const maxRows, maxBytes = 500, 1 << 20
-	added := make([]Added, 0, len(jobs))
+	added := make([]job.Added, 0, len(jobs))
 	for len(jobs) > 0 {
 		n, size := 1, len(jobs[0].Data)
 		for n < len(jobs) && n < maxRows && size+len(jobs[n].Data) <= maxBytes {
@@ -85,7 +85,7 @@ func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) (
 			n++
 		}
 		some, err := add(jobs[:n])
-		if refused, ok := errors.AsType[*DuplicateError](err); ok {
+		if refused, ok := errors.AsType[*job.DuplicateError](err); ok {
 			refused.Index += len(added)
 		}
 		if added = append(added, some...); err != nil {
@@ -97,9 +97,9 @@ func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) (
 }
 
 // addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
-func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
+func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []job.Added, err error) {
 	tries := 0
-	err = q.DB().TxUnclocked(ctx, func(tx *engine.Tx) error {
+	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
 			// they must not be taken for duplicates of themselves, nor added again if they are final by now
@@ -107,13 +107,13 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 				return err
 			}
 		}
-		all, err := q.add(ctx, tx, prepared, tries > 1, "")
+		all, err := q.store().Add(ctx, tx, prepared, tries > 1, "")
 		if err == nil {
 			added = all
 		}
 		return err
 	})
-	refused, isRefused := errors.AsType[*DuplicateError](err)
+	refused, isRefused := errors.AsType[*job.DuplicateError](err)
 	switch {
 	case err == nil:
 		return added, nil
@@ -127,18 +127,18 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 }
 
 // wasAdded says whether an earlier try has added the jobs. Its commit may be under way, so it waits for the first job's row.
-func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool, error) {
-	first := slices.IndexFunc(jobs, func(a Added) bool { return !a.Duplicate })
+func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (bool, error) {
+	first := slices.IndexFunc(jobs, func(a job.Added) bool { return !a.Duplicate })
 	if first < 0 {
 		return false, nil
 	}
 	id := jobs[first].ID
-	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.Table()+" "+q.DB().ByID+" WHERE id = ? "+q.DB().ForUpdate, id); err != nil {
+	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().ByID+" WHERE id = ? "+q.store().DB().ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
 	// by the activity, for the row may be gone
 	var added bool
-	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.DB().Activity()+
+	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.store().DB().Activity()+
 		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)
 	return added, err
 }

@@ -13,10 +13,10 @@ import (
 
 // Get reads one job, as it is on all nodes of a cluster: ErrNotFound if there is none of this id.
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
-	if err := q.DB().CatchUp(ctx); err != nil {
+	if err := q.store().DB().CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	return q.get(ctx, q.DB(), id, "")
+	return q.store().Get(ctx, q.store().DB(), id, "")
 }
 
 // How often Wait looks: soon at first, because a job may take milliseconds, and once a second in the end.
@@ -31,10 +31,10 @@ const waitFirst, waitMost = 25 * time.Millisecond, time.Second
 // that is the error, with the database's last trouble if there was any. It may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 	// not the job's data, which may be large; a job that isn't there is gone, or not yet on this node
-	query := "SELECT COALESCE((SELECT state FROM " + q.Table() + " WHERE id = ?), 'final')"
+	query := "SELECT COALESCE((SELECT state FROM " + q.store().Table() + " WHERE id = ?), 'final')"
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
 		var state job.State
-		err := q.DB().GetContext(ctx, &state, query, id)
+		err := q.store().DB().GetContext(ctx, &state, query, id)
 		if err == nil && state == job.Final {
 			var j *job.Job
 			if j, err = q.Get(ctx, id); err == nil && j.Status.IsFinal() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -122,8 +123,8 @@ func receiptOf(order int64) string { return fmt.Sprintf("order-%d", order) }
 // Receipt says what has become of an order's receipt: "sent", "under way", or why it could not be sent.
 func (s *Shop) Receipt(ctx context.Context, order int64) (string, error) {
 	var found *job.Job
-	by := queue.Filter{Type: string(SendReceipt), Key: receiptOf(order), Limit: 1}
-	err := s.emails.Find(ctx, by, func(j *job.Job) error {
+	by := admin.Filter{Type: string(SendReceipt), Key: receiptOf(order), Limit: 1}
+	err := admin.Of(s.emails).Find(ctx, by, func(j *job.Job) error {
 		found = j
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -25,7 +26,7 @@ func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{q, db}, q.Register(ctx)
+	return &Queue{q, db}, (*store.Queue)(q).Register(ctx)
 }
 
 // Plain is a queue of one job type.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -107,7 +108,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 				here := q
 				w := Workers{Concurrency: 100}
 				if spread {
-					other, err := queue.New(dbs[i], q.Options)
+					other, err := queue.New(dbs[i], (*store.Queue)(q.Queue).Options)
 					if err != nil {
 						return err
 					}

@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -270,7 +271,7 @@ func (s *shop) nothing(at *attempt) {
 
 func (s *shop) cancel(at *attempt) {
 	for name, id := range at.jobs {
-		if _, err := s.queues[name].Stop(s.Context(), id); err != nil {
+		if _, err := admin.Of(s.queues[name]).Stop(s.Context(), id); err != nil {
 			s.Error(err)
 		}
 	}

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // lookAtShards compares how the queues are divided with what the config says, and looks at what their shards hold.
 func lookAtShards(ctx context.Context, p *patient) Finding {
 	var said, wrong, doubtful []string
-	registered, err := queue.Registered(ctx, p.db)
+	registered, err := admin.Registered(ctx, p.db)
 	if err != nil {
 		return trouble(err)
 	}
@@ -21,7 +22,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return trouble(err)
 		}
-		o, err := q.Overview(ctx)
+		o, err := admin.Of(q).Overview(ctx)
 		if err != nil {
 			return trouble(err)
 		}
@@ -57,7 +58,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 
 // flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none, for no worker has run yet. What
 // they hold is of the limit and the rate that are registered: what is new in the config the next worker divides.
-func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Division, registered []queue.Options) (string, error) {
+func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d admin.Division, registered []queue.Options) (string, error) {
 	at := slices.IndexFunc(registered, func(o queue.Options) bool { return o.Name == q.Name })
 	if at < 0 {
 		return "", nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -123,7 +124,7 @@ func isQueued(j *job.Job) bool { return j.State() != job.Final }
 
 // queued calls f with each job of a queue that isn't final.
 func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
-	return q.Find(ctx, queue.Filter{}, func(j *job.Job) error {
+	return admin.Of(q).Find(ctx, admin.Filter{}, func(j *job.Job) error {
 		if isQueued(j) {
 			f(j)
 		}
@@ -134,7 +135,7 @@ func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
 // all are the queue's jobs, by id.
 func (q *Queue) all() (list []*job.Job) {
 	q.in.t.Helper()
-	q.in.check(q.Find(q.in.context(), queue.Filter{}, func(j *job.Job) error {
+	q.in.check(q.Find(q.in.context(), admin.Filter{}, func(j *job.Job) error {
 		list = append(list, j)
 		return nil
 	}))

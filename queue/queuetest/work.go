@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -72,7 +72,7 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 			}
 		}))
 		if due != nil && q.Rate.Starts > 0 {
-			why, err := q.Why(in.context(), due.ID, queue.Asker{})
+			why, err := q.Why(in.context(), due.ID, admin.Asker{})
 			in.check(err)
 			sooner(now.Add(why.RateWait))
 		}

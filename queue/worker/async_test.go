@@ -8,7 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -309,7 +309,7 @@ func TestWorkerOfAsyncJobsDies(t *testing.T) {
 		ids := s.add(s.emails, "later", 2)
 		const dead = "dead-worker"
 		s.die(s.emails, dead, 2)
-		s.round(s.emails, dead, 0, rounds.Settled{
+		s.round(s.emails, dead, 0, store.Settled{
 			Job: s.get(s.emails, ids[0]), Outcome: job.Outcome{Verdict: job.Finished, Result: "ticket 1"},
 		})
 		for range 2 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -18,7 +18,7 @@ type attempt struct {
 	runner *runner
 	source *source
 	// Settled is the job, and what comes of the attempt.
-	rounds.Settled
+	store.Settled
 	// left says that nothing of it is to be settled by this worker.
 	left  bool
 	began time.Time

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process/processtest"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -23,7 +23,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if started := must[rounds.Done](s.t)(q.Round(s.t.Context(), r)).Started; len(started) != n {
+	if started := must[store.Done](s.t)((*store.Queue)(q).Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
 }
@@ -32,15 +32,15 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 var types = []string{"send", "later", "once"}
 
 // newRound is a round of a worker that die has left behind.
-func newRound(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Round {
-	r := rounds.New(workers.Worker{ID: id, Host: "here", PID: 99})
-	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates(0, types)
+func newRound(q *queue.Queue, id string, slots int, settle ...store.Settled) store.Round {
+	r := store.NewRound(workers.Worker{ID: id, Host: "here", PID: 99})
+	r.Settle, r.Slots, r.Candidates = settle, slots, (*store.Queue)(q).Candidates(0, types)
 	return r
 }
 
-func (s shop) round(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Done {
+func (s shop) round(q *queue.Queue, id string, slots int, settle ...store.Settled) store.Done {
 	s.t.Helper()
-	return must[rounds.Done](s.t)(q.Round(s.t.Context(), newRound(q, id, slots, settle...)))
+	return must[store.Done](s.t)((*store.Queue)(q).Round(s.t.Context(), newRound(q, id, slots, settle...)))
 }
 
 // lock locks jobs without starting them, as the workers of former versions did.
@@ -159,8 +159,8 @@ func byPolicy(types ...string) map[string]bool {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	look := must[rounds.Look](s.t)(q.Look(s.t.Context(), types))
-	must[bool](s.t)(q.Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
+	look := must[store.Look](s.t)((*store.Queue)(q).Look(s.t.Context(), types))
+	must[bool](s.t)((*store.Queue)(q).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

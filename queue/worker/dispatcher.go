@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 )
 
 // gatherFor is how long a result waits for others to share its commit, at most. It waits no longer than the last commit took,
@@ -33,7 +33,7 @@ func (d *dispatcher) dispatch() {
 		s := d.sources[at]
 		d.sendWaiting(s)
 		for !d.crowded(s) && (len(s.ended) == 0 || time.Until(s.settleAt()) <= 0) {
-			r := &round{Round: rounds.New(d.self)}
+			r := &round{Round: store.NewRound(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
 				s.counted++
@@ -116,7 +116,7 @@ const (
 
 // side is how many rounds of a source may be out side by side.
 func (d *dispatcher) side(s *source) int {
-	if s.TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
+	if (*store.Queue)(s.Queue).TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
 	}
 	return d.db.Writers
@@ -124,7 +124,7 @@ func (d *dispatcher) side(s *source) int {
 
 // isNarrow says that the source has too few slots for rounds side by side.
 func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width < d.db.Writers*besideFrom && !s.TakesTurns()
+	return s.lane.width < d.db.Writers*besideFrom && !(*store.Queue)(s.Queue).TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
@@ -139,9 +139,9 @@ func (d *dispatcher) rivals(s *source) (n int) {
 
 // foundRoom takes note that a queue that takes turns has room again in the shards of settled attempts, except the one, if any,
 // that the round has filled itself.
-func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shard) {
+func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
 	for _, other := range d.sources {
-		if other.Name != s.Name || !other.TakesTurns() || other.gone != nil {
+		if other.Name != s.Name || !(*store.Queue)(other.Queue).TakesTurns() || other.gone != nil {
 			continue
 		}
 		for _, e := range settled {
@@ -164,12 +164,12 @@ func (d *dispatcher) gather(a *attempt) {
 		return
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
-		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
+		d.foundRoom(s, []store.Settled{a.Settled}, nil)
 		d.changedAt = time.Now()
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))
-		s.ended = make([]rounds.Settled, 0, s.running+1)
+		s.ended = make([]store.Settled, 0, s.running+1)
 	}
 	s.ended = append(s.ended, a.Settled)
 }
@@ -190,7 +190,7 @@ func (d *dispatcher) askAbout(s *source) {
 		s.undecided = nil // no slot will come for these: others decide after this worker
 	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {
-		r := &round{Round: rounds.New(d.self), decides: true, apart: true}
+		r := &round{Round: store.NewRound(d.self), decides: true, apart: true}
 		r.Slots, s.failing = n, false
 		s.add(r)
 	}

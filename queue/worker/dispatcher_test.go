@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -29,18 +29,18 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	defer w.stopStarts()
 	s := w.sources[0]
 	newRound := func() *round {
-		r := &round{Round: rounds.New(w.self), shard: s.shards[0], sent: time.Now()}
+		r := &round{Round: store.NewRound(w.self), shard: s.shards[0], sent: time.Now()}
 		r.Slots = 1
 		s.add(r)
 		return r
 	}
 	without, with := newRound(), newRound()
-	w.dispatcher.land(s, with, rounds.Done{More: true})
-	w.dispatcher.land(s, without, rounds.Done{})
+	w.dispatcher.land(s, with, store.Done{More: true})
+	w.dispatcher.land(s, without, store.Done{})
 	if !s.more() {
 		t.Error("what a round has found is forgotten")
 	}
-	w.dispatcher.land(s, newRound(), rounds.Done{})
+	w.dispatcher.land(s, newRound(), store.Done{})
 	if s.more() {
 		t.Error("what a later round has not found is still looked for")
 	}
@@ -57,9 +57,9 @@ func TestRoomOfItsOwn(t *testing.T) {
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
 		{full: true}, {full: true}, {waitUntil: soon}, {full: true},
 	}}
-	var settled []rounds.Settled
+	var settled []store.Settled
 	for _, place := range []int{4001, 4002} {
-		settled = append(settled, rounds.Settled{Job: &job.Job{Place: place}})
+		settled = append(settled, store.Settled{Job: &job.Job{Place: place}})
 	}
 	d := &dispatcher{loop: &loop{sources: []*source{s}}}
 	d.foundRoom(s, settled, nil)

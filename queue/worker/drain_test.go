@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -81,7 +82,7 @@ func TestDrainsInOrder(t *testing.T) {
 				s.t.Errorf("%s ran in the order %v, want %v", c.q.Name, got, c.want)
 			}
 			s.wantHistory(c.q, atOnce, c.want...)
-			if counts := s.counts(c.q); counts != (queue.Counts{Finished: n}) {
+			if counts := s.counts(c.q); counts != (admin.Counts{Finished: n}) {
 				s.t.Errorf("%s: %+v", c.q.Name, counts)
 			}
 		}
@@ -403,7 +404,7 @@ func TestRunRegistersItsQueues(t *testing.T) {
 		s.exec("DELETE FROM shop_queues")
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		var names []string
-		for _, o := range must[[]queue.Options](s.t)(queue.Registered(s.t.Context(), s.db)) {
+		for _, o := range must[[]queue.Options](s.t)(admin.Registered(s.t.Context(), s.db)) {
 			names = append(names, o.Name)
 		}
 		if !slices.Equal(names, []string{"emails", "reports"}) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -137,7 +138,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)
 		close(release)
-		eventually(s.t, "the second's handler returns", func() bool { return s.emails.Disowned().Attempt(ids[1]) == 0 })
+		eventually(s.t, "the second's handler returns", func() bool { return (*store.Queue)(s.emails).Disowned().Attempt(ids[1]) == 0 })
 		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -29,7 +30,7 @@ func TestLaneOfAType(t *testing.T) {
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 100, Finished: 100})
 		y.want(s.t, "once", 1)
 		y.wantMost(s.t, "all", 4)
-		if c := s.counts(s.emails); c != (queue.Counts{Finished: 100}) {
+		if c := s.counts(s.emails); c != (admin.Counts{Finished: 100}) {
 			s.t.Errorf("%+v", c)
 		}
 	})

@@ -16,7 +16,9 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -76,7 +78,7 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Register(t.Context()); err != nil {
+	if err := (*store.Queue)(q).Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -110,7 +112,7 @@ func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 
 func (s shop) addJobs(q *queue.Queue, jobs ...job.New) (ids []int64) {
 	s.t.Helper()
-	for _, a := range must[[]queue.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
+	for _, a := range must[[]job.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
 		ids = append(ids, a.ID)
 	}
 	return ids
@@ -121,9 +123,9 @@ func (s shop) get(q *queue.Queue, id int64) *job.Job {
 	return must[*job.Job](s.t)(q.Get(s.t.Context(), id))
 }
 
-func (s shop) counts(q *queue.Queue) queue.Counts {
+func (s shop) counts(q *queue.Queue) admin.Counts {
 	s.t.Helper()
-	return must[queue.Overview](s.t)(q.Overview(s.t.Context())).Counts
+	return must[admin.Overview](s.t)(admin.Of(q).Overview(s.t.Context())).Counts
 }
 
 func (s shop) exec(query string, args ...any) {

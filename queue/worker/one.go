@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -13,7 +13,7 @@ import (
 // is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom, and those of Run.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
-		return s.StartNow(w.work, rounds.New(w.self), id)
+		return (*store.Queue)(s.Queue).StartNow(w.work, store.NewRound(w.self), id)
 	})
 }
 
@@ -21,7 +21,7 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 // process calls it. queue.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
 func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
-		return s.TakeOver(w.work, w.ID, id, from, token)
+		return (*store.Queue)(s.Queue).TakeOver(w.work, w.ID, id, from, token)
 	})
 }
 

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -85,7 +87,7 @@ func TestOneJob(t *testing.T) {
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
 		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
-		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
+		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context(), true))
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
@@ -106,7 +108,7 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 		p.Concurrency = 1
 		r := s.start(p)
 		j := busy.next()
-		s.refused(j.ID, queue.ErrStarted)
+		s.refused(j.ID, store.ErrStarted)
 
 		g := s.gate()
 		p = s.one(g.handle)
@@ -134,7 +136,7 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 		p := s.one(g.handle)
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
-		s.refused(ids[1], queue.ErrNoRoom)
+		s.refused(ids[1], store.ErrNoRoom)
 		s.wantJob(s.emails, ids[1], job.Initial, "available", job.None, 0)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantCalm(asked)
@@ -156,7 +158,7 @@ func TestOneJobUnderARate(t *testing.T) {
 		ids := s.add(s.emails, "send", 2)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[0]), worker.Summary{Started: 1, Finished: 1})
 		began := time.Now()
-		s.refused(ids[1], queue.ErrNoRoom)
+		s.refused(ids[1], store.ErrNoRoom)
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
@@ -214,7 +216,7 @@ func TestOneJobFails(t *testing.T) {
 		s.emails = s.async(0)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantJob(s.emails, ids[2], job.Running, "awaiting", job.None, 1)
-		s.refused(ids[2], queue.ErrStarted)
+		s.refused(ids[2], store.ErrStarted)
 	})
 }
 
@@ -264,7 +266,7 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 		want := s.get(s.emails, ids[0]).ScheduledRunTime
 		s.die(s.emails, "dead", 0)
 		s.lock("dead", ids...)
-		s.refused(ids[0], queue.ErrLocked)
+		s.refused(ids[0], store.ErrLocked)
 		for range 2 {
 			wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		}
@@ -286,7 +288,7 @@ func TestOneJobNotTakenIn(t *testing.T) {
 		var id int64
 		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
 		_, err := s.startOne(s.one(nothing), id).end()
-		if !errors.Is(err, queue.ErrNotTakenIn) {
+		if !errors.Is(err, store.ErrNotTakenIn) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -83,7 +84,7 @@ type Params struct {
 // tables are those of the queues.
 func (p Params) tables() (all []schema.Queue) {
 	for _, q := range p.Queues {
-		all = append(all, q.Options.Table())
+		all = append(all, (*store.Queue)(q.Queue).Options.Table())
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 )
 
 // lookEvery is how often a worker looks for what has become due, and does the upkeep.
@@ -39,7 +39,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		switch found, err := s.Look(ctx, s.types); {
+		switch found, err := (*store.Queue)(s.Queue).Look(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
 			return false, nil // nobody knows
@@ -62,7 +62,7 @@ func (p *poller) look() {
 		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
 			p.lookAfter(s, nil)
 		default:
-			p.see(s, rounds.Look{}, nil)
+			p.see(s, store.Look{}, nil)
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
@@ -145,7 +145,7 @@ func (p *poller) reap() {
 }
 
 // lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
-func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
+func (p *poller) lookAfter(s *source, upkeep *store.Look) {
 	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	s.lookSent = sent
 	handled := map[string]bool{} // the queue's types, and whether a retry handler decides about each
@@ -153,17 +153,17 @@ func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
 		handled[t] = s.RetryHandlers[t] != nil
 	}
 	p.task(func() func() error {
-		var found rounds.Look
+		var found store.Look
 		var stopping []int64
 		var err error
 		more := false
 		if upkeep != nil {
-			more, err = s.Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+			more, err = (*store.Queue)(s.Queue).Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
 		} else if running {
-			stopping, err = s.Stopping(p.work, p.ID)
+			stopping, err = (*store.Queue)(s.Queue).Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			found, err = s.Look(p.work, s.types)
+			found, err = (*store.Queue)(s.Queue).Look(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -225,7 +225,7 @@ func (p *poller) killStrays(dead string) {
 }
 
 // see takes note of what a look has found in a source, and of the jobs that it is to stop.
-func (p *poller) see(s *source, found rounds.Look, stopping []int64) {
+func (p *poller) see(s *source, found store.Look, stopping []int64) {
 	s.freedAt = time.Now()
 	for shard, seen := range found.Shards {
 		in := s.shards[shard]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -41,7 +42,7 @@ func TestOnPool(t *testing.T) {
 		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
 		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
 		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
-		added := must[queue.Added](t)(q.Enqueue(ctx, job.New{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
+		added := must[job.Added](t)(q.Enqueue(ctx, job.New{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
 		later := must[*job.Job](t)(q.Get(ctx, added.ID))
 		if later.Data != nasty || later.Key != "k'\\" || !later.ScheduledRunTime.Equal(gap) || !later.WakeTime.Equal(gap) {
 			t.Errorf("%+v", later)
@@ -49,17 +50,17 @@ func TestOnPool(t *testing.T) {
 
 		// in the application's transaction, for better or worse
 		must[sql.Result](t)(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))
-		var sent queue.Added
+		var sent job.Added
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](t)(pool.BeginTx(ctx, nil))
 			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
-			in := must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}, job.New{Type: "again"}))
-			twice := must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}))
+			in := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}, job.New{Type: "again"}))
+			twice := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}))
 			if !twice[0].Duplicate || twice[0].ID != in[0].ID {
 				t.Errorf("a duplicate: %+v", twice)
 			}
 			replaced := job.New{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
-			if twice = must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
+			if twice = must[[]job.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
 				t.Errorf("replaced: %+v", twice)
 			}
 			if commit {
@@ -69,7 +70,7 @@ func TestOnPool(t *testing.T) {
 				must[any](t)(nil, tx.Rollback())
 			}
 		}
-		must[[]queue.Added](t)(q.EnqueueMany(ctx, hundred("send")))
+		must[[]job.Added](t)(q.EnqueueMany(ctx, hundred("send")))
 
 		send := handler.ResultFunc(func(_ context.Context, j *job.Job) (string, error) { return nasty, nil })
 		again := func(_ context.Context, j *job.Job) error {
@@ -90,7 +91,7 @@ func TestOnPool(t *testing.T) {
 		if j := must[*job.Job](t)(q.Wait(ctx, sent.ID)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
-		if c := must[queue.Overview](t)(q.Overview(ctx)); c.Finished != 102 || c.Scheduled != 1 {
+		if c := must[admin.Overview](t)(admin.Of(q).Overview(ctx)); c.Finished != 102 || c.Scheduled != 1 {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -111,7 +112,7 @@ func TestOnOneConnection(t *testing.T) {
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	q := onPool(t, pool)
-	must[[]queue.Added](t)(q.EnqueueMany(t.Context(), hundred("send")))
+	must[[]job.Added](t)(q.EnqueueMany(t.Context(), hundred("send")))
 	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
 	if sum := must[worker.Summary](t)(worker.Run(t.Context(), p)); sum.Finished != 100 {
 		t.Errorf("%+v", sum)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 )
 
 const (
@@ -34,7 +34,7 @@ func (p *progress) send() {
 		return
 	}
 	p.askedAt = time.Now()
-	said := map[*source][]rounds.Said{}
+	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
 			a.glance() // a handler that never looks at its context is disowned in time, too
@@ -42,7 +42,7 @@ func (p *progress) send() {
 				continue
 			}
 			if latest := a.said.Swap(nil); latest != nil {
-				said[s] = append(said[s], rounds.Said{Job: a.Job, Progress: *latest})
+				said[s] = append(said[s], store.Said{Job: a.Job, Progress: *latest})
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (p *progress) send() {
 		defer cancel()
 		var err error
 		for s, list := range said {
-			held, failed := s.SetProgress(ctx, p.ID, list)
+			held, failed := (*store.Queue)(s.Queue).SetProgress(ctx, p.ID, list)
 			if failed == nil {
 				said[s] = held
 			}
@@ -70,7 +70,7 @@ func (p *progress) send() {
 }
 
 // land takes note of what could not be written down: it is said again, unless the handler has said more by now.
-func (p *progress) land(left map[*source][]rounds.Said, err error) {
+func (p *progress) land(left map[*source][]store.Said, err error) {
 	if err != nil {
 		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be written down yet", "error", err)
 	}

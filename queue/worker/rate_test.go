@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -157,10 +157,10 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		s.die(s.emails, "other", 0)
 		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
 		started, waiting := 0, 0
-		dones := make(chan rounds.Done, 3)
+		dones := make(chan store.Done, 3)
 		for range cap(dones) {
 			go func() {
-				done, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 2))
+				done, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 2))
 				if err != nil {
 					s.t.Error(err)
 				}
@@ -194,9 +194,9 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		s.die(s.emails, "other", 0)
 		turn := must[*sql.Tx](s.t)(s.elsewhere().db.Begin())
 		must[any](s.t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))
-		done := make(chan rounds.Done, 1)
+		done := make(chan store.Done, 1)
 		go func() {
-			round, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 1))
+			round, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 1))
 			if err != nil {
 				s.t.Error(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
@@ -29,17 +29,17 @@ func asking(p worker.Params, f handler.RetryFunc) worker.Params {
 // court is a retry handler that holds its jobs until it lets them through, and notes what it was asked.
 type court struct {
 	t       *testing.T
-	asked   chan rounds.Settled
+	asked   chan store.Settled
 	through chan job.Decision
 	stopped chan error
 }
 
 func (s shop) court() *court {
-	return &court{s.t, make(chan rounds.Settled, 1000), make(chan job.Decision), make(chan error, 1000)}
+	return &court{s.t, make(chan store.Settled, 1000), make(chan job.Decision), make(chan error, 1000)}
 }
 
 func (c *court) decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
-	c.asked <- rounds.Settled{Job: j, Outcome: o}
+	c.asked <- store.Settled{Job: j, Outcome: o}
 	select {
 	case d := <-c.through:
 		return d, nil
@@ -49,7 +49,7 @@ func (c *court) decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Deci
 	}
 }
 
-func (c *court) next() rounds.Settled {
+func (c *court) next() store.Settled {
 	c.t.Helper()
 	return receive(c.t, "a question to the retry handler", c.asked)
 }
@@ -359,9 +359,9 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		ids := s.add(s.emails, "later", 4)
 		const dead = "dead-worker"
 		s.die(s.emails, dead, 4)
-		var settled []rounds.Settled
+		var settled []store.Settled
 		for i, o := range outcomes {
-			settled = append(settled, rounds.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
+			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
 		}
 		if done := s.round(s.emails, dead, 0, settled...); len(done.Lost) > 0 || len(done.Resting) != len(settled) {
 			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // round is a round of a source, until its result is known. As many slots are reserved for it as it may start jobs.
 type round struct {
-	rounds.Round
+	store.Round
 	// shard is the one in which it may start jobs; nil if it may not.
 	shard *shard
 	// decides says that it takes jobs that wait for a retry decision, and does nothing else.
@@ -49,8 +49,8 @@ func (s *source) remove(r *round) {
 }
 
 // addApart adds a round that only settles, and looks at each row first, because another transaction may hold it.
-func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
-	r := &round{Round: rounds.New(d.self), apart: true}
+func (d *dispatcher) addApart(s *source, list []store.Settled) {
+	r := &round{Round: store.NewRound(d.self), apart: true}
 	r.Settle, r.Again = list, true
 	s.add(r)
 }
@@ -106,13 +106,13 @@ func (d *dispatcher) send(s *source, r *round) {
 }
 
 // do does a round, in a task.
-func (r *round) do(ctx context.Context, s *source) (done rounds.Done, err error) {
+func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) {
 	if r.decides {
-		done.Resting, err = s.Undecided(ctx, r.Round, s.asked)
+		done.Resting, err = (*store.Queue)(s.Queue).Undecided(ctx, r.Round, s.asked)
 		done.More = len(done.Resting) >= r.Slots
 		return done, err
 	}
-	return s.Round(ctx, r.Round)
+	return (*store.Queue)(s.Queue).Round(ctx, r.Round)
 }
 
 // part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock for one of the
@@ -135,7 +135,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 }
 
 // hold takes note of results that wait for other transactions, as a round has found.
-func (s *source) hold(list []rounds.Settled, r *round) {
+func (s *source) hold(list []store.Settled, r *round) {
 	if len(list) > 0 {
 		s.held, s.heldSince = append(s.held, list...), r.sent
 	}
@@ -158,7 +158,7 @@ func (d *dispatcher) drop(s *source, r *round) {
 }
 
 // land takes note of what a round has done.
-func (d *dispatcher) land(s *source, r *round, done rounds.Done) {
+func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
 	d.count(s, r, done)
 	s.hold(done.Unsettled, r)
@@ -184,7 +184,7 @@ func (d *dispatcher) land(s *source, r *round, done rounds.Done) {
 }
 
 // learn takes note of what a round that could start jobs has found out about its shard.
-func (d *dispatcher) learn(s *source, r *round, done rounds.Done) {
+func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // else it may have been stopped before it came to that
 	r.shard.full = done.Full
 	if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
@@ -205,7 +205,7 @@ func (d *dispatcher) learn(s *source, r *round, done rounds.Done) {
 }
 
 // count counts what a round settled.
-func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
+func (d *dispatcher) count(s *source, r *round, done store.Done) {
 	if len(r.Settle) == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
 		case slices.Contains(done.Lost, e.Job):
 			d.summary.Lost++
 			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
-		case slices.ContainsFunc(done.Unsettled, func(u rounds.Settled) bool { return u.Job == e.Job }):
+		case slices.ContainsFunc(done.Unsettled, func(u store.Settled) bool { return u.Job == e.Job }):
 		case e.Asked: // counted when its attempt ended
 		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped, e.Outcome.Verdict == job.Interrupted:
 			d.summary.Errors++

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -32,7 +32,7 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
-	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Disowned()
+	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, (*store.Queue)(s.Queue).Disowned()
 	if s.RetryHandlers[j.Type] != nil {
 		a.Waits = job.StatusDeciding
 	}
@@ -62,7 +62,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 // job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
-	j, here := a.Job, a.source.Disowned()
+	j, here := a.Job, (*store.Queue)(a.source.Queue).Disowned()
 	if earlier := here.Attempt(j.ID); earlier > 0 {
 		a.NotBegun = true
 		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", earlier)}, false)
@@ -96,7 +96,7 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 }
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
-func (r *runner) ask(s *source, u rounds.Settled) {
+func (r *runner) ask(s *source, u store.Settled) {
 	a := &attempt{runner: r, source: s, Settled: u, began: time.Now()}
 	fail := func(o job.Outcome) { r.decided(a, job.Decision{}, errors.New(o.Error)) }
 	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, End: fail})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -30,18 +30,18 @@ type source struct {
 	attempts map[int64]*attempt
 	// ended are the attempts to settle. They wait for others until gatherUntil, and until freshUntil for those that have just
 	// begun, which may be over at once: else rounds of half as many jobs would follow one another.
-	ended                   []rounds.Settled
+	ended                   []store.Settled
 	gatherUntil, freshUntil time.Time
 	// rounds are those that are out or still to be sent. sent is when the latest that is not apart was.
 	rounds []*round
 	sent   time.Time
 	// held are attempts whose rows another transaction held, as a round found that was sent at heldSince. They are settled apart
 	// once freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
-	held               []rounds.Settled
+	held               []store.Settled
 	heldSince, freedAt time.Time
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
-	undecided []rounds.Settled
+	undecided []store.Settled
 
 	// nextLook is when to look at it next; zero is at once. again says that the last look left something. lookSent is when the
 	// look or the upkeep that is out was sent, or zero. seenSince is when the last was sent that has seen something.
@@ -102,7 +102,7 @@ func (s *source) owed() int {
 }
 
 // resting counts the attempts that will wait for this worker's retry handlers.
-func resting(list []rounds.Settled) (n int) {
+func resting(list []store.Settled) (n int) {
 	for _, e := range list {
 		if e.Outcome.Verdict.IsError() && e.Waits == job.StatusDeciding && !e.Asked {
 			n++

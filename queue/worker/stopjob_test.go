@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -20,7 +21,7 @@ const cancelled = "added/0 starting/1 failed/1"
 // stopJob asks for the end of a job, and wants this worker to be asked.
 func (s shop) stopJob(id int64, worker string) {
 	s.t.Helper()
-	if asked := must[string](s.t)(s.emails.Stop(s.t.Context(), id)); asked != worker {
+	if asked := must[string](s.t)(admin.Of(s.emails).Stop(s.t.Context(), id)); asked != worker {
 		s.t.Errorf("stopping job %d asks %s, want %s", id, asked, worker)
 	}
 }
@@ -58,7 +59,7 @@ func TestRunningJobIsStopped(t *testing.T) {
 		for _, id := range ids[1:] {
 			s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		}
-		if _, err := s.emails.Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
+		if _, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
 			s.t.Errorf("to stop it again: %v", err)
 		}
 		g.open()
@@ -231,7 +232,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		// nobody's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
-		s.round(s.emails, "gone", 0, rounds.Settled{
+		s.round(s.emails, "gone", 0, store.Settled{
 			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Waits: job.StatusUndecided,
 		})
 		s.stopJob(id, job.None)
@@ -266,10 +267,10 @@ func TestSentJobIsStopped(t *testing.T) {
 func TestNotToBeStopped(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
-		if _, err := s.emails.Stop(s.t.Context(), id); !errors.Is(err, queue.ErrNotStarted) {
+		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id); !errors.Is(err, queue.ErrNotStarted) {
 			s.t.Errorf("to stop a job that waits: %v", err)
 		}
-		if _, err := s.emails.Stop(s.t.Context(), id+1000); !errors.Is(err, queue.ErrNotFound) {
+		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id+1000); !errors.Is(err, queue.ErrNotFound) {
 			s.t.Errorf("to stop a job that isn't there: %v", err)
 		}
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})

@@ -18,6 +18,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -65,7 +66,7 @@ func newWorker(p Params) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := p.Queues[0].DB()
+	db := (*store.Queue)(p.Queues[0].Queue).DB()
 	l := &loop{
 		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
 		landed: make(chan func() error),
@@ -125,7 +126,7 @@ func (w *worker) begins(ctx context.Context) error {
 	for _, q := range w.Queues {
 		err := unfit[q.Name]
 		if err == nil {
-			err = q.Register(ctx)
+			err = (*store.Queue)(q.Queue).Register(ctx)
 		}
 		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
 			return err

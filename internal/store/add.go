@@ -1,0 +1,228 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// adding is the jobs of one statement on their way into the table.
+type adding struct {
+	*Queue
+	tx       *engine.Tx
+	division policy.Division
+	jobs     []job.New
+	// added is what has become of each, and todo the indexes of those of which that is still open.
+	added []job.Added
+	todo  []int
+}
+
+// add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
+// after it has refused a statement are the keys looked up, to leave their rows out of the next try.
+//
+// byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
+// again. It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity.
+func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]job.Added, error) {
+	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
+	if err := a.complete(ctx, prepared); err != nil {
+		return nil, err
+	}
+	jobs := a.jobs
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
+		if err := q.db.SetClock(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	others, err := a.distinct()
+	if err != nil {
+		return nil, err
+	}
+	if byKey {
+		slices.SortFunc(a.todo, func(i, j int) int {
+			return cmp.Or(strings.Compare(jobs[i].Type, jobs[j].Type), strings.Compare(jobs[i].Key, jobs[j].Key))
+		})
+	}
+	lock := ""
+	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
+		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
+		// shared locks on them, and two transactions that both want to write then deadlock.
+		lock = q.db.ForUpdate
+	}
+	for try := 0; len(a.todo) > 0; try++ {
+		if lock != "" || try > 0 {
+			if err := a.skipLive(ctx, cmp.Or(lock, q.db.ForShare)); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.insert(ctx, byKey); err != nil && (!engine.IsDuplicate(err) || try == 10) {
+			return nil, err
+		}
+		if len(a.todo) == 0 {
+			a.todo, others = others, nil // whose keys are taken now
+		}
+	}
+	return a.added, a.log(ctx, by)
+}
+
+// log writes what record.Entries would about the new jobs, without the columns whose defaults do: that is cheaper.
+func (a *adding) log(ctx context.Context, by string) error {
+	now, stamp := a.tx.Stamp()
+	args := make([]any, 0, len(a.jobs)*6)
+	for i, done := range a.added {
+		if !done.Duplicate {
+			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, OrNone(by))
+		}
+	}
+	n := len(args) / (len(stamp) + 5)
+	if n == 0 {
+		return nil
+	}
+	err := a.tx.Insert(ctx, engine.Insert{
+		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output",
+		Row: "(" + now + ",'job','added',?,?,?,?,?)", Args: args, N: n,
+	})
+	if err != nil {
+		return fmt.Errorf("record activity: %w", err)
+	}
+	return nil
+}
+
+// complete fills in what jobs leave to their types, and refuses weightless ones, also by what is registered.
+func (a *adding) complete(ctx context.Context, prepared []job.New) error {
+	a.jobs = make([]job.New, len(prepared))
+	for i, j := range prepared {
+		t, err := a.TypeOf(ctx, a.tx, j.Type)
+		if err != nil {
+			return err
+		}
+		a.jobs[i] = j.WithDefaults(t)
+	}
+	a.division = a.Options.Division()
+	weightless := slices.IndexFunc(a.jobs, func(j job.New) bool { return *j.ThrottleFactor < 1 })
+	if weightless < 0 && a.Shards > 0 {
+		return nil
+	}
+	r, err := a.registered(ctx, a.tx)
+	if err != nil {
+		return err
+	}
+	if weightless >= 0 && r.RefuseWeightless {
+		return fmt.Errorf("%s %q: %w", prepared[weightless].Type, prepared[weightless].Key, job.ErrWeightless)
+	}
+	if a.Shards < 1 {
+		a.division = r.Division()
+	}
+	return nil
+}
+
+// distinct leaves the first job of each type and key to be done. The others find it in their way.
+func (a *adding) distinct() (others []int, err error) {
+	seen := make(map[[2]string]bool, len(a.jobs))
+	a.todo = make([]int, 0, len(a.jobs))
+	for i, j := range a.jobs {
+		switch {
+		case !seen[typeAndKey(j)]:
+			seen[typeAndKey(j)] = true
+			a.todo = append(a.todo, i)
+		case j.OnDuplicate == job.RefuseDuplicate:
+			return nil, &job.DuplicateError{Index: i, Key: j.Key}
+		default:
+			others = append(others, i)
+		}
+	}
+	return others, nil
+}
+
+// skipLive looks up which of the keys are taken, and replaces the jobs that have them if that is wanted. The others stay to do.
+func (a *adding) skipLive(ctx context.Context, lock string) error {
+	live, err := a.live(ctx, lock)
+	if err != nil {
+		return err
+	}
+	var rest []int
+	for _, i := range a.todo {
+		j := &a.jobs[i]
+		id, ok := live[typeAndKey(*j)]
+		if !ok {
+			rest = append(rest, i)
+			continue
+		}
+		a.added[i] = job.Added{ID: id, Key: j.Key, Duplicate: true}
+		switch j.OnDuplicate {
+		case job.RefuseDuplicate:
+			return &job.DuplicateError{Index: i, ID: id, Key: j.Key}
+		case job.ReplaceDuplicate:
+			if a.added[i].Replaced, err = a.replace(ctx, id, j); err != nil {
+				return err
+			}
+		}
+	}
+	a.todo = rest
+	return nil
+}
+
+// replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
+func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
+	at, status, wake := a.due(j)
+	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+ScheduledAnew+
+		", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
+		" shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
+		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id))
+	if err != nil {
+		return false, fmt.Errorf("replace job %d: %w", id, err)
+	}
+	return replaced, nil
+}
+
+// due says when a job may start first, and where it stands until then.
+func (a *adding) due(j *job.New) (text string, status job.Status, wake engine.Time) {
+	when := j.At
+	if when.IsZero() {
+		when = a.tx.Now.Add(j.In)
+	}
+	when = policy.Opening(*j.Windows, a.Location, when)
+	status, at := policy.Place(when, a.tx.Now)
+	return engine.Text(when), status, engine.At(at)
+}
+
+// typeAndKey is what is unique among the jobs that are not final.
+func typeAndKey(j job.New) [2]string { return [2]string{j.Type, j.Key} }
+
+// live gives the ids of those of the types and keys that are taken.
+func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, error) {
+	byType := map[string][]any{}
+	for _, i := range a.todo {
+		byType[a.jobs[i].Type] = append(byType[a.jobs[i].Type], a.jobs[i].Key)
+	}
+	live := map[[2]string]int64{}
+	for _, name := range slices.Sorted(maps.Keys(byType)) {
+		keys := byType[name]
+		query := "SELECT id, job_key FROM " + a.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.EachRow(func(row *sql.Rows) error {
+			var id int64
+			var key string
+			err := row.Scan(&id, &key)
+			live[[2]string{name, key}] = id
+			return err
+		})})
+		if err != nil {
+			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
+		}
+	}
+	return live, nil
+}
+
+// scheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
+const ScheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
+	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
+	" worker_id = 'NONE', lock_token = 'NONE'"

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// insert inserts the jobs that are to do. Where it is refused, the first of them may be in all the same.
+func (a *adding) insert(ctx context.Context, whole bool) error {
+	if len(a.todo) == 0 {
+		return nil
+	}
+	var ids []int64
+	var err error
+	if a.db.IDsByKey && len(a.todo) > 1 { // of one row there is nothing to count, nor a row before it to undo
+		ids, err = a.insertByKey(ctx)
+	} else {
+		ids, err = a.tx.InsertIDs(ctx, a.db.Dialect, a.rows(whole))
+	}
+	for n, id := range ids {
+		i := a.todo[n]
+		a.added[i] = job.Added{ID: id, Key: a.jobs[i].Key}
+	}
+	a.todo = a.todo[len(ids):]
+	return err
+}
+
+// rows are the rows of the jobs that are to do.
+func (a *adding) rows(whole bool) engine.Insert {
+	now, stamp := a.tx.Stamp()
+	names, row := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time", "(?,?,?,?,?,?,?,"+now
+	// most jobs have neither
+	placed := a.division.N > 1 || slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].ShardKey != job.None })
+	if placed {
+		names, row = names+", shard_key, shard", row+",?,?"
+	}
+	// without a clock the other times are the statement's by their defaults, which costs a server less than a value in each row
+	clocked := !a.tx.Now.IsZero()
+	if clocked {
+		names, row = names+", create_time, update_time, scheduled_run_time, status, wake_time", row+",?,?,?,?,?)"
+	} else {
+		names, row = names+", status", row+",'available')"
+	}
+	args := make([]any, 0, len(a.todo)*15)
+	for _, i := range a.todo {
+		j := &a.jobs[i]
+		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
+		args = append(args, stamp...)
+		if placed {
+			args = append(args, j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)))
+		}
+		args = append(append(args, stamp...), stamp...)
+		if j.IsTimed() {
+			at, status, wake := a.due(j)
+			args = append(args, at, string(status), wake)
+		} else if clocked {
+			args = append(append(args, stamp...), "available", nil)
+		}
+	}
+	return engine.Insert{Table: a.table, Columns: names, Row: row, Args: args, N: len(a.todo), Whole: whole}
+}
+
+// insertByKey is for ids that can't be counted. It is one statement, so that keys that are in its way are others'.
+func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
+	err = a.tx.Undoing(ctx, func() error {
+		if err := a.tx.Insert(ctx, a.rows(true)); err != nil {
+			return err
+		}
+		live, err := a.live(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, i := range a.todo {
+			ids = append(ids, live[typeAndKey(a.jobs[i])])
+		}
+		return nil
+	})
+	return ids, err
+}

@@ -1,0 +1,315 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+func asynchronous(o *queue.Options) {
+	o.Types[0].Async, o.Types[0].Timeout = true, time.Minute
+}
+
+// answer also looks whether it was known before what the answer would do.
+func (s env) answer(a queue.Answer) (queue.Answered, error) {
+	s.t.Helper()
+	a.Type = "send"
+	dry := a
+	dry.DryRun = true
+	would, refused := s.Answer(s.t.Context(), dry)
+	got, err := s.Answer(s.t.Context(), a)
+	if fmt.Sprint(refused) != fmt.Sprint(err) || would.Changed != got.Changed || (would.Job == nil) != (got.Job == nil) {
+		s.t.Errorf("answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
+	}
+	return got, err
+}
+
+func (s env) wantAnswer(err, want error) {
+	s.t.Helper()
+	if !errors.Is(err, want) {
+		s.t.Errorf("answered: %v, want %v", err, want)
+	}
+}
+
+var done = job.Outcome{Verdict: job.Finished}
+
+func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		id := s.add(job.New{Type: "send", Key: "k"})[0].ID
+		_, err := s.answer(queue.Answer{Key: "k", Verdict: job.Finished})
+		s.wantAnswer(err, queue.ErrNotStarted)
+		_, err = s.answer(queue.Answer{Key: "other", Verdict: job.Finished})
+		s.wantAnswer(err, queue.ErrNotFound)
+
+		jobs := s.start("w1", 1)
+		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...)
+		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
+		s.wantState(id, job.Running, "awaiting", 1)
+		s.bury("w1") // who sent it may go
+		s.upkeep()
+		s.wantState(id, job.Running, "awaiting", 1)
+		s.wantHistory(id, "added/0 starting/1")
+
+		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished})
+		s.wantAnswer(err, queue.ErrOtherAttempt)
+		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: job.Finished, Result: `{"n":1}`})
+		if err != nil || !got.Changed || got.Job.State() != job.Final || got.Job.Result != `{"n":1}` {
+			t.Errorf("%+v, %v", got, err)
+		}
+		s.wantState(id, job.Final, "finished", 1)
+		s.wantHistory(id, "added/0 starting/1 finished/1")
+		// once more is no harm; the contrary is refused
+		for verdict, want := range map[job.Verdict]error{job.Finished: nil, job.Failed: queue.ErrFinal, job.TryAgain: queue.ErrFinal} {
+			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
+			if s.wantAnswer(err, want); got.Job.ID != id || got.Changed {
+				t.Errorf("%+v", got)
+			}
+		}
+		s.wantHistory(id, "added/0 starting/1 finished/1")
+	})
+}
+
+// An answer that comes while the handler runs counts, and the handler's own later word doesn't, nor is it a lost lock.
+func TestAnswerBeforeTheHandlersWord(t *testing.T) {
+	for _, word := range []job.Outcome{done, {Verdict: job.TryAgain, Error: "no"}, {Verdict: job.Failed, Error: "no"}, {Verdict: job.Finished, Result: "r"}} {
+		suiteWith(t, asynchronous, func(s env) {
+			s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "report", Key: "b"}, job.New{Type: "report", Key: "c"})
+			jobs := s.start("w1", 3)
+			for _, j := range jobs[:2] {
+				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.Failed, Error: "answered"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := s.settle("w1", word, jobs[:2]...); len(r.Lost) > 0 {
+				t.Errorf("lost %v", r.Lost)
+			}
+			s.settle("w1", done, jobs[2])
+			for _, j := range jobs[:2] {
+				s.wantHistory(j.ID, "added/0 starting/1 failed/1")
+				if got := s.wantState(j.ID, job.Final, "failed", 1); got.Error != "answered" {
+					t.Errorf("error %q", got.Error)
+				}
+			}
+			s.wantState(jobs[2].ID, job.Final, "finished", 1)
+		})
+	}
+}
+
+func TestAnswersAreOverdue(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		s.settle("w1", done, s.start("w1", 3)...)
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
+		s.upkeep()
+		late := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(3), job.Running, "awaiting", 1)
+		if late.Error != "timeout after 1m" {
+			t.Errorf("error %q", late.Error)
+		}
+		// late, but it is welcome
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
+			t.Error(err)
+		}
+		s.wantState(s.nth(1), job.Final, "finished", 1)
+		// the attempt has failed already, and is being tried again
+		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
+		if err != nil || got.Changed {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}); err != nil {
+			t.Error(err)
+		}
+		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "for good" {
+			t.Errorf("error %q", j.Error)
+		}
+		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
+		s.upkeep()
+		if n := len(s.start("w2", 9)); n > 0 {
+			t.Errorf("%d can be started", n)
+		}
+	})
+}
+
+// An error of an attempt goes to the retry decision like one of a handler.
+func TestAnswerToTryAgain(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"})
+		s.settle("w1", done, s.start("w1", 1)...)
+		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
+		if err != nil || !got.Changed || got.Job.State() != job.Error {
+			t.Errorf("%+v, %v", got, err)
+		}
+		s.upkeep()
+		s.wantState(1, job.Retry, "scheduled", 1)
+		s.wantHistory(1, "added/0 starting/1 error/1")
+	})
+}
+
+// A job that was answered while its handler runs keeps its weight and its key until the handler has ended. The answer counts then.
+func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
+	ends := map[job.Verdict]string{
+		job.Finished: "final finished ok NONE", job.Failed: "final failed NONE broken", job.TryAgain: "retry scheduled NONE broken",
+	}
+	for name, end := range map[string]func(s env, j *job.Job){
+		"policy": func(s env, j *job.Job) { s.settle("w1", done, j) },
+		"retry handler": func(s env, j *job.Job) {
+			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
+			for _, asked := range r.Resting {
+				s.do(s.newRound("w1", 0, asked))
+			}
+		},
+		"lost": func(s env, _ *job.Job) { s.bury("w1"); s.upkeep() },
+		"stopped": func(s env, j *job.Job) {
+			must[string](t)(s.Stop(t.Context(), j.ID))
+			s.settle("w1", job.Outcome{Verdict: job.Stopped, Error: "stopped"}, j)
+		},
+	} {
+		for verdict, want := range ends {
+			t.Run(name+"/"+string(verdict), func(t *testing.T) {
+				suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
+					s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+					j := s.start("w1", 1)[0]
+					a := queue.Answer{Key: "a", Verdict: verdict}
+					if a.Result = "ok"; verdict != job.Finished {
+						a.Result, a.Error = "", "broken"
+					}
+					got, err := s.answer(a)
+					if s.wantAnswer(err, nil); !got.Changed || got.Job.Status != job.StatusAnswered || got.Job.State() != job.Running {
+						t.Errorf("%+v, %v", got, err)
+					}
+					got, err = s.answer(a)
+					if s.wantAnswer(err, nil); got.Changed {
+						t.Errorf("the same again: %+v", got)
+					}
+					if verdict == job.Finished {
+						_, err = s.answer(queue.Answer{Key: "a", Verdict: job.Failed})
+						s.wantAnswer(err, queue.ErrFinal)
+					}
+					if _, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, job.ErrDuplicateKey) {
+						t.Errorf("its key beside the handler: %v", err)
+					}
+					if n := len(s.start("w2", 9)); n > 0 {
+						t.Errorf("%d were started beside the handler", n)
+					}
+					end(s, j)
+					if name == "stopped" && verdict != job.Finished {
+						want = "final closed NONE cancelled"
+					}
+					j = s.get(j.ID)
+					if is := fmt.Sprintf("%s %s %s %s", j.State(), j.Status, j.Result, j.Error); is != want {
+						t.Errorf("in the end %s, want %s", is, want)
+					}
+					if n := len(s.start("w2", 9)); n != 1 {
+						t.Errorf("%d were started when it had ended", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A job that waits for an answer counts against the limits.
+func TestAsynchronousJobsCount(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+		s.settle("w1", done, s.start("w1", 1)...)
+		if n := len(s.start("w1", 9)); n > 0 {
+			t.Errorf("%d were started", n)
+		}
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
+			t.Error(err)
+		}
+		if n := len(s.start("w1", 9)); n != 1 {
+			t.Errorf("after the answer %d were started", n)
+		}
+	})
+}
+
+func TestAnswerIsChecked(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		for _, a := range []queue.Answer{
+			{Verdict: job.Sent},
+			{Verdict: ""},
+			{Verdict: job.Finished, Result: "\xff"},
+			{Verdict: job.Failed, Error: "\xff"},
+			{Verdict: job.Finished, Result: strings.Repeat("x", job.MaxDataBytes+1)},
+		} {
+			_, err := s.answer(a)
+			s.wantAnswer(err, job.ErrInvalid)
+		}
+	})
+}
+
+// The token of an attempt names it until the next one starts, also when the job is locked for that, or was given back.
+func TestTokenOutlivesTheLock(t *testing.T) {
+	suiteWith(t, asynchronous, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		first := s.start("w1", 3)
+		s.settle("w1", done, first...)
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000'")
+		s.upkeep()
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE status = 'scheduled'")
+		s.upkeep()
+		s.hire("w2")
+		s.lockOutside("w2", s.nth(1))
+		s.lockOutside("who is no more", s.nth(2))
+		if got := s.places(s.start("w2", 3)); !slices.Equal(got, []int64{3}) {
+			t.Errorf("started %v", got)
+		}
+		s.upkeep()
+		s.wantState(s.nth(1), job.Retry, "locked", 1)
+		s.wantState(s.nth(2), job.Retry, "scheduled", 1) // it was locked before its time
+		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
+			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
+			s.wantAnswer(err, want)
+		}
+	})
+}
+
+// Whichever comes first of an answer and the handler's own word, the row and the activity tell the same story.
+func TestAnswerAndSettlementAtOnce(t *testing.T) {
+	suite(t, func(s env) {
+		const n = 200
+		jobs := make([]job.New, n)
+		for i := range jobs {
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(i)}
+		}
+		s.add(jobs...)
+		for _, j := range s.start("w1", n) {
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				r := s.newRound("w1", 0, settled(done, j)...)
+				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
+					got, err := s.round(t.Context(), r)
+					if err != nil {
+						t.Error(err)
+					}
+					r.Settle = got.Unsettled
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
+					t.Error(err)
+				}
+			})
+			wg.Wait()
+			want := "added/0 starting/1 finished/1"
+			switch j := s.get(j.ID); j.State() {
+			case job.Final:
+			case job.Retry:
+				want = "added/0 starting/1 error/1"
+			default:
+				t.Errorf("job %d rests in %s, %s", j.ID, j.State(), j.Status)
+			}
+			s.wantHistory(j.ID, want)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Every field of a job is read from a column of its own, by whatever reads jobs.
+func TestEveryFieldIsRead(t *testing.T) {
+	suite(t, func(s env) {
+		windows := must[job.Windows](s.t)(job.ParseWindows([]string{"05:00-07:00", "mon 22:00-02:00"}))
+		at := func(hour int) time.Time { return time.Date(2026, 11, 20, hour, 30, 15, 123456000, time.UTC) }
+		want := job.Job{
+			ID: 17, Queue: "emails", Type: "type", Data: "data", Key: "key", Status: job.StatusAwaiting, Timeout: 18 * time.Second,
+			Error: "error", Result: "result", Output: "output", Attempt: 19, ScheduledRunTime: at(1), Priority: 20, ThrottleFactor: 21, Windows: windows,
+			ShardKey: "shard", Place: 8003, StartTime: at(2), CreateTime: at(3), UpdateTime: at(4), WorkerID: "worker", Token: "token",
+			Group: "group", AttemptToken: "attempt", Wish: "wish", Stopping: true,
+			Progress:   job.Progress{Percent: 24, Note: "note", Attempt: 19, Time: at(6)},
+			Interrupts: 15, Losses: 16, RetryOf: 22, RetriedAs: 23, WakeTime: at(5),
+		}
+		s.exec("INSERT INTO shop_emails (id, job_type, job_data, job_key, status, timeout, priority, throttle_factor, time_windows,"+
+			" throttle_group, shard_key, attempt, scheduled_run_time, wake_time, start_time, worker_id, lock_token, error, result, output,"+
+			" create_time, update_time, attempt_token, wish, stopping, interrupts, losses, retry_of, retried_as,"+
+			" progress, progress_note, progress_attempt, progress_time, shard) VALUES (17, 'type', 'data', 'key', 'awaiting', 18, 20, 21, ?,"+
+			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
+			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'wish', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
+
+		// what the wanted job leaves out, this test would not see
+		for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
+			if f := v.Type().Field(i); f.Name != "Left" && f.Name != "Flaw" && v.Field(i).IsZero() {
+				s.t.Errorf("the test has no value for %s", f.Name)
+			}
+		}
+		read := map[string]*job.Job{"Get": s.get(17)}
+		must[any](s.t)(nil, s.Find(s.t.Context(), admin.Filter{}, func(j *job.Job) error {
+			read["Find"] = j
+			return nil
+		}))
+		for by, got := range read {
+			wanted, v := reflect.ValueOf(want), reflect.ValueOf(*got)
+			for i := range v.NumField() {
+				switch f := v.Type().Field(i); {
+				case f.Name == "Left", f.Name == "Flaw" && v.Field(i).IsZero(): // of which a sound row that was taken in has none
+				case v.Field(i).IsZero():
+					s.t.Errorf("%s doesn't read %s", by, f.Name)
+				case !reflect.DeepEqual(v.Field(i).Interface(), wanted.Field(i).Interface()):
+					s.t.Errorf("%s reads %s as %v, want %v", by, f.Name, v.Field(i), wanted.Field(i))
+				}
+			}
+		}
+
+		// a column that was added to the table is either a job's, or only for the queries
+		query := "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'shop_emails'"
+		if s.db.Name == "sqlite" {
+			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
+		}
+		var columns []string
+		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &columns, query))
+		ofQueries := []string{"live", "part", "run_rank", "state"}
+		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
+		// the queue, what is NULL, and the flaw are no columns, and the progress is four
+		if fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3; len(columns) != fields {
+			s.t.Errorf("%d columns for %d fields: %v", len(columns), fields, columns)
+		}
+	})
+}
+
+// What a row by plain SQL leaves to its type is told apart from 0.
+func TestWhatIsLeftIsRead(t *testing.T) {
+	suite(t, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, priority, timeout) VALUES ('send', 0, NULL)")
+		if got, want := s.get(1).Left, (job.Left{Timeout: true, ThrottleFactor: true, Windows: true}); got != want {
+			s.t.Errorf("left are %+v, want %+v", got, want)
+		}
+		s.upkeep()
+		if got := s.get(1).Left; got != (job.Left{}) {
+			s.t.Errorf("left are %+v", got)
+		}
+	})
+}
+
+// A started job is given as its row is.
+func TestStartedJobsAreAsStored(t *testing.T) {
+	for _, change := range []func(*queue.Options){
+		func(*queue.Options) {}, byRegion(0, map[string]int{"*": 5}), func(o *queue.Options) { o.Rate = job.Rate{Starts: 100, Per: time.Hour} },
+	} {
+		suiteWith(t, change, func(s env) {
+			windows := must[job.Windows](s.t)(job.ParseWindows([]string{"00:00-24:00"}))
+			s.add(inRegion("east", 2), job.New{Type: "report", Data: "d", Windows: &windows, ShardKey: "s", ThrottleFactor: new(0)})
+			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo", Result: "r"}, s.start("w", 1)...)
+			s.exec("UPDATE shop_emails SET wake_time = create_time, scheduled_run_time = create_time WHERE status = 'scheduled'")
+			s.upkeep()
+			jobs := s.start("w", 9)
+			if len(jobs) != 2 {
+				s.t.Fatalf("started %v", ids(jobs))
+			}
+			for _, j := range jobs {
+				if stored := s.get(j.ID); !reflect.DeepEqual(j, stored) {
+					s.t.Errorf("started %s, it is %s", fmt.Sprintf("%+v", *j), fmt.Sprintf("%+v", *stored))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package store_test
+
+import (
+	"cmp"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+func (s env) undecided(worker string, n int) []store.Settled {
+	s.t.Helper()
+	s.hire(worker)
+	list := must[[]store.Settled](s.t)((*store.Queue)(s.Queue).Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
+	for i := range list {
+		list[i].Asked = true
+	}
+	return list
+}
+
+// fail settles an attempt for which a retry handler decides.
+func (s env) fail(waits job.Status, o job.Outcome, j *job.Job) store.Settled {
+	s.t.Helper()
+	failed := store.Settled{Job: j, Outcome: o, Waits: waits}
+	done := s.do(s.newRound(j.WorkerID, 0, failed))
+	failed.Asked = true
+	if waits == job.StatusDeciding {
+		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
+			s.t.Errorf("resting are %+v", done.Resting)
+		}
+	} else if len(done.Resting) > 0 {
+		s.t.Errorf("resting are %+v", done.Resting)
+	}
+	if len(done.Lost) > 0 {
+		s.t.Errorf("lost %v", done.Lost)
+	}
+	return failed
+}
+
+func TestRetryHandlersDecisionHolds(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send", Data: "old"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		jobs := s.start("w1", 4)
+		failed := make([]store.Settled, len(jobs))
+		for i, j := range jobs {
+			failed[i] = s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			s.wantState(j.ID, job.Error, "deciding", 1)
+			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
+		}
+		if n := len(s.undecided("w2", 9)); n > 0 {
+			t.Errorf("another worker may decide about %d", n)
+		}
+		at := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour).Truncate(time.Second)
+		failed[0].Decision = &job.Decision{Again: true, At: at, Data: new("new"), Priority: new(-3)}
+		failed[1].Decision = &job.Decision{}
+		failed[2].Decision = &job.Decision{Again: true, In: 2 * time.Hour}
+		failed[3].Note = "the retry handler failed, so the policy decided: exit status 1"
+		for range 2 { // the second time as after a lost answer of the database
+			s.do(s.newRound("w1", 0, failed...))
+		}
+
+		again := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
+			t.Errorf("%+v", again)
+		}
+		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "e" {
+			t.Errorf("error %q", j.Error)
+		}
+		if j := s.wantState(s.nth(3), job.Retry, "scheduled", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
+			t.Errorf("scheduled to %v", j.ScheduledRunTime)
+		}
+		s.wantState(s.nth(4), job.Retry, "scheduled", 1)
+		for n, want := range []string{"error/1", "failed/1", "error/1", "error/1"} {
+			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
+		}
+		var told string
+		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
+		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
+			t.Errorf("the activity says %q", told)
+		}
+	})
+}
+
+// After a crash between the error and the decision another worker decides, and knows what the handler had said.
+func TestDecisionIsTakenByAnother(t *testing.T) {
+	suite(t, func(s env) {
+		for range 4 {
+			s.add(job.New{Type: "send"})
+		}
+		jobs := s.start("w1", 4)
+		late := s.fail(job.StatusDeciding, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
+		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
+		s.wantState(s.nth(3), job.Error, "undecided", 1)
+		s.bury("w1")
+		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), []string{"send"}))
+		// both types have retry handlers here: none for the policy
+		must[bool](t)((*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+
+		list := s.undecided("w2", 3)
+		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
+			t.Fatalf("undecided are %+v", list)
+		}
+		want := map[int64]job.Outcome{
+			s.nth(1): {Verdict: job.Failed, Error: "never", Output: "said"},
+			s.nth(2): {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
+			s.nth(3): {Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, s.nth(4): {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
+		}
+		for i, u := range list {
+			u.Outcome.Ran = 0
+			if u.Outcome != want[u.Job.ID] {
+				t.Errorf("%d: %+v, want %+v", u.Job.ID, u.Outcome, want[u.Job.ID])
+			}
+			list[i].Decision = &job.Decision{Again: true, In: time.Hour}
+		}
+		// the first worker's word comes too late
+		late.Decision = &job.Decision{}
+		if done := s.do(s.newRound("w1", 0, late)); len(done.Lost) != 1 {
+			t.Errorf("the late decision counts: %+v", done)
+		}
+		s.do(s.newRound("w2", 0, list...))
+		for _, u := range list {
+			if j := s.wantState(u.Job.ID, job.Retry, "scheduled", 1); j.Output != job.None {
+				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
+			}
+			var told string
+			must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
+			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
+				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
+			}
+		}
+	})
+}
+
+// A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others besides.
+func TestUndecidedMayBeRepeated(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 5)...)
+		for _, j := range s.start("w1", 5) {
+			s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+		}
+		s.hire("w2")
+		types := []string{"send", "report"}
+		r := s.newRound("w2", 3)
+		first := must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))
+		if len(first) != 3 {
+			t.Fatalf("%d were taken", len(first))
+		}
+		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
+		r.Again = true
+		again := must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))
+		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
+			t.Errorf("taken were %+v, then %+v", first, again)
+		}
+		// what it takes otherwise has nothing to do with it
+		if other := s.undecided("w2", 9); len(other) != 2 {
+			t.Errorf("%d were left", len(other))
+		}
+		for i := range again {
+			again[i].Asked, again[i].Decision = true, &job.Decision{}
+		}
+		s.do(s.newRound("w2", 0, again...))
+		for _, u := range again {
+			s.wantState(u.Job.ID, job.Final, job.StatusFailed, 1)
+			s.wantHistory(u.Job.ID, "added/0 starting/1 failed/1")
+		}
+		// one that was not committed takes them now
+		r = s.newRound("w2", 3)
+		if r.Again = true; len(must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))) != 0 {
+			t.Error("there is nothing left to take")
+		}
+	})
+}
+
+// The policy decides as the handler wished, also by another worker.
+func TestPolicyHonoursTheWish(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		jobs := s.start("w1", 2)
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
+		s.upkeep()
+		s.wantState(s.nth(1), job.Final, "failed", 1)
+		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)
+		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
+			t.Errorf("scheduled to %v", j.ScheduledRunTime)
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Types[1].Async = true }, func(s env) {
+		for _, name := range []string{"send", "send", "send", "send", "report", "send", "report"} {
+			s.add(job.New{Type: name})
+		}
+		stop := func(n int) string {
+			t.Helper()
+			return must[string](t)(s.Stop(t.Context(), s.nth(n)))
+		}
+		_, err := s.Stop(t.Context(), s.nth(1))
+		if !errors.Is(err, queue.ErrNotStarted) {
+			t.Errorf("before its start: %v", err)
+		}
+		jobs := s.start("w1", 7)
+		s.settle("w1", done, jobs[4])
+		if asked := stop(5); asked != job.None {
+			t.Errorf("%s was asked to stop a job that waits for its answer", asked)
+		}
+		for n := range 4 {
+			if asked := stop(n + 1); asked != "w1" {
+				t.Errorf("%s was asked", asked)
+			}
+		}
+		if list := must[[]int64](t)((*store.Queue)(s.Queue).Stopping(t.Context(), "w1")); len(list) != 4 {
+			t.Errorf("stopping %v", list)
+		}
+		// whatever the handler says, unless it has finished
+		s.settle("w1", job.Outcome{Verdict: job.Stopped}, jobs[0])
+		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
+		s.settle("w1", done, jobs[2])
+		// that of an asynchronous job has only sent it
+		stop(7)
+		s.settle("w1", done, jobs[6])
+		// or its worker dies
+		s.bury("w1")
+		s.upkeep()
+		for n, status := range map[int]job.Status{1: job.StatusClosed, 2: job.StatusClosed, 3: job.StatusFinished, 4: job.StatusClosed, 5: job.StatusClosed, 7: job.StatusClosed} {
+			id := s.nth(n)
+			last := "finished"
+			if j := s.wantState(id, job.Final, status, 1); status == job.StatusClosed {
+				if last = "failed"; j.Error != job.Cancelled {
+					t.Errorf("%d: error %q", id, j.Error)
+				}
+			}
+			s.wantHistory(id, "added/0 starting/1 "+last+"/1")
+		}
+		s.wantState(s.nth(6), job.Retry, "scheduled", 1)
+		if _, err := s.Stop(t.Context(), s.nth(1)); !errors.Is(err, queue.ErrFinal) {
+			t.Errorf("of a final job: %v", err)
+		}
+	})
+}
+
+func TestStartNow(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s env) {
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		closed := must[job.Windows](t)(job.ParseWindows([]string{now.Add(3*time.Hour).Format("15:00") + "-" + now.Add(4*time.Hour).Format("15:00")}))
+		s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send", Windows: &closed}, job.New{Type: "send"},
+			job.New{Type: "send", ThrottleFactor: new(0)}, job.New{Type: "send"})
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')") // 6
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		s.hire("w1")
+		for n := range 2 {
+			id := s.nth(n + 1)
+			r := s.newRound("w1", 0)
+			for range 2 { // the second time as after a lost answer of the database
+				j := must[*job.Job](t)((*store.Queue)(s.Queue).StartNow(t.Context(), r, id))
+				if stored := s.wantState(id, job.Running, "running", 1); !reflect.DeepEqual(j, stored) {
+					t.Errorf("started %+v, it is %+v", j, stored)
+				}
+			}
+			s.wantHistory(id, "added/0 starting/1")
+		}
+		s.lockOutside("w1", s.nth(4))
+		s.do(s.newRound("w1", 0, settled(done, s.get(s.nth(2)))...))
+		if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+		for id, want := range map[int64]error{
+			s.nth(1): store.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): store.ErrNoRoom, s.nth(4): store.ErrLocked,
+			s.nth(6): store.ErrNotTakenIn, s.nth(6) + 1: queue.ErrNotFound,
+		} {
+			if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
+				t.Errorf("%d: %v, want %v", id, err, want)
+			}
+		}
+		s.wantState(s.nth(3), job.Initial, "available", 0)
+	})
+}
+
+// A queue that doesn't keep what has ended deletes it in the same transaction; the activity stays.
+func TestDiscardAtOnce(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.KeepFinished, o.KeepFailed = queue.DiscardAtOnce, queue.DiscardAtOnce }, func(s env) {
+		added := s.add(slices.Repeat([]job.New{{Type: "send"}}, 6)...)
+		jobs := s.start("w1", 5)
+		for range 2 { // the second time as after a lost answer of the database
+			if r := s.settle("w1", done, jobs[:2]...); len(r.Lost) > 0 {
+				t.Errorf("lost %v", r.Lost)
+			}
+			if r := s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "r"}, jobs[2]); len(r.Lost) > 0 {
+				t.Errorf("lost %v", r.Lost)
+			}
+			if r := s.settle("w1", job.Outcome{Verdict: job.Failed, Error: "e"}, jobs[3]); len(r.Lost) > 0 {
+				t.Errorf("lost %v", r.Lost)
+			}
+		}
+		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}); err != nil {
+			t.Error(err)
+		}
+		must[any](t)(nil, s.Cancel(t.Context(), added[5].ID))
+		for n, want := range []string{"finished/1", "finished/1", "finished/1", "failed/1", "finished/1"} {
+			id := added[n].ID
+			if _, err := s.Get(t.Context(), id); !errors.Is(err, queue.ErrNotFound) {
+				t.Errorf("%d: %v", id, err)
+			}
+			s.wantHistory(id, "added/0 starting/1 "+want)
+		}
+		s.wantHistory(added[5].ID, "added/0 cancelled/0")
+	})
+}
+
+// What is discarded is only what ended so: not a job that an answer has made one to keep meanwhile.
+func TestDiscardLeavesTheOthers(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		jobs := s.start("w1", 2)
+		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: job.Failed, Error: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		s.settle("w1", done, jobs...)
+		s.wantState(jobs[0].ID, job.Final, "failed", 1)
+		if _, err := s.Get(t.Context(), jobs[1].ID); !errors.Is(err, queue.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}

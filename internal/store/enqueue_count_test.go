@@ -1,0 +1,96 @@
+package store_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// counted is a store of the queue emails, of which no config is known, on connections that note what is sent.
+func counted(t *testing.T, f func(s env, sent *sent)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		f(env{must[*queue.Queue](t)(queue.New(db, queue.Options{Name: "emails"})), t, db}, sent)
+	})
+}
+
+// inTx enqueues jobs in an application's transaction, and gives the statements that this adds to it.
+func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.New) (texts []string) {
+	s.t.Helper()
+	tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+	texts = sent.during(func() { must[[]job.Added](s.t)(s.EnqueueTx(s.t.Context(), tx, jobs...)) })
+	must[any](s.t)(nil, end(tx))
+	return texts
+}
+
+// EnqueueTx adds two statements to an application's transaction, the job's and its activity's; what else it has to know it
+// asks for.
+func TestEnqueueTxAddsFewStatements(t *testing.T) {
+	counted(t, func(s env, sent *sent) {
+		none, zero := job.Windows{}, 0
+		many := func(from, n int) (jobs []job.New) {
+			for i := range n {
+				jobs = append(jobs, job.New{Type: "send", Key: fmt.Sprint("many-", from+i)})
+			}
+			return jobs
+		}
+		// MariaDB is asked how far the ids of several rows lie apart, SQLite what time it is; on a Galera cluster they go behind a
+		// savepoint, and their ids are read back
+		// A server locks what may be replaced before anything is inserted; in SQLite the file is locked already.
+		several, refused, replacing := 1, 2, 1
+		if s.db.IDsByKey {
+			several, refused = 2, 4
+		}
+		if s.db.ForUpdate == "" {
+			replacing = 0
+		}
+		for _, c := range []struct {
+			name string
+			jobs []job.New
+			want int
+		}{
+			{"the first: what is registered of the queue and its types is read", many(0, 1), 4},
+			{"another", []job.New{{Type: "send"}}, 2},
+			{"a type that nobody has registered", []job.New{{Type: "fleeting"}}, 2},
+			{"all that a job may say", []job.New{{Type: "send", Key: "k", Data: "{}", ShardKey: "s", Timeout: time.Minute, Windows: &none}}, 2},
+			{"a key that is taken", []job.New{{Type: "send", Key: "k"}}, 2},
+			{"a time, which needs the clock", []job.New{{Type: "send", In: time.Hour}}, 3},
+			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 2},
+			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 3 + replacing},
+			{"a few", many(10, 3), 2 + several},
+			{"many", many(100, 400), 2 + several},
+			{"many of which some are taken", many(300, 400), 2 + several + refused},
+			{"none", nil, 0},
+		} {
+			if texts := s.inTx(sent, (*sql.Tx).Commit, c.jobs...); statements(texts) != c.want {
+				t.Errorf("%s: %d statements, want %d:\n%.2000s", c.name, statements(texts), c.want, strings.Join(texts, "\n"))
+			}
+		}
+	})
+}
+
+// What another program changes of a type holds as soon as it is not remembered any more.
+func TestTypeThatAnotherHasChanged(t *testing.T) {
+	counted(t, func(s env, sent *sent) {
+		s.add(job.New{Type: "send"})
+		o := options()
+		o.Types[0].Priority = 7
+		other := openStore(t, s.db, o)
+		enqueued := func() *job.Job { return other.get(s.add(job.New{Type: "send"})[0].ID) }
+		if j := enqueued(); j.Priority != 100 {
+			t.Errorf("priority %d, though the type is remembered", j.Priority)
+		}
+		store.ForgetTypes(s.Queue)
+		if j := enqueued(); j.Priority != 7 {
+			t.Errorf("priority %d", j.Priority)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// claim starts up to n jobs of one type, in the shard of all jobs of these tests.
+func (s env) claim(worker, jobType string, n int) store.Done {
+	s.t.Helper()
+	s.hire(worker)
+	r := s.newRound(worker, n)
+	shard := 0
+	if s.Shards > 1 {
+		shard = 3
+	}
+	r.Candidates = (*store.Queue)(s.Queue).Candidates(shard, []string{jobType})
+	return s.do(r)
+}
+
+// firsts runs a test of who comes first in a queue with a limit of 4 that isn't divided, and in one that is. In both, one light job of
+// type send runs, and behind it wait one of type report that takes the whole limit, and three more light ones.
+func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
+	for name, change := range map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)} {
+		t.Run(name, func(t *testing.T) {
+			if name == "one" {
+				undivided(t)
+			}
+			suiteWith(t, change, func(s env) {
+				of := func(jobType string, weight int) job.New {
+					j := job.New{Type: "send"}
+					if s.Shards > 1 {
+						j = s.goingTo(3, 1, weight)[0]
+					}
+					j.Type, j.ThrottleFactor = jobType, &weight
+					return j
+				}
+				s.add(of("send", 1))
+				running := s.claim("w", "send", 1).Started
+				heavy := s.add(of("report", 4))[0].ID
+				s.add(of("send", 1), of("send", 0), of("send", 1))
+				if s.claim("w", "report", 1); s.Shards > 1 {
+					s.divided()
+					s.claim("w", "report", 1)
+				}
+				if len(running) != 1 || s.get(heavy).State() != job.Initial {
+					t.Fatalf("%d are running", len(running))
+				}
+				test(s, running, heavy)
+			})
+		})
+	}
+}
+
+// wantClaimed wants a claim of the light jobs to start so many, those that weigh nothing among them.
+func (s env) wantClaimed(want int) {
+	s.t.Helper()
+	if got := s.claim("other", "send", 9).Started; len(got) != want {
+		s.t.Errorf("%d light jobs were started, want %d", len(got), want)
+	}
+}
+
+// The first job without room is overtaken by none that weighs something, whichever types others ask for.
+func TestFirstIsNotOvertaken(t *testing.T) {
+	firsts(t, func(s env, running []*job.Job, heavy int64) {
+		s.wantClaimed(1) // it weighs nothing
+		s.wantClaimed(0)
+		s.settle("w", finished, running...)
+		s.wantClaimed(0)
+		s.divided()
+		if got := s.claim("w", "report", 1).Started; len(got) != 1 || got[0].ID != heavy {
+			t.Fatalf("%d were started", len(got))
+		}
+		s.wantClaimed(0)
+		s.settle("w", finished, s.get(heavy))
+		s.divided()
+		s.wantClaimed(2)
+	})
+}
+
+// One that comes before it in order is not held up.
+func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
+	firsts(t, func(s env, _ []*job.Job, _ int64) {
+		j := job.New{Type: "send", Priority: new(1)}
+		if s.Shards > 1 {
+			j.ShardKey = s.goingTo(3, 1, 1)[0].ShardKey
+		}
+		id := s.add(j)[0].ID
+		s.wantClaimed(2)
+		if s.get(id).State() != job.Running {
+			t.Error("the one before it was not started")
+		}
+	})
+}
+
+// It holds up nobody once it doesn't wait any more, its queue lets it, or nobody asks for its type for a while.
+func TestFirstThatIsGone(t *testing.T) {
+	for name, goes := range map[string]func(s env, heavy int64){
+		"cancelled": func(s env, heavy int64) { must[any](s.t)(nil, s.Cancel(s.t.Context(), heavy)) },
+		"later": func(s env, heavy int64) {
+			s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = '2036-01-01 00:00:00.000000' WHERE id = ?", heavy)
+		},
+		"light": func(s env, heavy int64) { s.exec("UPDATE shop_emails SET throttle_factor = 0 WHERE id = ?", heavy) },
+		"run by nobody": func(s env, _ int64) {
+			s.exec("UPDATE shop_shards SET heads = 'NONE'")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			firsts(t, func(s env, _ []*job.Job, heavy int64) {
+				s.wantClaimed(1)
+				goes(s, heavy)
+				s.claim("other", "send", 9) // which finds too little in its shard
+				s.divided()
+				s.claim("other", "send", 9)
+				s.wantClaimed(0)
+				var waits int
+				must[any](t)(nil, s.db.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
+				if waits != 0 {
+					t.Errorf("%d light jobs wait still", waits)
+				}
+			})
+		})
+	}
+}
+
+// A claim that meets it, and finds that something else than the limit keeps it back, holds nobody up for it.
+func TestFirstBehindItsGroup(t *testing.T) {
+	undivided(t)
+	suiteWith(t, func(o *queue.Options) {
+		o.ThrottleLimit = 3
+		o.ThrottleGroups = &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"a": 3}}
+	}, func(s env) {
+		s.hire("w")
+		first := s.add(job.New{Type: "send", Data: `{"g":"a"}`})
+		s.claim("w", "send", 1)
+		s.add(job.New{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.New{Type: "send", Data: `{"g":"b"}`})
+		s.claim("w", "report", 1)
+		s.wantClaimed(1)
+		if s.get(first[0].ID).State() != job.Running {
+			t.Error("it doesn't run")
+		}
+	})
+}
+
+// Each job without room is noted that is the first of the types that a worker asks for: when the one before it starts, it is overtaken by none.
+func TestSecondIsNotOvertaken(t *testing.T) {
+	undivided(t)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
+		s.add(job.New{Type: "send", ThrottleFactor: new(4)})
+		running := s.claim("w", "send", 1).Started
+		s.add(job.New{Type: "send"}, job.New{Type: "report", ThrottleFactor: new(4)}, job.New{Type: "send"})
+		if s.claim("w", "send", 9); len(s.claim("w", "report", 1).Started) > 0 {
+			t.Fatal("there was room")
+		}
+		s.settle("w", finished, running...)
+		s.wantClaimed(1)
+		s.wantClaimed(0)
+	})
+}

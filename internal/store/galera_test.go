@@ -1,0 +1,216 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// nodes opens a store on each node of a cluster.
+func nodes(t *testing.T) (all []env) {
+	t.Helper()
+	for _, dsn := range dbtest.Galera(t) {
+		all = append(all, openStore(t, dbtest.Open(t, "mysql", dsn, "emails"), options()))
+	}
+	return all
+}
+
+// synced waits until a node has got what others have committed before.
+func (s env) synced() {
+	s.t.Helper()
+	tx := s.appTx("SET wsrep_sync_wait = 1")
+	var n int
+	must[any](s.t)(nil, tx.QueryRowContext(s.t.Context(), "SELECT 1").Scan(&n))
+	must[any](s.t)(nil, tx.Rollback())
+}
+
+// size is how many nodes a node sees in its cluster.
+func (s env) size() (n int) {
+	s.t.Helper()
+	var name string
+	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SHOW STATUS LIKE 'wsrep_cluster_size'").Scan(&name, &n))
+	return n
+}
+
+// The steps in which rows are numbered change when a node goes and when it comes back, whatever is going on.
+func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as a cluster needs to do without a node")
+	}
+	nodes := dbtest.OwnNodes(t) // others would miss one that is away
+	first := openStore(t, dbtest.Open(t, "mysql", nodes[0].DSN, "emails"), options())
+	var added []job.Added
+	enqueue := func() {
+		t.Helper()
+		added = append(added, first.add(keyed(7, "")...)...)
+		jobs := make([]job.New, 120)
+		for i := range jobs {
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(len(added), "-", i)}
+		}
+		added = append(added, first.add(jobs...)...)
+		first.exec("DELETE FROM shop_emails WHERE job_key LIKE 'k%'")
+	}
+	until := func(size int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); first.size() != size; enqueue() {
+			if time.Now().After(deadline) {
+				t.Fatalf("there are %d nodes, not %d", first.size(), size)
+			}
+		}
+		for range 5 {
+			enqueue()
+		}
+	}
+	end := nodes[2].Isolate()
+	until(2)
+	end()
+	until(3)
+	found := map[int64]string{}
+	must[any](t)(nil, first.Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
+		found[j.ID] = j.Key
+		return nil
+	}))
+	for i, a := range added {
+		if key, ok := found[a.ID]; ok && key != a.Key || !ok && a.Key[0] != 'k' {
+			t.Fatalf("%d: id %d has the key %s, not %s", i, a.ID, key, a.Key)
+		}
+	}
+}
+
+// Of rows that are refused, because the key of one is taken, none gets to the other nodes.
+func TestGaleraDuplicateAmongMany(t *testing.T) {
+	all := nodes(t)
+	first := all[0]
+	there := first.add(job.New{Type: "send", Key: "k070"})[0].ID
+	tx := first.appTx("SET autocommit = 1")
+	for i, a := range must[[]job.Added](t)(first.EnqueueTx(t.Context(), tx, keyed(200, "")...)) {
+		if a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
+			t.Errorf("%d: %+v", i, a)
+		}
+	}
+	must[any](t)(nil, tx.Commit())
+	for _, a := range first.add(keyed(300, "")...)[200:] {
+		if a.Duplicate {
+			t.Errorf("%+v", a)
+		}
+	}
+	for n, s := range all {
+		s.synced()
+		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != 300 {
+			t.Errorf("node %d has %d jobs", n+1, c.Due)
+		}
+	}
+	if n := first.size(); n != 3 {
+		t.Errorf("%d nodes are left", n)
+	}
+}
+
+// Callers at all nodes enqueue the same keys: the second finds the job of the first, or puts its own in that one's place.
+func TestGaleraSameKeys(t *testing.T) {
+	all := nodes(t)
+	for _, on := range []job.OnDuplicate{job.ReplaceDuplicate, job.KeepDuplicate} {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		last := map[string]map[string]bool{}
+		for n, s := range all {
+			for c := range 2 {
+				wg.Go(func() {
+					for round := range 15 {
+						jobs := make([]job.New, 20)
+						for i, k := range rand.Perm(30)[:20] {
+							jobs[i] = job.New{Type: "send", Key: fmt.Sprintf("%s-%d", on, k), Data: fmt.Sprintf("%d-%d-%d", n, c, round), OnDuplicate: on}
+						}
+						added, err := s.EnqueueMany(t.Context(), jobs)
+						if err != nil {
+							t.Errorf("%s %d: %v", on, n, err)
+							continue
+						}
+						mu.Lock()
+						for i, a := range added {
+							if !a.Duplicate || a.Replaced {
+								if last[a.Key] == nil {
+									last[a.Key] = map[string]bool{}
+								}
+								last[a.Key][jobs[i].Data] = true
+							}
+						}
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		var before []string
+		for n, s := range all {
+			s.synced()
+			var rows []string
+			must[any](t)(nil, s.Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
+				rows = append(rows, fmt.Sprint(j.ID, " ", j.Key, " ", j.Data))
+				if !last[j.Key][j.Data] && on == job.ReplaceDuplicate {
+					t.Errorf("%d: %s has %s", n, j.Key, j.Data)
+				}
+				return nil
+			}))
+			if n > 0 && !slices.Equal(rows, before) {
+				t.Errorf("node %d differs", n)
+			}
+			before = rows
+		}
+	}
+	if n := all[0].size(); n != 3 {
+		t.Errorf("%d nodes are left", n)
+	}
+}
+
+// What was added at one node is seen at another, by whoever names the job there, also when that node is late.
+func TestGaleraSeesOthers(t *testing.T) {
+	harmed := dbtest.Nodes(t)
+	var all []env
+	for _, n := range harmed {
+		all = append(all, openStore(t, dbtest.Open(t, "mysql", n.DSN, "emails"), options()))
+	}
+	first, late := all[0], all[1]
+	answer := queue.Answer{Type: "send", Key: "new", Verdict: job.Finished}
+	for name, look := range map[string]func(id int64) error{
+		"Get": func(id int64) error {
+			_, err := late.Get(t.Context(), id)
+			return err
+		},
+		"Why": func(id int64) error {
+			_, err := late.Why(t.Context(), id, admin.Asker{})
+			return err
+		},
+		"Wait": func(id int64) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := late.Wait(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			return nil
+		},
+		"Answer": func(int64) error {
+			if _, err := late.Answer(t.Context(), answer); !errors.Is(err, queue.ErrNotStarted) {
+				return err
+			}
+			return nil
+		},
+	} {
+		end := harmed[1].ReadOnly()
+		id := first.add(job.New{Type: "send", Key: "new"})[0].ID
+		time.AfterFunc(300*time.Millisecond, end)
+		if err := look(id); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		must[any](t)(nil, first.Cancel(t.Context(), id))
+	}
+}

@@ -1,0 +1,444 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// newStore is a queue with other options, on a database of its own.
+func newStore(t *testing.T, driver, source string, change func(*queue.Options)) env {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails")
+	o := options()
+	change(&o)
+	must[[]string](t)(db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+	return openStore(t, db, o)
+}
+
+// suiteWith runs a test on both engines, with a queue of other options.
+func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
+}
+
+func byRegion(limit int, limits map[string]int) func(*queue.Options) {
+	return func(o *queue.Options) {
+		o.ThrottleLimit, o.ThrottleGroups = limit, &job.ThrottleGroups{By: "data.to.region", Limits: limits}
+	}
+}
+
+func inRegion(region string, weight int) job.New {
+	return job.New{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
+}
+
+func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s env) {
+		east, west, none := inRegion("east", 1), inRegion("west", 1), job.New{Type: "send", Data: "no JSON"}
+		s.add(east, east, east, east, west, west, none, none, none)
+		first := s.start("w1", 20)
+		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
+			t.Fatalf("started %v", got)
+		}
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
+		s.wantState(s.nth(6), job.Initial, "throttled", 0)
+		if got := s.start("w2", 20); len(got) != 0 {
+			t.Errorf("another worker started %v", ids(got))
+		}
+		// one that comes later with a better priority goes before those that are held, and no more of them
+		better := east
+		better.Priority = new(1)
+		s.add(better) // 10
+		s.settle("w1", done, first[0], first[2])
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
+			t.Errorf("then started %v", got)
+		}
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// What is held and doesn't fit beside the others of its group is not overtaken by what comes later and would.
+func TestNothingOvertakesInAGroup(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s env) {
+		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
+		first := s.start("w1", 9)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
+		s.settle("w1", done, first...)
+		s.add(inRegion("east", 1))
+		if got := s.places(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("started %v", got)
+		}
+	})
+}
+
+// However many groups hold something back, all is found, and nothing overtakes.
+func TestManyFullGroups(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
+		const groups = 250
+		var jobs []job.New
+		for i := range 2 * groups {
+			jobs = append(jobs, inRegion(fmt.Sprint(i%groups), 1))
+		}
+		s.add(jobs...)
+		s.hire("w1")
+		drain := func() (all []*job.Job) {
+			candidates := s.candidates("send", "report")
+			for {
+				r := s.newRound("w1", 1000) // more than the groups that it looks at
+				r.Candidates = candidates
+				done := s.do(r)
+				all = append(all, done.Started...)
+				if len(done.Started) == 0 && !done.More {
+					return all
+				}
+			}
+		}
+		first := drain()
+		if c := must[admin.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
+			t.Fatalf("%d started, counts %+v", len(first), c)
+		}
+		s.settle("w1", done, first...)
+		s.add(inRegion("99", 1)) // the last group, behind the one that is held
+		second := drain()
+		if got := s.places(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
+			t.Errorf("%d started: %v", len(got), got)
+		}
+	})
+}
+
+// What is held comes after a better job of its group that is due, however many other due jobs are before that.
+func TestHeldJobsDontOvertake(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1, "west": 1}), func(s env) {
+		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("west", 1))
+		first := s.start("w1", 9)
+		s.wantState(s.nth(2), job.Initial, "throttled", 0)
+		for _, region := range []string{"west", "east"} {
+			better := inRegion(region, 1)
+			better.Priority = new(1)
+			s.add(better) // 4 and 5, in this order
+		}
+		// only the east has room: 4 is looked at and held back, then comes 5, then what was held
+		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started); !slices.Equal(got, []int64{5}) {
+			s.t.Errorf("started %v", got)
+		}
+	})
+}
+
+// When the first that a group holds back can't start after all, it is the next of them that does, not one behind it.
+func TestHeldJobsFollowEachOther(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
+		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 3)...)
+		first := s.start("w1", 9)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
+		s.add(inRegion("east", 1)) // 4
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), s.nth(2))
+		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
+			s.t.Errorf("started %v", got)
+		}
+		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
+	})
+}
+
+// A round that could have started more of what is held says so, although nothing is due.
+func TestMoreIsHeld(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s env) {
+		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 5)...)
+		first := s.start("w1", 9)
+		candidates := s.candidates("send")
+		round := func(settle ...store.Settled) store.Done {
+			r := s.newRound("w1", 1, settle...)
+			r.Candidates = candidates
+			return s.do(r)
+		}
+		if got := round(settled(done, first...)...); !slices.Equal(s.places(got.Started), []int64{3}) || !got.More {
+			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
+		}
+		if got := round(); !slices.Equal(s.places(got.Started), []int64{4}) {
+			s.t.Errorf("then started %v", ids(got.Started))
+		}
+		if got := round(); len(got.Started) > 0 || got.More {
+			s.t.Errorf("with the group full, started %v, more is %v", ids(got.Started), got.More)
+		}
+	})
+}
+
+// However much many groups hold back, a round looks at no more of it than it may have a use for.
+func TestManyHeldJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one worker has no races")
+	}
+	undivided(t) // it counts statements
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		o := options()
+		byRegion(0, map[string]int{"*": 1})(&o)
+		s := openStore(t, counted, o)
+		const groups, each, times = 99, 21, 4 // 33,264
+		var args []any
+		for i := range groups * each {
+			args = append(args, fmt.Sprint("data.to.region=", i%groups))
+		}
+		const columns = "job_type, job_data, status, timeout, priority, throttle_factor, time_windows, throttle_group"
+		const row = "('send', 'x', 'throttled', 60, 100, 1, 'NONE', ?)"
+		s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows(row, groups*each), args...)
+		for range times {
+			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
+		}
+		s.hire("w1")
+		r := s.newRound("w1", each<<times)
+		var jobs []*job.Job
+		var cost int
+		for range 2 { // the second time the worker knows the groups
+			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
+			cost = statements(sent.during(func() { jobs = s.do(r).Started }))
+			if len(jobs) != groups {
+				t.Errorf("started %d, want one of each group", len(jobs))
+			}
+		}
+		if cost > 30 {
+			t.Errorf("%d statements", cost)
+		}
+	})
+}
+
+// A queue whose groups are taken out of the config, or are by something else, lets go of what was held back by them.
+func TestGroupsMayChange(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
+		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
+		s.start("w1", 9)
+		s.wantState(s.nth(2), job.Initial, "throttled", 0)
+
+		o := options()
+		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
+		byType := openStore(t, s.db, o)
+		// the one that is running was not told its type's group: it counts in no group
+		if got := s.places(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
+			t.Errorf("by type: started %v", got)
+		}
+		byType.add(job.New{Type: "send"})
+		byType.start("w2", 9)
+		byType.wantState(s.nth(4), job.Initial, "throttled", 0)
+
+		none := openStore(t, s.db, options())
+		none.upkeep()
+		if got := s.places(none.start("w3", 9)); !slices.Equal(got, []int64{4}) {
+			t.Errorf("without groups: started %v", got)
+		}
+	})
+}
+
+// Whatever its data, a job gets the right group, and a job with new data a new one.
+func TestGroupOfAJob(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"7": 1, "true": 1, "ä": 1}), func(s env) {
+		for _, data := range []string{`{"to":{"region":7}}`, `{"to":{"region":7}}`, `{"to":{"region":true}}`, `{"to":{"region":true}}`, `{"to":{"region":"\u00e4"}}`, `{"to":{"region":"ä"}}`} {
+			s.add(job.New{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
+		}
+		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
+			s.add(job.New{Type: "send", Data: data})
+		}
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
+			t.Errorf("started %v", got)
+		}
+		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("after the change of its data: started %v", got)
+		}
+	})
+}
+
+// Weight 0 is found behind whatever a full limit holds back.
+func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
+	undivided(t) // a shard whose share is too small starts what weighs nothing meanwhile
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
+		var jobs []job.New
+		for range 300 {
+			jobs = append(jobs, job.New{Type: "send"})
+		}
+		light := job.New{Type: "report", ThrottleFactor: new(0)}
+		s.add(append(jobs, light, light)...)
+		if got := s.places(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
+			t.Errorf("started %v", got)
+		}
+		if got := s.places(s.start("w2", 1)); !slices.Equal(got, []int64{301}) {
+			t.Errorf("with the limit full, started %v", got)
+		}
+		if got := s.places(s.start("w2", 9)); !slices.Equal(got, []int64{302}) {
+			t.Errorf("then started %v", got)
+		}
+	})
+}
+
+// groupModel recomputes from the rows what must hold whatever has been done.
+type groupModel struct {
+	env
+	limit  int
+	limits map[string]int
+}
+
+type groupRow struct {
+	ID     int64
+	Status job.Status
+	Weight int `db:"throttle_factor"`
+	Data   string
+	Rank   int `db:"priority"`
+}
+
+func (m groupModel) rows() (rows []groupRow) {
+	m.t.Helper()
+	err := m.db.SelectContext(m.t.Context(), &rows, "SELECT id, status, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return rows
+}
+
+// check wants the limits kept, and that none of a group was started by the last round before one that comes first.
+func (m groupModel) check(started []int64) {
+	m.t.Helper()
+	all, counted, byGroup, countedIn := 0, 0, map[string]int{}, map[string]int{}
+	waitsIn := map[string]int64{}
+	for _, r := range m.rows() {
+		switch {
+		case r.Weight == 0:
+		case r.Status == job.StatusRunning:
+			all, counted = all+r.Weight, counted+1
+			byGroup[r.Data] += r.Weight
+			countedIn[r.Data]++
+			if first, ok := waitsIn[r.Data]; ok && slices.Contains(started, r.ID) {
+				m.t.Errorf("%d was started before %d of the same group", r.ID, first)
+			}
+		case r.Status == "available" || r.Status == "throttled":
+			if _, ok := waitsIn[r.Data]; !ok {
+				waitsIn[r.Data] = r.ID
+			}
+		}
+	}
+	if m.limit > 0 && all > m.limit && counted > 1 {
+		m.t.Errorf("%d jobs weigh %d, the limit is %d", counted, all, m.limit)
+	}
+	for group, weight := range byGroup {
+		if limit := m.limits[group]; limit > 0 && weight > limit && countedIn[group] > 1 {
+			m.t.Errorf("%d jobs of group %s weigh %d, its limit is %d", countedIn[group], group, weight, limit)
+		}
+	}
+}
+
+// groupsAtRandom adds, settles and starts jobs of these regions at random until all are done, and checks after each round.
+func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []string, steps, atOnce int) {
+	t.Helper()
+	suiteWith(t, byRegion(limit, limits), func(s env) {
+		m := groupModel{s, limit, map[string]int{}}
+		for _, region := range regions {
+			l, ok := limits[region]
+			if !ok {
+				l = limits[job.OtherGroups]
+			}
+			m.limits[inRegion(region, 1).Data] = l
+		}
+		random := rand.New(rand.NewPCG(1, uint64(limit)))
+		// a worker's own, for they remember at which groups it has looked
+		candidates := map[string]store.Candidates{}
+		for _, w := range []string{"w0", "w1", "w2"} {
+			s.hire(w)
+			candidates[w] = s.candidates("send")
+		}
+		var running []*job.Job
+		ended, added := 0, 0
+		for step := 0; ended < added || step < steps; step++ {
+			if step > 50*steps {
+				s.t.Fatalf("%d of %d are done", ended, added)
+			}
+			if step < steps {
+				var jobs []job.New
+				for range random.IntN(2 * atOnce) {
+					j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
+					j.Priority = new(random.IntN(5))
+					jobs = append(jobs, j)
+				}
+				added += len(s.add(jobs...))
+			}
+			worker := fmt.Sprint("w", random.IntN(3))
+			var settle []*job.Job
+			running = slices.DeleteFunc(running, func(j *job.Job) bool {
+				if j.WorkerID != worker || random.IntN(3) == 0 {
+					return false
+				}
+				settle = append(settle, j)
+				return true
+			})
+			r := s.newRound(worker, 1+random.IntN(2*atOnce), settled(done, settle...)...)
+			r.Candidates = candidates[worker]
+			r.Candidates.Forget() // else what has just come in may be overtaken
+			started := s.do(r).Started
+			m.check(ids(started))
+			running, ended = append(running, started...), ended+len(settle)
+		}
+	})
+}
+
+func TestGroupsAtRandom(t *testing.T) {
+	for _, limit := range []int{0, 7} {
+		if limit > 0 {
+			undivided(t) // it would wait for each division
+		}
+		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 60, 4)
+	}
+}
+
+// With more groups than a round looks at, what is held is not overtaken either by a job that is due.
+func TestHundredsOfGroupsAtRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one worker has no races")
+	}
+	regions := make([]string, 300)
+	for i := range regions {
+		regions[i] = fmt.Sprint("region-", i)
+	}
+	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 12, 150)
+}
+
+// A job that a worker has read as due, and that another's round has held back since, is met twice when its group has room again: it is
+// started once.
+func TestHeldSinceItWasRead(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2, "west": 9}), func(s env) {
+		s.add(inRegion("east", 2))
+		running := s.start("v", 1)
+		s.add(inRegion("west", 1), inRegion("west", 1), inRegion("east", 1), inRegion("west", 1)) // 2 to 5
+		s.hire("w")
+		candidates := s.candidates("send", "report")
+		round := func(n int) []int64 {
+			r := s.newRound("w", n)
+			r.Candidates = candidates
+			return s.places(s.do(r).Started)
+		}
+		if got := round(1); !slices.Equal(got, []int64{2}) {
+			t.Errorf("started %v", got)
+		}
+		s.start("v", 2) // 3 and 5, and holds 4 back
+		s.wantState(s.nth(4), job.Initial, "throttled", 0)
+		s.settle("v", done, running...)
+		if got := round(2); !slices.Equal(got, []int64{4}) {
+			t.Errorf("started %v", got)
+		}
+		s.wantState(s.nth(4), job.Running, "running", 1)
+	})
+}

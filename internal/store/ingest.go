@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// takeInMax is how many rows one transaction takes in.
+const takeInMax = 500
+
+// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
+// more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
+func (q *Queue) takeIn(ctx context.Context, w workers.Worker) (more bool, err error) {
+	more, err = q.takeInSome(ctx, w, true)
+	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
+		more, err = q.takeInSome(ctx, w, false)
+	}
+	if err != nil {
+		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
+	}
+	return more, nil
+}
+
+// takeInSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
+func (q *Queue) takeInSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		var found []*job.Job
+		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
+			return err
+		}
+		sound, flawed := apart(found)
+		more = len(found) == takeInMax && len(sound) > 0
+		if err := q.findPlaces(ctx, tx, sound); err != nil {
+			return err
+		}
+		var entries []activity.Entry
+		for _, j := range sound {
+			if err := q.TakeInOne(ctx, tx, j); err != nil {
+				return err
+			}
+			entries = append(entries, q.Entry(j, activity.Added))
+		}
+		if err := q.logAs(ctx, tx, w, entries); err != nil || !refuse {
+			return err
+		}
+		flawed, err := q.withFreeKeys(ctx, tx, flawed)
+		if err != nil {
+			return err
+		}
+		more = more || len(found) == takeInMax && len(flawed) > 0
+		return q.Refuse(ctx, tx, w, flawed...)
+	})
+	return more, err
+}
+
+// inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
+func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
+	of := allBut("job_data", "error", "result", "output")
+	if q.db.AnyBytes {
+		of = allBut("error", "result")
+	}
+	query := "SELECT " + q.listed(of) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.ClaimIndex() +
+		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
+	var size int
+	read := q.reader(of, &size)
+	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j, err := read(row)
+		if err != nil {
+			return err
+		}
+		if j.Data = job.None; j.Flaw == nil {
+			j.Flaw = job.CheckSize(size)
+		}
+		*found = append(*found, j)
+		return nil
+	})}
+}
+
+// takeInOne makes a job of a row, whatever that says of what only hipq can say.
+func (q *Queue) TakeInOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+	t, err := q.TypeOf(ctx, tx, j.Type)
+	if err != nil {
+		return err
+	}
+	if j.Left.Windows {
+		j.Windows = t.Windows
+	}
+	at := policy.Opening(j.Windows, q.Location, j.ScheduledRunTime)
+	j.Attempt = 0
+	status, wake := policy.Place(at, tx.Now)
+	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
+		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
+		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
+		status, j.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, j.Windows.Encode(), engine.At(tx.Now), j.ID)
+}

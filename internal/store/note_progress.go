@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
+// it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
+func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error) {
+	args := append(Args(said, func(s Said) any { return s.Job.ID }), workerID)
+	query := "SELECT id FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
+	err = q.db.TxInPassing(ctx, func(tx *engine.Tx) error {
+		locked, err := q.IDs(ctx, tx, query+tx.SkipLocked, args...)
+		if err != nil {
+			return err
+		}
+		held = nil
+		for _, s := range said {
+			if !slices.Contains(locked, any(s.Job.ID)) {
+				held = append(held, s)
+				continue
+			}
+			now, nowArgs := tx.Stamp()
+			args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
+			// where the row can't be locked, as on TiDB, it may be another's by now
+			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+				" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
+				" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
+				append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write down the progress of jobs of %s: %w", q.Name, err)
+	}
+	return held, nil
+}

@@ -1,0 +1,188 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// failed makes jobs that have failed for good.
+func (s env) failed(jobs ...job.New) (list []int64) {
+	s.t.Helper()
+	for _, a := range s.add(jobs...) {
+		list = append(list, a.ID)
+	}
+	s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", len(jobs))...)
+	return list
+}
+
+func (s env) wantClosed(err error, retriedAs int64) {
+	s.t.Helper()
+	closed, ok := errors.AsType[*admin.ClosedError](err)
+	if !ok || closed.RetriedAs != retriedAs {
+		s.t.Errorf("%v, want it to be closed, retried as %d", err, retriedAs)
+	}
+}
+
+func (s env) wantLinks(id, retryOf, retriedAs int64) {
+	s.t.Helper()
+	if j := s.get(id); j.RetryOf != retryOf || j.RetriedAs != retriedAs {
+		s.t.Errorf("job %d repeats %d and is repeated by %d, want %d and %d", id, j.RetryOf, j.RetriedAs, retryOf, retriedAs)
+	}
+}
+
+func TestRetryIsANewJobOnce(t *testing.T) {
+	suite(t, func(s env) {
+		low := 7
+		s.add(job.New{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
+		if _, err := s.Retry(s.t.Context(), true, 1); !errors.Is(err, admin.ErrNotFinal) {
+			s.t.Error(err)
+		}
+		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
+		before := s.get(1)
+		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
+		j := s.wantState(added.ID, job.Initial, "available", 0)
+		if added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
+			s.t.Errorf("%+v, %+v", added, j)
+		}
+		s.wantHistory(added.ID, "added/0")
+		s.wantLinks(1, 0, added.ID)
+		s.wantLinks(added.ID, 1, 0)
+		if old := s.wantState(1, job.Final, "closed", 1); !old.UpdateTime.Equal(before.UpdateTime) || old.Error != "boo" {
+			s.t.Errorf("%+v", old)
+		}
+		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Failed != 0 || c.Closed != 1 {
+			s.t.Errorf("%+v", c)
+		}
+
+		_, err := s.Retry(s.t.Context(), false, 1)
+		s.wantClosed(err, added.ID)
+		if again := must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]; !again.Duplicate || again.ID != added.ID {
+			s.t.Errorf("%+v", again)
+		}
+		s.settle("w", finished, s.start("w", 1)...)
+		_, err = s.Retry(s.t.Context(), false, 1)
+		s.wantClosed(err, added.ID)
+		again := must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]
+		if again.Duplicate || again.ID == added.ID {
+			s.t.Errorf("%+v", again)
+		}
+		s.wantLinks(1, 0, again.ID)
+		s.wantLinks(added.ID, 1, 0)
+		s.wantLinks(again.ID, 1, 0)
+	})
+}
+
+// A job that went well may be repeated too, and stays what it is.
+func TestRetryWhatHasFinished(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"})
+		s.settle("w", finished, s.start("w", 1)...)
+		must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))
+		s.wantState(1, job.Final, "finished", 1)
+		_, err := s.Retry(s.t.Context(), false, 1)
+		s.wantClosed(err, s.nth(2))
+	})
+}
+
+// Where the key is another live job's, nothing is repeated, and the failed job is still to be seen to.
+func TestRetryOfATakenKey(t *testing.T) {
+	suite(t, func(s env) {
+		s.failed(job.New{Type: "send", Key: "k"})
+		s.add(job.New{Type: "send", Key: "k"})
+		if added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]; !added.Duplicate || added.ID != s.nth(2) {
+			s.t.Errorf("%+v", added)
+		}
+		s.wantState(1, job.Final, "failed", 1)
+		s.wantLinks(1, 0, 0)
+		s.wantLinks(s.nth(2), 0, 0)
+	})
+}
+
+func TestRetryOfWhatWasNeverAJob(t *testing.T) {
+	suite(t, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('', 'x')")
+		s.upkeep()
+		s.wantState(1, job.Final, "failed", 0)
+		if _, err := s.Retry(s.t.Context(), false, 1); !errors.Is(err, job.ErrInvalid) {
+			s.t.Error(err)
+		}
+		s.wantState(1, job.Final, "failed", 0)
+	})
+}
+
+func TestDismiss(t *testing.T) {
+	suite(t, func(s env) {
+		s.failed(job.New{Type: "send"})
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.settle("w", finished, s.start("w", 1)...)
+		before := s.get(1)
+		for range 2 {
+			must[any](s.t)(nil, s.Dismiss(s.t.Context(), 1))
+			if j := s.wantState(1, job.Final, "closed", 1); !j.IsDismissed() || !j.UpdateTime.Equal(before.UpdateTime) {
+				s.t.Errorf("%+v", j)
+			}
+		}
+		s.wantHistory(1, "added/0 starting/1 failed/1")
+		for id, want := range map[int64]error{s.nth(2): admin.ErrNotFailed, s.nth(3): admin.ErrNotFinal, s.nth(3) + 1: queue.ErrNotFound} {
+			if err := s.Dismiss(s.t.Context(), id); !errors.Is(err, want) {
+				s.t.Errorf("job %d: %v", id, err)
+			}
+		}
+		_, err := s.Retry(s.t.Context(), false, 1)
+		s.wantClosed(err, 0)
+		must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))
+		if s.get(1).IsDismissed() {
+			s.t.Error("it is said to be dismissed, and was retried")
+		}
+	})
+}
+
+// Whoever retries all that has failed, at the same time as another, on connections of its own.
+func TestRetryAtOnce(t *testing.T) {
+	const n = 60
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
+		jobs := make([]job.New, n)
+		for i := range jobs {
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(i)}
+		}
+		list := s.failed(jobs...)
+		var mu sync.Mutex
+		added := map[int64]int{}
+		var wg sync.WaitGroup
+		for range 4 {
+			other := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
+			wg.Go(func() {
+				for _, id := range list {
+					a, err := other.Retry(t.Context(), false, id)
+					if _, closed := errors.AsType[*admin.ClosedError](err); closed {
+						continue
+					}
+					if err != nil || a[0].Duplicate {
+						t.Errorf("%+v, %v", a, err)
+					}
+					mu.Lock()
+					added[id]++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for _, id := range list {
+			if added[id] != 1 {
+				t.Errorf("job %d was retried %d times", id, added[id])
+			}
+		}
+		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != n || c.Closed != n || c.Failed != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}

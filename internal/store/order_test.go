@@ -1,0 +1,149 @@
+package store_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// orderOf gives in which order a worker starts the jobs that are due, some at a time.
+func (s env) orderOf(worker string) (list []int64) {
+	s.t.Helper()
+	s.hire(worker)
+	candidates := s.candidates("send", "report")
+	for {
+		r := s.newRound(worker, 2)
+		r.Candidates = candidates
+		started := s.places(s.do(r).Started)
+		if len(started) == 0 {
+			return list
+		}
+		list = append(list, started...)
+	}
+}
+
+// jumble adds jobs of two types whose orders all differ.
+func (s env) jumble() {
+	s.t.Helper()
+	now := must[time.Time](s.t)(s.db.Clock(s.t.Context())).Add(-time.Hour)
+	for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {-10, 2}, {30, 4}} {
+		name := []string{"send", "report"}[j.minute%2]
+		s.add(job.New{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
+	}
+}
+
+var orders = []struct {
+	name     string
+	order    job.Order
+	priority job.PriorityOrder
+	want     []int64
+}{
+	{"priority", job.ByPriority, job.LowestFirst, []int64{6, 3, 5, 2, 1, 4, 7}},
+	{"highest", job.ByPriority, job.HighestFirst, []int64{1, 4, 7, 5, 2, 3, 6}},
+	{"schedule", job.BySchedule, job.LowestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
+	{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
+}
+
+// Each order starts as it says, over several types, and also when it goes on from where the last round ended.
+func TestOrders(t *testing.T) {
+	for _, c := range orders {
+		t.Run(c.name, func(t *testing.T) {
+			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }
+			suiteWith(t, change, func(s env) {
+				s.jumble()
+				if got := s.orderOf("w1"); !slices.Equal(got, c.want) {
+					s.t.Errorf("started %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A queue whose order is changed starts the jobs that are there already in the new one.
+func TestOrderMayChange(t *testing.T) {
+	suite(t, func(s env) {
+		s.jumble()
+		for _, c := range slices.Concat(orders, orders[:1]) {
+			o := options()
+			o.Order, o.PriorityOrder = c.order, c.priority
+			must[[]string](s.t)(s.db.Migrate(s.t.Context(), []schema.Queue{o.Table()}))
+			changed := openStore(s.t, s.db, o)
+			if got := changed.orderOf("w1"); !slices.Equal(got, c.want) {
+				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
+			}
+			s.exec("UPDATE shop_emails SET status = 'available', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
+			ahead := must[admin.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), admin.Asker{})).Ahead
+			if want := slices.Index(c.want, 2); ahead != int64(want) {
+				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
+			}
+		}
+	})
+}
+
+// A table that is of another order is found out before anything is done, with the remedy.
+func TestOrderIsChecked(t *testing.T) {
+	suite(t, func(s env) {
+		o := options()
+		o.Order = job.BySchedule
+		err := s.db.Check(t.Context(), []schema.Queue{o.Table()})
+		if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" || !strings.Contains(err.Error(), "emails") {
+			t.Errorf("%v (%s)", err, hint)
+		}
+		changed := must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+		if !slices.Equal(changed, []string{"shop_emails"}) {
+			t.Errorf("changed %v", changed)
+		}
+		if err := s.db.Check(t.Context(), []schema.Queue{o.Table()}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that goes on when its queue's table has got another order starts jobs in that one.
+func TestTableOfAnotherOrder(t *testing.T) {
+	undivided(t) // one order over all jobs
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send", Priority: new(1)}, job.New{Type: "send", Priority: new(3)}, job.New{Type: "send", Priority: new(2)})
+		o := options()
+		o.PriorityOrder = job.HighestFirst
+		must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+		for _, n := range []int{2, 3, 1} {
+			if got := ids(s.start("w", 1)); !slices.Equal(got, []int64{s.nth(n)}) {
+				t.Errorf("started %v, want %d", got, s.nth(n))
+			}
+		}
+	})
+}
+
+// The default priority holds for types that the config doesn't name.
+func TestDefaultPriority(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s env) {
+		s.add(job.New{Type: "new"}, job.New{Type: "send"})
+		if a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority; a != 1000 || b != 100 {
+			t.Errorf("priorities %d and %d", a, b)
+		}
+	})
+}
+
+// The upkeep of a queue is the same in any order.
+func TestUpkeepInAnyOrder(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.exec("UPDATE shop_emails SET status = 'throttled' WHERE id = ?", s.nth(1)) // and its groups are gone
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", s.nth(2))
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		s.lockOutside("gone", s.nth(3))
+		s.upkeep()
+		for n := range 5 {
+			s.wantState(s.nth(n+1), job.Initial, job.StatusAvailable, 0)
+		}
+		must[admin.Counts](t)(s.Counts(t.Context()))
+		must[admin.Why](t)(s.Why(t.Context(), s.nth(4), admin.Asker{}))
+	})
+}

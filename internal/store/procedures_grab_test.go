@@ -1,0 +1,412 @@
+package store_test
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Order holds over types and parts of the line, and what is due now is there at once. What came in by plain SQL is hipq's to take in.
+func TestProceduresGrabInOrder(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send", Key: "c"}, job.New{Type: "report", Key: "b", Priority: new(50)},
+			job.New{Type: "send", Key: "a", Priority: new(7), ThrottleFactor: new(0)}, job.New{Type: "other", Key: "no"},
+			job.New{Type: "send", Key: "d", In: time.Hour}, job.New{Type: "send", Key: "later", In: time.Hour})
+		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = UTC_TIMESTAMP(6) WHERE job_key = 'd'")
+		s.exec("INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'plain', 60)")
+		if got := s.grabbed("w1", 2); got != "a b" {
+			t.Error(got)
+		}
+		s.upkeep()
+		if got := s.grabbed("w1", 9); got != "plain c d" {
+			t.Error(got)
+		}
+	})
+}
+
+func (s env) byKey(key string) (id int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
+	return id
+}
+
+// What a worker has grabbed is nobody else's, and goes back at no cost, when it ends or dies. What it runs is lost with it.
+func TestProceduresGiveBack(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send", Key: "runs"}, job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+		s.begin("w1")
+		if got := s.grabbed("w1", 5); got != "a b" {
+			t.Error(got)
+		}
+		s.call("worker_register", "w2", nil, nil, nil)
+		if got := s.grabbed("w2", 5); got != "" {
+			t.Error(got)
+		}
+		s.call("worker_deregister", "w1")
+		s.wantState(s.byKey("a"), job.Initial, "available", 0)
+		if got := s.grabbed("w2", 5); got != "a b" {
+			t.Error(got)
+		}
+		s.bury(idOf("w2"))
+		s.upkeep()
+		s.wantState(s.byKey("a"), job.Initial, "available", 0)
+		s.wantHistory(s.byKey("a"), "added/0")
+		s.wantHistory(s.byKey("runs"), "added/0 starting/1 error/1")
+	})
+}
+
+// A job whose worker was lost is decided about by any hipq work, also if its config doesn't have the type.
+func TestProceduresLost(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.call("job_submit", "emails", "foreign", "k", nil, nil)
+		g := s.one("job_grab", "w1", "emails", "foreign", 1)
+		s.call("job_start", "w1", "emails", g["id"], g["token"])
+		s.call("worker_register", "w2", nil, nil, nil)
+		s.hearOnly(idOf("w1"), s.byKey("k"))
+		s.bury(idOf("w1"))
+		s.upkeep()
+		s.wantState(s.byKey("k"), job.Retry, "scheduled", 1)
+		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
+		s.wantRan(s.byKey("k"), 38_500)
+		if list := s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil); list != 31008 {
+			t.Errorf("%d", list)
+		}
+	})
+}
+
+// The limit holds for those who grab and for rounds, and nothing that weighs something overtakes the next that doesn't fit.
+func TestProceduresKeepTheLimit(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 3 }, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)},
+			job.New{Type: "send", Key: "light"}, job.New{Type: "report", Key: "free", ThrottleFactor: new(0)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)})
+		if got := s.grabbed("w1", 9); got != "a b free" {
+			t.Error(got)
+		}
+		s.hire("h")
+		if n := len(s.start("h", 5)); n != 0 {
+			t.Errorf("a round starts %d jobs beside", n)
+		}
+		s.call("worker_register", "w2", nil, nil, nil)
+		s.call("worker_deregister", "w1")
+		if got := s.grabbed("w2", 1); got != "a" {
+			t.Error(got)
+		}
+		if list := s.start("h", 1); len(list) != 1 || list[0].Key != "b" {
+			t.Errorf("%v", list)
+		}
+	})
+}
+
+// unserved are what a queue may have that only hipq work can keep.
+var unserved = map[string]func(*queue.Options){
+	"groups": byRegion(20, map[string]int{"*": 2}),
+	"a rate": func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} },
+	"shards": func(o *queue.Options) { o.Shards = 8 },
+}
+
+// A queue with groups, a rate or shards is for hipq work: a grab says so. What is submitted there hipq work runs.
+func TestProceduresGrabNothingUnserved(t *testing.T) {
+	for name, change := range unserved {
+		t.Run(name, func(t *testing.T) {
+			proceduresSuite(t, change, func(s env) {
+				closed := closedNow()
+				s.one("job_submit", "emails", "send", "k", `{"to":{"region":"east"}}`, `{"shard_key":"customer 7"}`)
+				s.one("job_submit", "emails", "send", "windowed", nil, `{"time_windows": `+closed+`}`)
+				if r := s.one("job_submit", "emails", "send", "k", nil, nil); r["duplicate"] != "1" {
+					t.Errorf("%v", r)
+				}
+				s.wantRefusal(31016, "run its jobs by hipq work", "job_grab", "w1", "emails", "send", 1)
+				if n := s.one("job_backlog", "emails", nil)["backlog"]; n != "1" {
+					t.Errorf("backlog %s", n)
+				}
+				s.upkeep()
+				s.wantHistory(s.byKey("k"), "added/0")
+				s.wantState(s.byKey("windowed"), job.Initial, "scheduled", 0)
+				if list := s.start("h", 9); len(list) != 1 || list[0].Key != "k" || list[0].ShardKey != "customer 7" {
+					t.Errorf("started %v", list)
+				}
+				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":"`+strings.Repeat("x", 256)+`"}`)
+				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":7}`)
+			})
+		})
+	}
+}
+
+// What was grabbed before its queue got groups, a rate or shards goes back when it is to start; what had been started is settled.
+func TestProceduresStartNothingUnserved(t *testing.T) {
+	for name, change := range unserved {
+		t.Run(name, func(t *testing.T) {
+			proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+				s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+				a, b := s.begin("w1"), s.grab("w1")
+				o := options()
+				o.Shards = 1
+				change(&o)
+				q := must[*queue.Queue](t)(queue.New(s.db, o))
+				must[int](t)((*store.Queue)(q).Reshard(t.Context()))
+				must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+				if code := s.refused("job_start", "w1", "emails", b["id"], b["token"]); code != 31013 {
+					t.Errorf("%d", code)
+				}
+				s.wantState(s.byKey("b"), job.Initial, "available", 0)
+				s.one("job_complete", "w1", "emails", a["id"], a["token"], nil)
+				changed := env{q, t, s.db}
+				changed.upkeep()
+				if list := changed.start("h", 9); len(list) != 1 || list[0].Key != "b" {
+					t.Errorf("started %v", list)
+				}
+			})
+		})
+	}
+}
+
+// closedNow is a list of windows that open in two to three hours.
+func closedNow() string {
+	hour := time.Now().UTC().Hour()
+	return fmt.Sprintf(`["%02d:00-%02d:00"]`, (hour+3)%24, (hour+4)%24)
+}
+
+// Windows and pause are looked at again when a job starts: it goes back then, and this is no error of the job.
+func TestProceduresStartNotNow(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		now, closed := time.Now(), closedNow()
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'b'", closed)
+		if got := s.grabbed("w1", 9); got != "a" { // and b goes to its window
+			t.Error(got)
+		}
+		s.wantState(s.byKey("b"), job.Initial, "scheduled", 0)
+		token := s.get(s.byKey("a")).Token
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'a'", closed)
+		if code := s.refused("job_start", "w1", "emails", s.byKey("a"), token); code != 31013 {
+			t.Errorf("%d", code)
+		}
+		j := s.wantState(s.byKey("a"), job.Initial, "scheduled", 0)
+		if wait := j.ScheduledRunTime.Sub(now); wait < 2*time.Hour || wait > 3*time.Hour || !j.WakeTime.Equal(j.ScheduledRunTime) {
+			t.Errorf("in %s", wait)
+		}
+		s.add(job.New{Type: "send", Key: "c"})
+		g := s.grab("w1")
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
+			t.Errorf("%d", code)
+		}
+		s.wantState(s.byKey("c"), job.Initial, "available", 0)
+		if got := s.grabbed("w1", 9); got != "" {
+			t.Error(got)
+		}
+		r := s.one("job_submit", "emails", "send", "windowed", nil, `{"time_windows": `+closed+`}`)
+		if j := s.get(s.byKey("windowed")); j.Status != "scheduled" || r["id"] != fmt.Sprint(j.ID) || !strings.HasPrefix(engine.Text(j.ScheduledRunTime)[11:], closed[2:7]) {
+			t.Errorf("%+v", j)
+		}
+	})
+}
+
+// One type or several, one job a call or many: it all comes to the same, and nothing is passed over but what another transaction holds.
+func TestProceduresGrabTypes(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
+		other := s.conn()
+		closed := closedNow()
+		for _, types := range []string{`["send","report"]`, `["send"]`, "send"} {
+			for _, n := range []int{1, 9} {
+				s.exec("DELETE FROM shop_emails")
+				s.add(job.New{Type: "send", Key: "a", Data: `{"to":"ä"}`, Timeout: 7 * time.Second}, job.New{Type: "send", Key: "b", Priority: new(50)},
+					job.New{Type: "send", Key: "closed", Priority: new(60)}, job.New{Type: "send", Key: "taken", Priority: new(70)},
+					job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)},
+					job.New{Type: "send", Key: "light"})
+				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
+				s.exec("UPDATE shop_emails SET attempt = 2 WHERE job_key = 'heavy'")
+				if s.db.IDsByKey { // a node of a cluster passes over nothing
+					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
+				}
+				must[any](t)(other.ExecContext(t.Context(), "START TRANSACTION"))
+				must[any](t)(other.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE job_type = 'send' AND job_key = 'taken' FOR UPDATE"))
+				var got []string
+				for {
+					list := s.call("job_grab", "w1", "emails", types, n)
+					for _, r := range list {
+						j := s.get(s.byKey(r["job_key"]))
+						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != idOf("w1") {
+							t.Errorf("%v, but the job is %+v", r, j)
+						}
+						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
+					}
+					if len(list) == 0 {
+						break
+					}
+				}
+				must[any](t)(other.ExecContext(t.Context(), "ROLLBACK"))
+				want := []string{"send b NULL 0 86400", `send a {"to":"ä"} 0 7`, "send heavy NULL 2 86400"}
+				if diff := gocmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, %d at a time: -want +got\n%s", types, n, diff)
+				}
+				s.wantState(s.byKey("closed"), job.Initial, "scheduled", 0)
+			}
+		}
+	})
+}
+
+// What may start, in which order, and what counts against the limit: rounds and procedures give the same jobs.
+func TestProceduresStartAsRounds(t *testing.T) {
+	type situation struct {
+		name string
+		jobs []job.New
+		exec string
+		want string
+	}
+	limited := func(o *queue.Options) { o.ThrottleLimit = 2 }
+	var counting []situation
+	for set, counts := range map[string]bool{
+		"status = 'locked', worker_id = '" + idOf("w1") + "'": true, "status = 'running', worker_id = '" + idOf("w1") + "'": true,
+		"status = 'awaiting', wake_time = '2100-01-01'":         true,
+		"status = 'answered', worker_id = '" + idOf("w1") + "'": true,
+		"status = 'deciding', worker_id = '" + idOf("w1") + "'": false,
+		"status = 'scheduled', wake_time = '2100-01-01'":        false,
+		"status = 'finished'":                                   false,
+	} {
+		s := situation{set, []job.New{{Key: "x", ThrottleFactor: new(2)}, {Key: "a"}, {Key: "b"}}, "UPDATE shop_emails SET " + set + " WHERE job_key = 'x'", "a b"}
+		if counts {
+			s.want = ""
+		}
+		counting = append(counting, s)
+	}
+	for _, c := range []struct {
+		change     func(*queue.Options)
+		situations []situation
+	}{
+		{func(*queue.Options) {}, []situation{
+			{"one becomes due", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}}, "UPDATE shop_emails SET status = 'scheduled', wake_time = '2026-01-01' WHERE job_key = 'c'", "c a"},
+			{"types", []job.New{{Key: "a"}, {Type: "report", Key: "b"}, {Type: "report", Key: "c", Priority: new(1)}, {Type: "other", Key: "d"}}, "", "c a b"},
+			{"a pause", []job.New{{Key: "a"}}, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'", ""},
+		}},
+		{limited, []situation{
+			{"no weight", []job.New{{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "c", ThrottleFactor: new(0)}}, "", "a b c"},
+			{"no weight first", []job.New{{Key: "a", ThrottleFactor: new(0)}, {Key: "b", ThrottleFactor: new(2)}, {Key: "c", ThrottleFactor: new(0)}, {Key: "d"}}, "", "a b c"},
+			{"a giant", []job.New{{Key: "a"}, {Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "a"},
+			{"a giant first", []job.New{{Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "b"},
+			{"a heavy one of another type", []job.New{{Key: "a"}, {Type: "report", Key: "b", ThrottleFactor: new(2)}, {Key: "c"}}, "", "a"},
+		}},
+		{limited, counting},
+		{func(o *queue.Options) { o.PriorityOrder = job.HighestFirst }, []situation{
+			{"the highest first", []job.New{{Key: "a"}, {Type: "report", Key: "b", Priority: new(-1)}, {Key: "c", Priority: new(200)}}, "", "c a b"},
+		}},
+		{func(o *queue.Options) { o.Order = job.BySchedule }, []situation{
+			{"by the schedule", []job.New{{Key: "a"}, {Type: "report", Key: "b", Priority: new(1)}}, "", "a b"},
+		}},
+	} {
+		proceduresSuite(t, c.change, func(s env) {
+			rounds := func() (list []string) {
+				s.upkeep()
+				for _, j := range s.start("h", 9) {
+					list = append(list, j.Key)
+				}
+				return list
+			}
+			for _, i := range c.situations {
+				for by, start := range map[string]func() []string{"SQL": func() []string { return strings.Fields(s.grabbed("w1", 9)) }, "rounds": rounds} {
+					s.exec("DELETE FROM shop_emails")
+					for _, j := range i.jobs {
+						j.Type = cmp.Or(j.Type, "send")
+						s.add(j)
+					}
+					if i.exec != "" {
+						s.exec(i.exec)
+					}
+					if got := strings.Join(start(), " "); got != i.want {
+						t.Errorf("%s, by %s: %q, want %q", i.name, by, got, i.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A call that finds all rows held, or more types than jobs, ends.
+func TestProceduresGrabEnds(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		if s.db.IDsByKey {
+			t.Skip("a node of a cluster passes over nothing")
+		}
+		s.add(make9("send")...)
+		letGo := s.held("SELECT id FROM shop_emails")
+		var types []string
+		for i := range 99 {
+			types = append(types, fmt.Sprint("none", i))
+		}
+		text := string(must[[]byte](t)(json.Marshal(append(types, "send"))))
+		if list := s.call("job_grab", "w1", "emails", text, 1000); len(list) != 0 {
+			t.Errorf("%v", list)
+		}
+		letGo()
+		if list := s.call("job_grab", "w1", "emails", text, 1000); len(list) != 9 {
+			t.Errorf("%d jobs", len(list))
+		}
+	})
+}
+
+// When a pause has returned nothing starts any more: it waits for a start that is under way, and a start waits for it.
+func TestProceduresPauseMeansNow(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send", Key: "a"})
+		g := s.grab("w1")
+		starting, pausing := s.conn(), s.conn()
+		exec := func(on *sql.Conn, statement string) error {
+			_, err := on.ExecContext(t.Context(), statement)
+			return err
+		}
+		start := func() error {
+			_, err := tryOn(t.Context(), starting, "job_start", "w1", "emails", g["id"], g["token"])
+			return err
+		}
+		pause := func() error { return exec(pausing, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'") }
+		for _, conn := range []*sql.Conn{starting, pausing} {
+			must[any](t)(nil, exec(conn, "SET SESSION innodb_lock_wait_timeout = 1"))
+			must[any](t)(nil, exec(conn, "START TRANSACTION"))
+		}
+		must[any](t)(nil, start())
+		if err := pause(); !engine.IsLockTimeout(err) {
+			t.Errorf("a pause beside a start: %v", err)
+		}
+		must[any](t)(nil, exec(starting, "ROLLBACK"))
+		must[any](t)(nil, pause())
+		if err := start(); !engine.IsLockTimeout(err) {
+			t.Errorf("a start beside a pause: %v", err)
+		}
+		must[any](t)(nil, exec(pausing, "COMMIT"))
+		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
+			t.Errorf("%d", code)
+		}
+	})
+}
+
+// The first job without room is overtaken by none, whether hipq work or a worker by SQL has met it.
+func TestProceduresFirstIsNotOvertaken(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
+		grab := func(jobType string) int { return len(s.call("job_grab", "w1", "emails", jobType, 9)) }
+		s.add(job.New{Type: "send"})
+		running := s.claim("w", "send", 1).Started
+		s.add(job.New{Type: "report", ThrottleFactor: new(4)}, job.New{Type: "send"}, job.New{Type: "send", ThrottleFactor: new(0)})
+		if s.claim("w", "report", 1); grab("send") != 1 { // it weighs nothing
+			t.Error("one behind the first without room was grabbed")
+		}
+		s.exec("UPDATE shop_shards SET heads = 'NONE'") // as 11 s later
+		if grab("report") != 0 || len(s.claim("w", "send", 9).Started) != 0 {
+			t.Error("one was started behind that which a worker by SQL has met")
+		}
+		s.settle("w", finished, running...)
+		if grab("send") != 0 || grab("report") != 1 {
+			t.Error("the first was not grabbed")
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Nobody speaks for a worker without its secret: not with the id that everybody sees, be it that of a worker by SQL or of one of
+// hipq work.
+func TestProceduresWantTheSecret(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		const hipqWork = "0198c5a8-5f0e-7c31-9d2a-6f1b2c3d4e5f"
+		s.hire(hipqWork)
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		running, grabbed := s.begin("w1"), s.grab("w1")
+		other := s.start(hipqWork, 1)[0]
+		var id string
+		must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT worker_id FROM shop_emails WHERE id = ?", running["id"]))
+		for _, seen := range []string{id, hipqWork} {
+			s.wantRefusal(31005, "unknown worker", "worker_heartbeat", []byte(seen))
+			s.wantRefusal(31005, "unknown worker", "worker_deregister", []byte(seen))
+			s.wantRefusal(31005, "unknown worker", "job_grab", []byte(seen), "emails", "send", 1)
+			s.wantRefusal(31005, "unknown worker", "job_start", []byte(seen), "emails", grabbed["id"], grabbed["token"])
+		}
+		s.wantRefusal(31008, "does not have job", "job_progress", []byte(id), "emails", running["id"], running["token"], 7, nil)
+		s.wantRefusal(31008, "does not have job", "job_complete", []byte(id), "emails", running["id"], running["token"], nil)
+		s.wantRefusal(31008, "does not have job", "job_fail", []byte(id), "emails", running["id"], running["token"], nil, nil)
+		s.wantRefusal(31008, "does not have job", "job_complete", []byte(hipqWork), "emails", other.ID, other.Token, nil)
+	})
+}
+
+// A token tells nothing about the next: not its time, nor the host's address, as a UUID of version 1 does.
+func TestProceduresTokens(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		a, b := s.grab("w1")["token"], s.grab("w1")["token"]
+		same := 0
+		for i := range min(len(a), len(b)) {
+			if a[i] == b[i] {
+				same++
+			}
+		}
+		if len(a) < 32 || len(b) < 32 || same > 16 || strings.Count(a, "-") == 4 && a[14] == '1' {
+			t.Errorf("%s, and then %s: %d characters are the same", a, b, same)
+		}
+	})
+}

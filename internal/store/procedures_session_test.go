@@ -1,0 +1,286 @@
+package store_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// In a transaction of the caller's a call neither commits nor undoes what isn't its own.
+func TestProceduresInATransaction(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s env) {
+		for _, begin := range []string{
+			"START TRANSACTION", "SET autocommit = 0", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
+			"SET completion_type = 1; START TRANSACTION",
+		} {
+			s.exec("DELETE FROM shop_emails")
+			s.exec("CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY) ENGINE = InnoDB")
+			s.call("job_submit", "emails", "send", "taken", nil, nil)
+			for _, end := range []string{"ROLLBACK", "COMMIT"} {
+				conn := s.conn()
+				exec := func(statement string) { must[any](t)(conn.ExecContext(t.Context(), statement)) }
+				call := func(name string, args ...any) []row {
+					return must[[]row](t)(tryOn(t.Context(), conn, name, args...))
+				}
+				exec(begin)
+				exec("INSERT INTO orders VALUES (7)")
+				call("job_submit", "emails", "send", "k", nil, nil)
+				if r := call("job_submit", "emails", "send", "taken", nil, nil); r[0]["duplicate"] != "1" {
+					t.Errorf("%v", r)
+				}
+				if _, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`); err == nil {
+					t.Error("no refusal")
+				}
+				_, err := tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
+				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31005 {
+					t.Errorf("%v", err)
+				}
+				g := call("job_grab", "w1", "emails", "send", 9)
+				if len(g) != 2 {
+					t.Fatalf("%s: %v", begin, g)
+				}
+				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
+				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
+				var outside int
+				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
+				if outside != 0 {
+					t.Errorf("%s: %d are seen before the commit", begin, outside)
+				}
+				exec(end + " AND NO CHAIN")
+				exec("SET autocommit = 1, completion_type = 0")
+				var jobs, orders int
+				must[any](t)(nil, s.db.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE status = 'finished'"))
+				must[any](t)(nil, s.db.GetContext(t.Context(), &orders, "SELECT COUNT(*) FROM orders"))
+				if want := len(end) / 7; jobs != 1-want || orders != 1-want { // 0 after ROLLBACK
+					t.Errorf("%s, %s: %d jobs, %d orders, want %d", begin, end, jobs, orders, 1-want)
+				}
+			}
+			s.exec("DELETE FROM orders")
+		}
+	})
+}
+
+// Whatever a session has set, a call does the same.
+func TestProceduresInAnySession(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		for _, set := range []string{
+			"sql_mode = ''", "sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_UNSIGNED_SUBTRACTION'", "sql_safe_updates = 1", "time_zone = '+11:30'",
+			"NAMES latin1", "NAMES utf8mb4 COLLATE utf8mb4_general_ci", "collation_connection = 'utf8mb4_unicode_ci', collation_database = 'latin1_swedish_ci'",
+			"completion_type = 1", "sql_select_limit = 1", "group_concat_max_len = 4", "max_sp_recursion_depth = 0", "sql_auto_is_null = 1",
+		} {
+			conn := s.conn()
+			must[any](t)(conn.ExecContext(t.Context(), "SET "+set))
+			call := func(name string, args ...any) []row {
+				t.Helper()
+				list, err := tryOn(t.Context(), conn, name, args...)
+				if err != nil {
+					t.Fatalf("SET %s; %s: %v", set, name, err)
+				}
+				return list
+			}
+			for _, key := range []string{"a", "A", "b"} {
+				call("job_submit", "emails", "send", key, `{"x":"\u00fc"}`, `{"in":"1s","priority":3,"time_windows":["00:00-24:00"]}`)
+			}
+			s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE status = 'scheduled'")
+			g := call("job_grab", "w1", "emails", `["send","report"]`, 3)
+			if set == "sql_select_limit = 1" { // which is the caller's own wish for results
+				g = call("job_grab", "w1", "emails", "send", 3)
+			}
+			for _, r := range g {
+				call("job_start", "w1", "emails", r["id"], r["token"])
+				call("job_fail", "w1", "emails", r["id"], r["token"], "no", `{"retry_after":"1ms"}`)
+			}
+			call("worker_heartbeat", "w1")
+			var n int
+			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
+			if n != 3 && set != "sql_select_limit = 1" {
+				t.Errorf("SET %s: %d jobs failed", set, n)
+			}
+			s.exec("DELETE FROM shop_emails")
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+	})
+}
+
+// A transaction that sees an older time settles the job as it is now: its last attempt is its last.
+func TestProceduresInAnOldTransaction(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.Types[0].Retry.Attempts = 1 }, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		conn := s.conn()
+		exec := func(statement string) { must[any](t)(conn.ExecContext(t.Context(), statement)) }
+		exec("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		exec("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+		g := s.begin("w1")
+		_, err := tryOn(t.Context(), conn, "job_fail", "w1", "emails", g["id"], g["token"], "no", nil)
+		if my, _ := errors.AsType[*mysql.MySQLError](err); my != nil && my.Number == 1020 {
+			t.Skip("this server refuses to write what such a transaction doesn't see")
+		}
+		must[any](t)(nil, err)
+		exec("COMMIT")
+		s.wantState(id, job.Final, "failed", 1)
+		s.wantHistory(id, "added/0 starting/1 failed/1")
+	})
+}
+
+// Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
+func TestProceduresBacklogLocksNothing(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send"})
+		mine, other := s.conn(), s.conn()
+		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
+		for _, conn := range []*sql.Conn{mine, other} {
+			exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+			exec(conn, "SET SESSION innodb_lock_wait_timeout = 1")
+		}
+		exec(other, "START TRANSACTION")
+		exec(other, "INSERT INTO shop_emails (job_type, job_key, job_data) VALUES ('send', 'open', '1')")
+		exec(other, "UPDATE shop_emails SET priority = 7 WHERE job_key <> 'open'")
+		for _, begin := range []string{"DO 0", "START TRANSACTION"} {
+			exec(mine, begin)
+			for _, jobType := range []any{"send", nil} {
+				if r := must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType)); r[0]["backlog"] != "1" {
+					t.Errorf("%v", r)
+				}
+			}
+		}
+		exec(other, "COMMIT")
+		exec(other, "INSERT INTO shop_emails (job_type, job_key, job_data) VALUES ('send', 'late', '1')")
+		exec(other, "UPDATE shop_emails SET priority = 8")
+		exec(mine, "COMMIT")
+	})
+}
+
+// A heartbeat waits for no job: a transaction that starts, ends and grabs jobs leaves the worker's row alone.
+func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		heart, conn := s.conn(), s.conn()
+		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
+		exec(heart, "SET SESSION innodb_lock_wait_timeout = 1")
+		exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		call := func(name string, args ...any) row {
+			t.Helper()
+			list := must[[]row](t)(tryOn(t.Context(), conn, name, args...))
+			if _, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1"); err != nil {
+				t.Errorf("a heartbeat beside %s: %v", name, err)
+			}
+			return list[0]
+		}
+		for _, end := range [][]any{{"job_complete", "done"}, {"job_fail", "no", nil}} {
+			exec(conn, "START TRANSACTION")
+			call("job_submit", "emails", "send", nil, nil, nil)
+			g := call("job_grab", "w1", "emails", "send", 1)
+			call("job_start", "w1", "emails", g["id"], g["token"])
+			call(end[0].(string), append([]any{"w1", "emails", g["id"], g["token"]}, end[1:]...)...)
+			exec(conn, "COMMIT")
+		}
+		var told int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
+		if told != 4 {
+			t.Errorf("%d entries tell where the worker is, want 4", told)
+		}
+	})
+}
+
+// A transaction that fails a job, which reads what the config says, holds up no pause, and no init.
+func TestProceduresLeaveSettingsAlone(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		g := s.begin("w1")
+		other := s.conn()
+		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
+		exec(other, "SET SESSION innodb_lock_wait_timeout = 1")
+		conn := s.conn()
+		exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		exec(conn, "START TRANSACTION")
+		must[[]row](t)(tryOn(t.Context(), conn, "job_fail", "w1", "emails", g["id"], g["token"], "no", nil))
+		for _, table := range []string{"shop_queues SET paused = 0", "shop_job_types SET create_time = create_time"} {
+			if _, err := other.ExecContext(t.Context(), "UPDATE "+table+" WHERE queue = 'emails'"); err != nil {
+				t.Errorf("UPDATE %s: %v", table, err)
+			}
+		}
+		exec(conn, "COMMIT")
+		s.wantState(id, job.Retry, "scheduled", 1)
+	})
+}
+
+// A call in a transaction that stays open holds up nobody: a SERIALIZABLE session is refused, and a refusal locks nothing.
+func TestProceduresHoldUpNobody(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.call("job_submit", "emails", "send", "k", nil, nil)
+		s.call("worker_register", "w7", nil, nil, nil)
+		for isolation, code := range map[string]uint16{"SERIALIZABLE": 31017, "REPEATABLE READ": 0} {
+			conn := s.conn()
+			for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION"} {
+				must[any](t)(conn.ExecContext(t.Context(), statement))
+			}
+			want := func(code uint16, name string, args ...any) {
+				t.Helper()
+				_, err := tryOn(t.Context(), conn, name, args...)
+				if my, _ := errors.AsType[*mysql.MySQLError](err); code == 0 && err != nil || code != 0 && (my == nil || my.Number != code) {
+					t.Errorf("%s, %s: %v", isolation, name, err)
+				}
+			}
+			want(code, "job_submit", "emails", "send", nil, nil, nil)
+			want(max(31005, code), "worker_heartbeat", "unknown")
+			want(max(31005, code), "worker_deregister", "unknown")
+			want(code, "job_backlog", "emails", nil)
+			s.call("job_submit", "emails", "send", nil, nil, nil)
+			for i := range 10 { // some come where the unknown one would be
+				s.call("worker_register", isolation[:1]+strconv.Itoa(i), nil, nil, nil)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+	})
+}
+
+// The clock is the server's, whatever the session says: one that has set its own is refused, and its zone doesn't matter.
+func TestProceduresClock(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.call("job_submit", "emails", "send", "later", nil, `{"in":"9d"}`)
+		s.call("job_submit", "emails", "send", "now", nil, nil)
+		g := s.begin("w1")
+		before := s.all()
+		for _, set := range []string{"SET timestamp = UNIX_TIMESTAMP() + 864000", "SET timestamp = 1", "SET insert_id = 9223372036854775807"} {
+			conn := s.conn()
+			must[any](t)(conn.ExecContext(t.Context(), set))
+			for name, args := range map[string][]any{
+				"worker_register": {"w2", nil, nil, nil}, "worker_heartbeat": {"w1"}, "worker_deregister": {"w1"},
+				"job_submit": {"emails", "send", "k", nil, nil}, "job_grab": {"w1", "emails", "send", 1}, "job_start": {"w1", "emails", g["id"], g["token"]},
+				"job_progress": {"w1", "emails", g["id"], g["token"], 7, nil}, "job_complete": {"w1", "emails", g["id"], g["token"], nil},
+				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil},
+			} {
+				_, err := tryOn(t.Context(), conn, name, args...)
+				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
+					t.Errorf("%s; %s: %v", set, name, err)
+				}
+			}
+			if diff := cmp.Diff(before, s.all()); diff != "" {
+				t.Fatalf("%s changed\n%s", set, diff)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+		for _, zone := range []string{"+11:30", "-12:00"} {
+			conn := s.conn()
+			// a session whose clock stands still, near the right time, is moved by nothing
+			must[any](t)(conn.ExecContext(t.Context(), "SET time_zone = '"+zone+"', timestamp = UNIX_TIMESTAMP()"))
+			must[[]row](t)(tryOn(t.Context(), conn, "worker_heartbeat", "w1"))
+			must[[]row](t)(tryOn(t.Context(), conn, "job_progress", "w1", "emails", g["id"], g["token"], 7, nil))
+			var right bool
+			must[any](t)(nil, s.db.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
+				" AND j.progress_time BETWEEN UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE AND UTC_TIMESTAMP(6)"+
+				" FROM shop_emails j JOIN shop_workers w ON w.id = j.worker_id WHERE j.id = ?", g["id"]))
+			if !right {
+				t.Errorf("%s: the clock is the session's", zone)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	})
+}

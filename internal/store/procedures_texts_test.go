@@ -1,0 +1,97 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Texts are what they are, to the byte: of any script, with blanks behind them that a comparison doesn't see, or of blanks alone.
+func TestProceduresTexts(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		for i, key := range []string{"😀", " ", "  ", "k", "k ", "K", "ü", "u\u0308", `"`, `\`, "'; DROP", "NONE", "[", "\u2028"} {
+			for _, duplicate := range []string{"0", "1"} {
+				if r := s.one("job_submit", "emails", "😀"+key, key, "😀"+key, nil); r["duplicate"] != duplicate {
+					t.Errorf("%q: %v", key, r)
+				}
+			}
+			types := fmt.Sprintf("[%q]", "😀"+key)
+			if i == 0 {
+				types = `["\ud83d\ude00\ud83d\ude00"]`
+			}
+			g := s.one("job_grab", "w1", "emails", types, 1)
+			if g["job_key"] != key || g["job_data"] != "😀"+key || g["job_type"] != "😀"+key {
+				t.Errorf("%q: %v", key, g)
+			}
+			s.call("job_start", "w1", "emails", g["id"], g["token"])
+			s.call("job_fail", "w1", "emails", g["id"], g["token"], "😀"+key, `{"final":true}`)
+			if j := s.get(s.byKey(key)); j.Error != "😀"+key {
+				t.Errorf("%q: %s", key, j.Error)
+			}
+			s.exec("DELETE FROM shop_emails")
+		}
+	})
+}
+
+// What stands in the options twice is refused where the server tells, and a name that only looks like one is none.
+func TestProceduresOptions(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		twice := `{"priority":7,"time_windows":["00:00-24:00"],"priority":7}`
+		var members int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &members, "SELECT JSON_LENGTH(?)", twice))
+		if members == 3 { // MySQL sees two
+			s.wantRefusal(31002, "a name is there twice", "job_submit", "emails", "send", "k", nil, twice)
+			twice = twice[:len(twice)-len(`,"priority":7}`)] + "}"
+		}
+		s.one("job_submit", "emails", "send", "k", nil, twice)
+		if j := s.get(s.byKey("k")); j.Priority != 7 || len(j.Windows) != 1 {
+			t.Errorf("%+v", j)
+		}
+		s.wantRefusal(31002, "there is no in ", "job_submit", "emails", "send", "l", nil, `{"in ":"1h"}`)
+		s.wantRefusal(31002, "there is no ", "job_submit", "emails", "send", "l", nil, `{"":"1h"}`)
+		g := s.begin("w1")
+		s.wantRefusal(31002, "there is no final ", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final ":true}`)
+		if members == 3 {
+			s.wantRefusal(31002, "a name is there twice", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final":true,"final":true}`)
+		}
+		s.call("job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final":true}`)
+		s.wantState(s.byKey("k"), job.Final, "failed", 1)
+		for _, id := range []int64{0, -1, -9223372036854775808, 9223372036854775807} {
+			s.wantRefusal(31007, "no job", "job_start", "w1", "emails", id, "t")
+			s.wantRefusal(31007, "no job", "job_complete", "w1", "emails", id, "t", nil)
+		}
+	})
+}
+
+// The word for nothing is no job's data and no reason; a delay of no time is at once, and the number 0 no wish, as a handler's.
+func TestProceduresNothing(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.wantRefusal(31002, "NONE stands for no data", "job_submit", "emails", "send", "k", job.None, nil)
+		s.call("job_submit", "emails", "send", "k", "NONE ", nil)
+		if j := s.get(s.byKey("k")); j.Data != "NONE " {
+			t.Errorf("%q", j.Data)
+		}
+		for range 2 { // the policy would wait for an hour
+			g := s.begin("w1")
+			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":"0s"}`); r["state"] != "retry" {
+				t.Fatalf("%v", r)
+			}
+			s.exec("UPDATE shop_emails SET attempt = 0")
+		}
+		g := s.begin("w1")
+		s.call("job_fail", "w1", "emails", g["id"], g["token"], job.None, `{"final":true}`)
+		s.wantState(s.byKey("k"), job.Final, "failed", 1)
+		if j := s.get(s.byKey("k")); j.Error != (job.Outcome{Error: job.None}).Reason() {
+			t.Errorf("%q", j.Error)
+		}
+		s.call("job_submit", "emails", "send", "l", nil, nil)
+		g = s.begin("w1")
+		if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":0}`); r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
+			t.Errorf("%v", r)
+		}
+	})
+}

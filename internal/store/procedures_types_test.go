@@ -1,0 +1,112 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Of an asynchronous type the work is only sent, whatever an error says: it waits for its answer until its timeout, and then for
+// the retry decision.
+func TestProceduresAsync(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
+		id := s.add(job.New{Type: "send", Key: "k"})[0].ID
+		g := s.begin("w1")
+		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent"); r["state"] != "running" {
+			t.Errorf("%v", r)
+		}
+		j := s.wantState(id, job.Running, "awaiting", 1)
+		if wait := j.WakeTime.Sub(j.StartTime); j.Result != "sent" || wait != time.Minute {
+			t.Errorf("%+v waits %s", j, wait)
+		}
+		s.add(job.New{Type: "report", Key: "next"})
+		if got := s.grabbed("w1", 1); got != "" {
+			t.Errorf("grabbed %s beside work that is only sent", got)
+		}
+		s.wantRefusal(31012, "ended already: the job is running", "job_complete", "w1", "emails", g["id"], g["token"], "sent")
+		s.call("worker_deregister", "w1") // who sent it may go
+		s.upkeep()
+		must[queue.Answered](t)(s.answer(queue.Answer{Key: "k", Token: g["token"], Verdict: job.Finished, Result: "done"}))
+		s.wantState(id, job.Final, "finished", 1)
+		s.wantHistory(id, "added/0 starting/1 finished/1")
+
+		s.call("worker_register", "w2", nil, nil, nil)
+		s.exec("DELETE FROM shop_emails WHERE job_key = 'next'")
+		for key, end := range map[string]func(){
+			"late": func() {
+				s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE status = 'awaiting'")
+				s.upkeep()
+			},
+			"failed": func() {
+				must[queue.Answered](t)(s.answer(queue.Answer{Key: "failed", Verdict: job.TryAgain, Error: "no"}))
+			},
+		} {
+			id := s.add(job.New{Type: "send", Key: key})[0].ID
+			g := s.begin("w2")
+			s.call("job_complete", "w2", "emails", g["id"], g["token"], nil)
+			end()
+			s.upkeep()
+			s.wantState(id, job.Retry, "scheduled", 1)
+			s.wantHistory(id, "added/0 starting/1 error/1")
+		}
+		id = s.add(job.New{Type: "send", Key: "unsent"})[0].ID
+		g = s.begin("w2")
+		if r := s.one("job_fail", "w2", "emails", g["id"], g["token"], "no", `{"final":true}`); r["state"] != "final" {
+			t.Errorf("%v", r)
+		}
+		s.wantState(id, job.Final, "failed", 1)
+	})
+}
+
+// A type with a retry handler rests for it, with the wish of the worker; no other procedure decides.
+func TestProceduresRetryHandler(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.Types[0].RetryHandler = true }, func(s env) {
+		for options, want := range map[string]job.Outcome{
+			`{}`:                    {Verdict: job.TryAgain, Error: "no"},
+			`{"final":true}`:        {Verdict: job.Failed, Error: "no"},
+			`{"retry_after":300}`:   {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
+			`{"retry_after":"5m"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
+			`{"retry_after":"1ms"}`: {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Millisecond},
+			`{"retry_after":"0s"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Microsecond},
+			`{"retry_after":0}`:     {Verdict: job.TryAgain, Error: "no"},
+		} {
+			id := s.add(job.New{Type: "send"})[0].ID
+			g := s.begin("w1")
+			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", options); r["state"] != "error" {
+				t.Errorf("%v", r)
+			}
+			s.wantState(id, job.Error, "undecided", 1)
+			s.wantHistory(id, "added/0 starting/1")
+			if got := s.grabbed("w1", 1); got != "" {
+				t.Errorf("grabbed %s", got)
+			}
+			s.wantState(id, job.Error, "undecided", 1)
+			list := s.undecided("h", 5)
+			if len(list) != 1 || list[0].Outcome.Verdict != want.Verdict || list[0].Outcome.Error != want.Error || list[0].Outcome.RetryAfter != want.RetryAfter {
+				t.Errorf("%s: %+v, want %+v", options, list, want)
+			}
+			s.wantRefusal(31008, "does not have job", "job_complete", "w1", "emails", g["id"], g["token"], nil)
+			s.exec("DELETE FROM shop_emails")
+		}
+		g := s.one("job_submit", "emails", "send", "k", nil, nil)
+		b := s.begin("w1")
+		if r := s.one("job_complete", "w1", "emails", b["id"], b["token"], nil); r["state"] != "final" || b["id"] != g["id"] {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
+// In a queue with strict types only those of the config are taken, though there may be jobs of others.
+func TestProceduresStrictTypes(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.StrictTypes = true }, func(s env) {
+		s.add(job.New{Type: "former"})
+		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
+		s.wantRefusal(31004, "unknown job type Köln", "job_submit", "emails", "Köln", nil, nil, nil)
+		s.one("job_submit", "emails", "report", "z", nil, nil)
+		if got := s.grabbed("w1", 5); got != "z" {
+			t.Errorf("grabbed %s", got)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Progress is written down of an attempt that runs under the token that its worker knows, and of no other.
+func TestProgressOfItsAttemptAlone(t *testing.T) {
+	suite(t, func(s env) {
+		s.hire("w1")
+		insert := func(key, status, token string, attempt int) *job.Job {
+			wake := "NULL"
+			if status == "awaiting" {
+				wake = "'2036-01-01 00:00:00'"
+			}
+			s.exec("INSERT INTO shop_emails (job_type, job_key, status, lock_token, attempt_token, attempt, worker_id, timeout, priority,"+
+				" throttle_factor, time_windows, wake_time) VALUES ('send', ?, ?, ?, ?, ?, 'w1', 60, 100, 1, 'NONE', "+wake+")",
+				key, status, token, token, attempt)
+			var id int64
+			must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
+			return &job.Job{ID: id, Token: "t", Attempt: 2}
+		}
+		want, jobs := map[string]bool{"runs": true}, map[string]*job.Job{}
+		jobs["runs"] = insert("runs", "running", "t", 2)
+		jobs["another attempt"] = insert("another attempt", "running", "t", 3)
+		jobs["another token"] = insert("another token", "running", "u", 2)
+		jobs["answered"] = insert("answered", "answered", "t", 2)
+		jobs["sent"] = insert("sent", "awaiting", "t", 2)
+		jobs["to be tried again"] = insert("to be tried again", "available", "t", 2)
+		jobs["over"] = insert("over", "finished", "t", 2)
+		jobs["deleted"] = &job.Job{ID: 4711, Token: "t", Attempt: 2}
+		said := make([]store.Said, 0, len(jobs))
+		p, _ := job.NewProgress(40, "page 4")
+		for _, j := range jobs {
+			said = append(said, store.Said{Job: j, Progress: p})
+		}
+		for range 2 { // it may be repeated
+			held := must[[]store.Said](t)((*store.Queue)(s.Queue).SetProgress(t.Context(), "w1", said))
+			for _, h := range held {
+				for name, j := range jobs {
+					if j == h.Job && (name == "runs" || strings.HasPrefix(name, "another") || name == "answered") {
+						t.Errorf("%s: it is to be tried again", name)
+					}
+				}
+			}
+		}
+		if _, err := (*store.Queue)(s.Queue).SetProgress(t.Context(), "w2", said); err != nil {
+			t.Error(err)
+		}
+		for name, j := range jobs {
+			if name == "deleted" {
+				continue
+			}
+			if got := s.get(j.ID); (got.Progress.Attempt == 2 && got.Progress.Percent == 40 && got.Progress.Note == "page 4") != want[name] {
+				t.Errorf("%s: %+v", name, got.Progress)
+			}
+		}
+		s.exec("UPDATE shop_emails SET progress_attempt = attempt WHERE id = ?", jobs["another attempt"].ID) // but there is no time
+		if list := must[[]*job.Job](t)(s.Progressing(t.Context(), 5)); len(list) != 1 || list[0].ID != jobs["runs"].ID || list[0].Progress.String() != "40 % (page 4)" {
+			t.Errorf("progressing: %+v", list)
+		}
+	})
+}
+
+// What somebody's SQL has put there and can't be a progress is none, and no reason to end a job.
+func TestOddProgress(t *testing.T) {
+	suite(t, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")
+		sets := []string{"progress = 200", "progress_attempt = 0", "progress_time = NULL"}
+		if s.db.Name == "sqlite" {
+			sets = append(sets, "progress = -1", "progress_time = 'soon'", "progress_attempt = -1")
+		}
+		for _, set := range sets {
+			s.exec("UPDATE shop_emails SET attempt = 1, progress = 40, progress_note = 'x', progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
+			if p, ok := s.get(1).Reached(); !ok || p.Percent != 40 {
+				t.Fatalf("%+v", p)
+			}
+			s.exec("UPDATE shop_emails SET " + set)
+			if j := s.get(1); j.Progress != (job.Progress{}) || j.Flaw != nil {
+				t.Errorf("%s: %+v, %v", set, j.Progress, j.Flaw)
+			}
+		}
+		s.exec("UPDATE shop_emails SET progress = 40, progress_note = " + map[bool]string{true: "CAST(X'61ff62' AS TEXT)", false: "'a\uFFFDb'"}[s.db.Name == "sqlite"] +
+			", progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
+		if j := s.get(1); j.Progress.Note != "a\uFFFDb" || j.Flaw != nil {
+			t.Errorf("%+v, %v", j.Progress, j.Flaw)
+		}
+	})
+}

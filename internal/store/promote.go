@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
+const promoteMax = 10_000
+
+// makeAvailable makes the first jobs available that a condition finds, and passes over those that another transaction holds.
+func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
+	var ids []any
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
+		if ids, err = q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(ids, 1000) {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
+				engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("make %s jobs of %s available: %w", from, q.Name, err)
+	}
+	return len(ids) == promoteMax, nil
+}
+
+// ids reads a column of ids.
+func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
+	var found []int64
+	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, err
+	}
+	return Args(found, func(id int64) any { return id }), nil
+}
+
+// anys are what a function gives of each of a list, as parameters of a statement.
+func Args[T any](list []T, of func(T) any) []any {
+	all := make([]any, len(list))
+	for i, one := range list {
+		all[i] = of(one)
+	}
+	return all
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// columns are a job's, each with the field that it is read into. A row by plain SQL has NULL in some, which reads as zero.
+var columns = []struct {
+	name  string
+	field func(*job.Job) any
+}{
+	{"id", func(j *job.Job) any { return &j.ID }},
+	{"job_type", func(j *job.Job) any { return &j.Type }},
+	{"job_data", func(j *job.Job) any { return &j.Data }},
+	{"job_key", func(j *job.Job) any { return &j.Key }},
+	{"status", func(j *job.Job) any { return (*string)(&j.Status) }},
+	{"timeout", func(j *job.Job) any { return &j.Timeout }},
+	{"priority", func(j *job.Job) any { return &j.Priority }},
+	{"throttle_factor", func(j *job.Job) any { return &j.ThrottleFactor }},
+	{"time_windows", func(j *job.Job) any { return &j.Windows }},
+	{"shard_key", func(j *job.Job) any { return &j.ShardKey }},
+	{"shard", func(j *job.Job) any { return &j.Place }},
+	{"attempt", func(j *job.Job) any { return &j.Attempt }},
+	{"scheduled_run_time", func(j *job.Job) any { return &j.ScheduledRunTime }},
+	{"wake_time", func(j *job.Job) any { return &j.WakeTime }},
+	{"start_time", func(j *job.Job) any { return &j.StartTime }},
+	{"worker_id", func(j *job.Job) any { return &j.WorkerID }},
+	{"lock_token", func(j *job.Job) any { return &j.Token }},
+	{"error", func(j *job.Job) any { return &j.Error }},
+	{"result", func(j *job.Job) any { return &j.Result }},
+	{"output", func(j *job.Job) any { return &j.Output }},
+	{"throttle_group", func(j *job.Job) any { return &j.Group }},
+	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
+	{"wish", func(j *job.Job) any { return &j.Wish }},
+	{"stopping", func(j *job.Job) any { return &j.Stopping }},
+	{"interrupts", func(j *job.Job) any { return &j.Interrupts }},
+	{"losses", func(j *job.Job) any { return &j.Losses }},
+	{"retry_of", func(j *job.Job) any { return &j.RetryOf }},
+	{"retried_as", func(j *job.Job) any { return &j.RetriedAs }},
+	{"create_time", func(j *job.Job) any { return &j.CreateTime }},
+	{"update_time", func(j *job.Job) any { return &j.UpdateTime }},
+	{"progress", func(j *job.Job) any { return &j.Progress.Percent }},
+	{"progress_note", func(j *job.Job) any { return &j.Progress.Note }},
+	{"progress_attempt", func(j *job.Job) any { return &j.Progress.Attempt }},
+	{"progress_time", func(j *job.Job) any { return &j.Progress.Time }},
+}
+
+// selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
+type Selection []int
+
+var (
+	AllColumns = allBut()
+	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
+	startColumns         = allBut(startWithout...)
+	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
+	startWithout         = []string{
+		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
+		"progress", "progress_note", "progress_attempt", "progress_time",
+	}
+)
+
+func allBut(names ...string) (s Selection) {
+	for i, c := range columns {
+		if !slices.Contains(names, c.name) {
+			s = append(s, i)
+		}
+	}
+	return s
+}
+
+func Only(names ...string) Selection {
+	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
+}
+
+// listed is the list of these columns for SELECT.
+func (q *Queue) listed(of Selection) string {
+	names := make([]string, len(of))
+	for i, at := range of {
+		if names[i] = columns[at].name; strings.HasSuffix(names[i], "_time") {
+			names[i] = q.db.TimeColumn(names[i])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that
+// can't be a job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
+func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, error) {
+	empty := job.Job{
+		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
+		Error: job.None, Result: job.None, Output: job.None,
+	}
+	cells, into := make([]cell, len(of)), make([]any, len(of), len(of)+len(others))
+	for i := range cells {
+		into[i] = &cells[i]
+	}
+	into = append(into, others...)
+	return func(row *sql.Rows) (*job.Job, error) {
+		if err := row.Scan(into...); err != nil {
+			return nil, err
+		}
+		j := empty
+		for i, at := range of {
+			name, c := columns[at].name, &cells[i]
+			err := c.read(columns[at].field(&j))
+			if err != nil && j.Flaw == nil && name != "progress_time" {
+				j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
+			}
+			if c.null || err != nil {
+				leave(&j.Left, name)
+			}
+		}
+		if j.Attempt == 0 {
+			j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+		}
+		j.Progress = sound(j.Progress)
+		if j.Status.IsFinal() { // it may keep what made it fail
+			j.Flaw = nil
+		} else if j.Flaw == nil {
+			j.Flaw = j.Check()
+		}
+		if q.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
+			j.Flaw = job.ErrWeightless
+		}
+		return &j, nil
+	}
+}
+
+// leave notes that a job leaves a column to its type. An unreadable one counts as left, because it must not be 0 in a retry.
+func leave(l *job.Left, column string) {
+	switch column {
+	case "timeout":
+		l.Timeout = true
+	case "priority":
+		l.Priority = true
+	case "throttle_factor":
+		l.ThrottleFactor = true
+	case "time_windows":
+		l.Windows = true
+	}
+}
+
+// jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
+func (q *Queue) Jobs(of Selection, rest string, args []any, f func(*job.Job)) engine.Query {
+	read, query := q.reader(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j, err := read(row)
+		if err == nil {
+			f(j)
+		}
+		return err
+	})}
+}
+
+// cell is what a row has in one column. A text that is the same as in the row before is not allocated again.
+type cell struct {
+	null   bool
+	number int64
+	text   string
+}
+
+// Scan implements sql.Scanner.
+func (c *cell) Scan(src any) error {
+	c.null = src == nil
+	switch v := src.(type) {
+	case int64:
+		c.number, c.text = v, ""
+	case string:
+		c.text = v
+	case []byte:
+		if c.text != string(v) {
+			c.text = string(v)
+		}
+	}
+	return nil
+}
+
+// whole is the number in the cell. It can be read, because the tables' types allow nothing else.
+func (c *cell) whole() int64 {
+	if c.text == "" {
+		return c.number
+	}
+	n, _ := strconv.ParseInt(c.text, 10, 64)
+	return n
+}
+
+// read reads what the cell has into a field of a job. NULL leaves it as it is.
+func (c *cell) read(field any) (err error) {
+	if c.null {
+		return nil
+	}
+	switch f := field.(type) {
+	case *string:
+		*f = c.text
+	case *int:
+		*f = int(c.whole())
+	case *int64:
+		*f = c.whole()
+	case *bool:
+		*f = c.whole() == 1
+	case *time.Duration:
+		*f = time.Duration(c.whole()) * time.Second
+	case *time.Time:
+		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would pass for no time
+			err = fmt.Errorf("%q is before 1970", c.text)
+		}
+	case *job.Windows:
+		if c.text != job.None {
+			*f, err = job.DecodeWindows(c.text)
+		}
+	}
+	return err
+}
+
+// sound is the progress, or none if the row has an invalid one: that is no reason to end a job.
+func sound(p job.Progress) job.Progress {
+	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
+	if !ok || p.Attempt < 1 || p.Time.IsZero() {
+		return job.Progress{}
+	}
+	whole.Attempt, whole.Time = p.Attempt, p.Time
+	return whole
+}

@@ -1,0 +1,248 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// inShards divides a queue among so many shards.
+func inShards(n, limit int) func(*queue.Options) {
+	return func(o *queue.Options) { o.Shards, o.ThrottleLimit = n, limit }
+}
+
+// addIn adds a job to one of the queue's shards, and gives its id.
+func (s env) addIn(shard int, j job.New) int64 {
+	s.t.Helper()
+	j.Type = "send"
+	for n := 0; ; n++ { // a shard key that belongs there
+		j.ShardKey = fmt.Sprint("key ", n)
+		if id := s.add(j)[0].ID; s.get(id).Shard() == shard {
+			return id
+		} else if err := s.Cancel(s.t.Context(), id); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// otherwise is the queue as a config sees it that divides it otherwise.
+func (s env) otherwise(n int) env {
+	s.t.Helper()
+	o := (*store.Queue)(s.Queue).Options
+	o.Shards = n
+	return env{Queue: must[*queue.Queue](s.t)(queue.New(s.db, o)), t: s.t, db: s.db}
+}
+
+func (s env) states() []admin.ShardState {
+	s.t.Helper()
+	return must[admin.Overview](s.t)(s.Overview(s.t.Context())).Shards
+}
+
+// How each shard stands, as far as jobs and parts of the limit go.
+func TestShardStates(t *testing.T) {
+	change := func(o *queue.Options) {
+		inShards(4, 8)(o)
+		o.Rate = job.Rate{Starts: 40, Per: time.Hour}
+	}
+	suiteWith(t, change, func(s env) {
+		first := s.addIn(2, job.New{})
+		s.addIn(2, job.New{})
+		s.addIn(3, job.New{In: time.Hour})
+		s.startIn("w", 2, 1)
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
+		all := s.states()
+		if len(all) != 4 {
+			t.Fatalf("%+v", all)
+		}
+		for i, of := range all {
+			want := admin.ShardState{Share: 2, RateShare: 10}
+			want.Closed = of.Closed // by addIn
+			if i == 2 {
+				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
+				if want.OldestDue.IsZero() {
+					t.Error("no oldest due")
+				}
+			}
+			if i == 3 {
+				want.Scheduled = 1
+			}
+			if of != want {
+				t.Errorf("%+v, want %+v", of, want)
+			}
+		}
+		if s.get(first).State() != job.Running {
+			t.Error("the first is not running")
+		}
+		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 0 {
+			t.Errorf("%d are misplaced", n)
+		}
+		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
+		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
+		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 2 {
+			t.Errorf("%d are misplaced", n)
+		}
+		if d := must[admin.Division](t)(s.otherwise(8).Division(t.Context())); d.Of != 4 || !errors.Is(d.Otherwise, queue.ErrShards) {
+			t.Errorf("%+v", d)
+		}
+		if d := must[admin.Division](t)(s.otherwise(0).Division(t.Context())); d.Of != 4 || d.Otherwise != nil || d.Place(3) != 4003 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
+func TestWaitsSince(t *testing.T) {
+	for column, change := range map[string]func(*queue.Options){
+		"share":      inShards(4, 8),
+		"rate_share": func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 8, Per: time.Hour} },
+	} {
+		t.Run(column, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				for range 4 {
+					s.addIn(1, job.New{})
+				}
+				since := func(share, slots, want int) time.Time {
+					t.Helper()
+					time.Sleep(2 * time.Millisecond)
+					s.exec("UPDATE shop_shards SET "+column+" = ? WHERE queue = 'emails' AND shard = 4001", share)
+					if n := len(s.in(1, slots).Started); n != want {
+						t.Fatalf("%d jobs were started of a share of %d, want %d", n, share, want)
+					}
+					return s.states()[1].WaitsSince
+				}
+				first := since(2, 3, 2)
+				if same := since(2, 3, 0); first.IsZero() || !same.Equal(first) {
+					t.Errorf("waits since %s, and without a start since %s", first, same)
+				}
+				next := since(3, 3, 1)
+				if !next.After(first) {
+					t.Errorf("waits since %s, and after a start since %s", first, next)
+				}
+				if none := since(8, 3, 1); !none.IsZero() {
+					t.Errorf("nothing waits, but since %s", none)
+				}
+				s.addIn(1, job.New{})
+				if again := since(4, 3, 0); !again.After(next) {
+					t.Errorf("waits again since %s, which was so before: %s", again, next)
+				}
+			})
+		})
+	}
+}
+
+// Why a job of a queue with several shards waits: its shard's part of the limit, its order, and where it is placed.
+func TestWhyOfShards(t *testing.T) {
+	suiteWith(t, inShards(4, 8), func(s env) {
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		for range 2 {
+			s.addIn(1, job.New{})
+		}
+		waits := s.addIn(1, job.New{})
+		other := s.addIn(2, job.New{})
+		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
+		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
+		s.startIn("w", 1, 2)
+		s.wantWhy(waits, "throttled: of 8 its shard holds 2, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+		s.exec("UPDATE shop_shards SET share = 1 WHERE queue = 'emails' AND shard = 4001")
+		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+
+		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
+		if r := why.Reasons; r[0].Word != "divided_otherwise" {
+			t.Errorf("%q", r)
+		}
+		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
+		s.wantWhy(other, "it was placed when the queue was divided into shards otherwise")
+	})
+}
+
+// The part that a shard has of a rate is its own.
+func TestWhyOfAShardsRate(t *testing.T) {
+	change := func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 4, Per: time.Hour} }
+	suiteWith(t, change, func(s env) {
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		s.addIn(1, job.New{})
+		waits, other := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		s.startIn("w", 1, 1)
+		s.wantWhy(waits, "of the queue's rate of 4 starts per 1h its shard holds 1, which is used up for", "shard 1 of 4")
+		s.wantWhy(other, "nothing stands in its way", "shard 2 of 4")
+	})
+}
+
+// Jobs of one shard are found by its place.
+func TestFindByShard(t *testing.T) {
+	suiteWith(t, inShards(4, 0), func(s env) {
+		one, two := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')")
+		d := must[admin.Division](t)(s.Division(t.Context()))
+		for shard, want := range map[int][]int64{0: nil, 1: {one}, 2: {two}} {
+			for _, by := range []admin.Filter{{Standing: admin.Due}, {Type: "send", Standing: admin.Due, Limit: 5}} {
+				by.Place = d.Place(shard)
+				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
+				n, all, err := s.CountFound(t.Context(), by)
+				if fmt.Sprint(ids) != fmt.Sprint(want) || n != len(want) || !all || err != nil {
+					t.Errorf("shard %d: %v, %d %v %v; want %v", shard, ids, n, all, err, want)
+				}
+			}
+		}
+		j := s.get(two).JSON()
+		if *j.Shard != 2 || *j.Shards != 4 {
+			t.Errorf("%+v", j)
+		}
+		var newest int64
+		must[any](t)(nil, s.db.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
+		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
+			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
+		}
+	})
+}
+
+// Who starts one job now gets what other shards hold and don't use; what they use, it doesn't.
+func TestStartNowDivides(t *testing.T) {
+	change := func(o *queue.Options) {
+		inShards(4, 4)(o)
+		o.Rate = job.Rate{Starts: 12, Per: time.Hour}
+	}
+	suiteWith(t, change, func(s env) {
+		first, second := s.addIn(1, job.New{}), s.addIn(1, job.New{ThrottleFactor: new(2)})
+		heavy := s.addIn(1, job.New{ThrottleFactor: new(2)})
+		s.hire("w")
+		now := func(id int64, want error) {
+			t.Helper()
+			r := store.NewRound(workers.Worker{ID: "w", Host: "h", PID: 1})
+			if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), r, id); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		now(first, nil)
+		now(second, nil)
+		if of := s.states()[1]; of.Used != 3 || of.Share != 3 {
+			t.Errorf("%+v", of)
+		}
+		now(heavy, store.ErrNoRoom)
+		light := s.addIn(2, job.New{})
+		now(light, nil)
+		sum := 0
+		for _, of := range s.states() {
+			if sum += of.Share; of.Used > of.Share {
+				t.Errorf("%+v", of)
+			}
+		}
+		if sum != 4 {
+			t.Errorf("the shards hold %d", sum)
+		}
+		rated := s.addIn(3, job.New{ThrottleFactor: new(0)})
+		for range 3 {
+			now(s.addIn(3, job.New{ThrottleFactor: new(0)}), nil)
+		}
+		now(rated, nil) // beyond its quarter of the rate
+	})
+}

@@ -1,0 +1,270 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// unchecked inserts rows past the table's constraints, as hipq's own sessions write: where they were out of force. On MySQL they stay
+// so, for no session can do without them there, and they come back to no table with rows that they refuse.
+func (s env) unchecked(columns, values string) {
+	s.t.Helper()
+	if s.db.Name == "mysql" && !s.isMariaDB() {
+		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
+			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
+			" AND constraint_type = 'CHECK'"
+		var off string
+		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), query).Scan(&off))
+		s.exec(off)
+	}
+	s.exec(insertOf(columns, values))
+}
+
+func (s env) isMariaDB() (yes bool) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
+	return yes
+}
+
+// insertOf is a row that says that hipq has taken it in, with some columns of its own.
+func insertOf(columns, values string) string {
+	for _, c := range [][2]string{{"job_type", "'send'"}, {"timeout", "60"}, {"priority", "100"}, {"throttle_factor", "1"}, {"time_windows", "'NONE'"}} {
+		if !slices.Contains(strings.Split(columns, ", "), c[0]) {
+			columns, values = columns+", "+c[0], values+", "+c[1]
+		}
+	}
+	return "INSERT INTO shop_emails (" + columns + ") VALUES (" + values + ")"
+}
+
+// wantRefused wants a job to have ended without an attempt, with this in its error.
+func (s env) wantRefused(id int64, reason string) {
+	s.t.Helper()
+	j := s.get(id)
+	if j.State() != job.Final || j.Status != job.StatusFailed || !strings.Contains(j.Error, reason) || j.Flaw != nil {
+		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Flaw)
+	}
+	s.wantHistory(id, "failed/0")
+}
+
+// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
+func TestRoundRefuses(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				const past = "'2026-01-01 00:00:00'"
+				wants := []string{}
+				for _, c := range [][3]string{
+					{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
+					{"status, time_windows", "'available', 'teatime'", "time_windows: "},
+					{"status, job_key", "'available', ''", "job_key is empty"},
+					{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
+					{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
+					{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
+					{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
+					{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+					{"status, time_windows", "'running', 'x'", "time_windows: "},
+				} {
+					s.exec(insertOf(c[0], c[1]))
+					wants = append(wants, c[2])
+				}
+				good := s.add(inRegion("west", 1), inRegion("west", 1))
+				s.upkeep() // the lost and the overdue are to be decided about
+				s.upkeep()
+				if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{good[0].ID, good[1].ID}) {
+					s.t.Errorf("started %v", got)
+				}
+				for range 2 {
+					s.start("w", 1)
+				}
+				for i, reason := range wants {
+					s.wantRefused(s.nth(i+1), reason)
+				}
+			})
+		})
+	}
+}
+
+// A row by plain SQL that can't be a job is refused when it is taken in, whatever its bytes are; what it says of hipq's own
+// columns counts for nothing.
+func TestTakeInRefuses(t *testing.T) {
+	suite(t, func(s env) {
+		long := "X'" + strings.Repeat("ff", 254) + "'"
+		if s.db.Name == "sqlite" {
+			long = "CAST(" + long + " AS TEXT)"
+			s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', CAST(X'7bff7d' AS TEXT))")
+		} else {
+			s.exec("INSERT INTO shop_emails (job_type, job_data, time_windows) VALUES ('send', 'x', '[]]')")
+		}
+		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', " + long + ")")
+		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES ('send', '9999-01-01 00:00:00')")
+		s.exec("INSERT INTO shop_emails (job_type, attempt, error, result, throttle_group, stopping) VALUES ('send', 3, 'e', 'r', 'data.to.region=x', 1)")
+		s.upkeep()
+		first := "job_data is not valid UTF-8"
+		if s.db.Name == "mysql" {
+			first = "time_windows: "
+		}
+		s.wantRefused(1, first)
+		s.wantRefused(s.nth(2), "is not valid UTF-8")
+		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
+		if j := s.wantState(s.nth(4), job.Initial, "available", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
+			s.t.Errorf("taken in as %+v", j)
+		}
+	})
+}
+
+// Rows that can neither be taken in nor refused, because another transaction holds their keys, wait for the next look: the upkeep doesn't
+// come back to them at once.
+func TestTakeInLeavesHeldRows(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		row, take := "('send', '9999-01-01')", func() bool {
+			w := workers.Worker{ID: "keeper", Host: "h", PID: 1}
+			return must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), w, store.Look{New: true}, nil, nil))
+		}
+		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
+		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
+		must[any](s.t)(tx.Exec("SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'send' LOCK IN SHARE MODE"))
+		if take() {
+			s.t.Error("there are more to be taken in while all are held")
+		}
+		must[any](s.t)(nil, tx.Rollback())
+		if !take() {
+			s.t.Error("none is left behind 500")
+		}
+		take()
+		var n int
+		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
+		if n != 501 {
+			s.t.Errorf("%d are refused", n)
+		}
+	})
+}
+
+// Where a constraint was out of force, hipq finds out itself. The others go on.
+func TestUncheckedRowsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
+				rows := [][3]string{
+					{"status, timeout", "'submitted', 0", "timeout is 0"},
+					{"status, job_data", "'submitted', " + huge, "job_data has"},
+					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
+					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
+				}
+				if s.db.Name == "sqlite" {
+					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
+				}
+				for _, r := range rows {
+					s.unchecked(r[0], r[1])
+				}
+				good := s.add(inRegion("west", 1), inRegion("east", 1), job.New{Type: "report", In: time.Hour})
+				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
+				for range 6 { // each time some more is found
+					s.upkeep()
+				}
+				if got := ids(s.start("w", 10)); !slices.Equal(got, []int64{good[0].ID, good[1].ID, good[2].ID}) {
+					s.t.Errorf("started %v", got)
+				}
+				for i, r := range rows {
+					s.wantRefused(s.nth(i+1), r[2])
+				}
+			})
+		})
+	}
+}
+
+// What an operator does to a row that can't be a job's is an error, but for ending it.
+func TestOperateOnAFlawedRow(t *testing.T) {
+	suite(t, func(s env) {
+		in := s.t.Context()
+		for range 2 {
+			s.exec(insertOf("status, time_windows", "'available', 'x'"))
+			s.exec(insertOf("status, time_windows, start_time, wake_time, attempt", "'awaiting', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
+		}
+		j := s.get(1)
+		if j.Flaw == nil || !errors.Is(j.Flaw, job.ErrInvalid) {
+			s.t.Fatalf("flaw: %v", j.Flaw)
+		}
+		s.hire("w")
+		_, startNow := (*store.Queue)(s.Queue).StartNow(in, s.newRound("w", 1), 1)
+		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
+		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.When{At: time.Now()})} {
+			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
+				s.t.Errorf("%s: %v", verb, err)
+			}
+		}
+		if reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons; !strings.Contains(reasons[0].Text, "time_windows") {
+			s.t.Errorf("why: %v", reasons)
+		}
+		must[any](s.t)(nil, s.Cancel(in, 1))
+		s.wantRefused(1, "time_windows")
+		if asked := must[string](s.t)(s.Stop(in, s.nth(2))); asked != job.None {
+			s.t.Errorf("asked %s", asked)
+		}
+		s.wantRefused(s.nth(2), "time_windows")
+		listed := 0
+		must[any](s.t)(nil, s.Find(in, admin.Filter{}, func(*job.Job) error { listed++; return nil }))
+		if c := must[admin.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
+			s.t.Errorf("%d are listed, %+v", listed, c)
+		}
+	})
+}
+
+// A retry handler isn't asked about a row that can't be a job's.
+func TestUndecidedRefuses(t *testing.T) {
+	suite(t, func(s env) {
+		s.exec(insertOf("status, attempt, time_windows", "'undecided', 1, 'x'"))
+		s.exec(insertOf("status, attempt, error", "'undecided', 1, 'boo'"))
+		s.placed()
+		s.hire("w")
+		list := must[[]store.Settled](s.t)((*store.Queue)(s.Queue).Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
+		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
+			s.t.Errorf("to be asked about: %+v", list)
+		}
+		s.wantRefused(1, "time_windows")
+	})
+}
+
+// With keep_failed: 0 what is refused is deleted like all that fails; the activity tells of it.
+func TestRefusedRowsAreDiscarded(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s env) {
+		s.exec(insertOf("status, time_windows", "'available', 'x'"))
+		s.placed()
+		s.start("w", 1)
+		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
+			s.t.Error(err)
+		}
+		s.wantHistory(1, "failed/0")
+	})
+}
+
+// An order by what is no priority, as only a hand can have written it on SQLite, is no reason to stop.
+func TestUncheckedRank(t *testing.T) {
+	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
+	for _, priority := range []string{"NULL", "9223372036854775807", "-9223372036854775808"} {
+		s.unchecked("status, priority", "'available', "+priority)
+	}
+	s.placed()
+	good := s.add(job.New{Type: "send"})
+	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
+		t.Errorf("started %v", got)
+	}
+	for id := range int64(3) {
+		s.wantRefused(id+1, "priority")
+	}
+	if why := must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})); why.Ahead != 0 {
+		t.Errorf("%d are ahead", why.Ahead)
+	}
+}

@@ -1,0 +1,176 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// queueRecord is a registered queue as its table has it.
+type queueRecord struct {
+	Queue         string
+	ThrottleLimit int
+	KeepFinished  int64
+	KeepFailed    int64
+	Settings      string
+	// Division is the number of how it is divided.
+	Division int
+}
+
+// settings are what else the database knows of a queue's options, as JSON.
+type settings struct {
+	Options
+	// Zone is for the stored procedures: see zoneChanges.
+	Zone [][2]int64 `json:"zone,omitempty"`
+}
+
+func (o Options) record(year int) queueRecord {
+	// What check lets pass can be written. A map's keys are sorted in it: the same settings are the same text.
+	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, year)})
+	return queueRecord{
+		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
+		o.Division().Number(),
+	}
+}
+
+// options gives what a row says, or an error if no config could have said it.
+func (r queueRecord) options(db *schema.DB) (Options, error) {
+	var s settings
+	if _, err := db.CheckQueue(r.Queue); err != nil {
+		return Options{}, err
+	}
+	if r.Settings != job.None {
+		if err := json.Unmarshal([]byte(r.Settings), &s); err != nil {
+			return Options{}, fmt.Errorf("settings: %w", err)
+		}
+	}
+	o := s.Options
+	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, policy.ShardsIn(r.Division)
+	o.KeepFinished = cmp.Or(time.Duration(r.KeepFinished)*time.Second, DiscardAtOnce)
+	o.KeepFailed = cmp.Or(time.Duration(r.KeepFailed)*time.Second, DiscardAtOnce)
+	if o.Shards < 1 {
+		return Options{}, fmt.Errorf("the division %d is none", r.Division)
+	}
+	return o, o.check()
+}
+
+// registeredOptions are the registered ones; zero if no config could have said them. It runs the other queries too.
+func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, others ...engine.Query) (o Options, err error) {
+	own := registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) {
+		if registered, flaw := r.options(q.db); flaw == nil { // Registered warns of a flaw
+			o = registered
+		}
+	})
+	if err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...); err != nil {
+		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
+	}
+	return o, nil
+}
+
+// registrations is the query for registered queues, which it gives to f.
+func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {
+	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var r queueRecord
+		err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
+		f(r)
+		return err
+	})}
+}
+
+// Register records the queue and the configured types in the database, for commands and applications that have no config of the
+// queue. Workers do it when they begin. It writes only what has changed or can't be read, and may be repeated. ErrShards, and
+// nothing written, if the database's queue is divided otherwise, which Reshard changes.
+func (q *Queue) Register(ctx context.Context) error {
+	var now engine.Time
+	var there queueRecord
+	var rows []ShardRow
+	known := map[string]typeRecord{}
+	// an idle tick does this and not much besides
+	err := q.db.Read(ctx, engine.Values(engine.Value{SQL: q.db.TimeText(q.db.Now), Into: &now}),
+		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.ShardRows(&rows), q.typesQuery(known))
+	if err != nil {
+		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
+	}
+	want := q.record(now.Year()) // by the database's clock, because those of the hosts may differ
+	var changed []typeRecord
+	for name, t := range q.configured {
+		if r := recordOf(t); known[name] != r {
+			changed = append(changed, r)
+		}
+	}
+	if there == want && len(changed) == 0 && q.areSound(rows) {
+		return nil
+	}
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+		columns := []string{"throttle_limit", "keep_finished", "keep_failed", "settings"}
+		values := []any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
+		if there.Division < 1 { // it isn't registered, or a hand has written something else there
+			columns, values = append(columns, "division"), append(values, want.Division)
+		}
+		if err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, columns, values); err != nil {
+			return err
+		}
+		// its row is ours now: nobody divides the queue otherwise before this is committed
+		if err := q.checkDivision(ctx, tx); err != nil {
+			return err
+		}
+		for _, r := range changed {
+			err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
+				[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
+				[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
+			if err != nil {
+				return err
+			}
+		}
+		// at once, for a job that weighs more than the limit goes by what is registered
+		return q.makeShards(ctx, tx)
+	})
+	if errors.Is(err, ErrShards) {
+		return err // who leaves the queue out for that names it
+	}
+	if err != nil {
+		return fmt.Errorf("register queue %s: %w", q.Name, err)
+	}
+	q.known.Store(nil) // it has changed
+	return nil
+}
+
+// Registered gives all queues that are registered in the database, by name, without their types. A row that can't be a queue's
+// is left out, with a warning by the database's Warn. The queues' tables are not checked.
+func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
+	var all []Options
+	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
+		o, flaw := r.options(db)
+		if flaw == nil {
+			all = append(all, o)
+			return
+		}
+		db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %.200v; "+
+			"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("list the queues: %w", err)
+	}
+	return all, nil
+}
+
+// zoneChanges are the changes of a zone's clock in three years, each as its time and the offset from then on, in seconds; the
+// first is the offset at the beginning. Nil: no offset at all. So a registration changes once a year, and UTC's never.
+func zoneChanges(zone *time.Location, year int) [][2]int64 {
+	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
+	list := job.ZoneChanges(at.In(zone), end)
+	if len(list) == 1 && list[0][1] == 0 {
+		return nil
+	}
+	return list
+}

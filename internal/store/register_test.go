@@ -1,0 +1,223 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// What the config says of a queue is known to those who don't have it.
+func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) {
+		weighty(o)
+		o.Rate, o.Order, o.DefaultPriority, o.KeepFailed = job.Rate{Starts: 5, Per: time.Minute}, job.ByPriority, new(-7), queue.DiscardAtOnce
+		o.DefaultTimeout, o.DefaultRetry = time.Hour, new(job.DefaultRetry)
+		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 3}}
+	}, func(s env) {
+		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
+		if len(all) != 1 {
+			t.Fatalf("registered are %+v", all)
+		}
+		got := all[0]
+		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 || got.DefaultTimeout != time.Hour || *got.DefaultRetry != job.DefaultRetry ||
+			got.KeepFailed != queue.DiscardAtOnce || got.ThrottleGroups.Limits["*"] != 3 {
+			t.Errorf("registered as %+v", got)
+		}
+	})
+}
+
+// hostileQueues are values that a hand could leave in a column of the registered queues, and no config.
+func hostileQueues(sqlite bool) map[string][]string {
+	values := map[string][]string{
+		"throttle_limit": {"9223372036854775807"},
+		"keep_finished":  {"-1", "9223372036854775807"},
+		"keep_failed":    {"-1", "9223372036854775807"},
+		"settings": {
+			"''", "'{'", "'[]'", `'{"rate":"often"}'`, `'{"rate":{"starts":-1,"per":1}}'`, `'{"order":"backwards"}'`,
+			`'{"priority_order":"odd"}'`, `'{"concurrency":-1}'`, `'{"default_priority":9999999999}'`, `'{"default_timeout":-1}'`, `'{"default_retry":{}}'`,
+			`'{"throttle_groups":7}'`,
+			"'" + strings.Repeat("[", 20000) + "'", "'" + strings.Repeat("x", 65000) + "'",
+		},
+	}
+	if sqlite {
+		values["settings"] = append(values["settings"], "CAST(X'ff' AS TEXT)", "'"+strings.Repeat("9", 2_000_000)+"'", "'x\x1b[31m'")
+	}
+	return values
+}
+
+// hostileTypes are the same of the registered job types.
+func hostileTypes(sqlite bool) map[string][]string {
+	values := map[string][]string{
+		"timeout":         {"0", "4294967295"},
+		"priority":        {"-2147483648"},
+		"throttle_factor": {"4294967295"},
+		"time_windows":    {"''", "'teatime'", "'{}'", `'["25:00-26:00"]'`, "'" + strings.Repeat("x", 65000) + "'"},
+	}
+	if sqlite {
+		values["time_windows"] = append(values["time_windows"], "CAST(X'ff' AS TEXT)", "'"+strings.Repeat("9", 2_000_000)+"'", "'2026-01-01 00:00:00'")
+		values["timeout"], values["throttle_factor"] = append(values["timeout"], "-1"), append(values["throttle_factor"], "-1")
+	}
+	return values
+}
+
+// warned opens the store's database once more, and notes what it warns of.
+func (s env) warned(source string) (env, *[]string) {
+	s.t.Helper()
+	names := must[schema.Names](s.t)(schema.NewNames("shop", ""))
+	list := &[]string{}
+	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{
+		Driver: s.db.Name, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
+	}, names))
+	s.t.Cleanup(func() { _ = db.Close() })
+	q := must[*queue.Queue](s.t)(queue.New(db, (*store.Queue)(s.Queue).Options))
+	return env{Queue: q, t: s.t, db: db}, list
+}
+
+// A row of another queue that can't be one counts for nothing, whatever is in it, and is told of; the others are there.
+func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s, warnings := newStore(t, driver, source, func(*queue.Options) {}).warned(source)
+		n := 0
+		for column, values := range hostileQueues(driver == "sqlite") {
+			for _, value := range values {
+				n++
+				s.exec(fmt.Sprintf("INSERT INTO shop_queues (queue, %s) VALUES ('other%d', %s)", column, n, value))
+			}
+		}
+		names := []string{"''", "'Emails'", "'e mail'", "'activity'", "'x\x1b[31m'", "'emails;--'", "'a\nb'"}
+		if driver == "sqlite" {
+			names = append(names, "'"+strings.Repeat("x", 2_000_000)+"'", "CAST(X'ff' AS TEXT)")
+		}
+		for _, name := range names {
+			n++
+			s.exec("INSERT INTO shop_queues (queue) VALUES (" + name + ")")
+		}
+		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
+		if len(all) != 1 || all[0].Name != "emails" {
+			t.Errorf("registered are %+v", all)
+		}
+		if len(*warnings) != n {
+			t.Errorf("%d warnings of %d rows: %q", len(*warnings), n, *warnings)
+		}
+		for _, w := range *warnings {
+			if strings.ContainsAny(w, "\x1b\n") || len(w) > 500 || !strings.Contains(w, "counts for nothing") {
+				t.Errorf("%q", w)
+			}
+		}
+	})
+}
+
+// What the config has of a queue and its types is written again where it can't be read: nothing has to be mended by hand.
+func TestRegisterMends(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s, warnings := newStore(t, driver, source, byRegion(5, map[string]int{"*": 3})).warned(source)
+		read := func() string {
+			var queues, types string
+			must[any](t)(nil, s.db.QueryRowContext(t.Context(),
+				"SELECT CONCAT(throttle_limit, ' ', keep_finished, ' ', keep_failed, ' ', settings) FROM shop_queues WHERE queue = 'emails'").Scan(&queues))
+			must[any](t)(nil, s.db.QueryRowContext(t.Context(),
+				"SELECT CONCAT(timeout, ' ', priority, ' ', throttle_factor, ' ', time_windows) FROM shop_job_types WHERE job_type = 'send'").Scan(&types))
+			return queues + ", " + types
+		}
+		want := read()
+		for table, hostile := range map[string]map[string][]string{
+			"shop_queues": hostileQueues(driver == "sqlite"), "shop_job_types": hostileTypes(driver == "sqlite"),
+		} {
+			for column, values := range hostile {
+				for _, value := range values {
+					s.exec("UPDATE " + table + " SET " + column + " = " + value)
+					must[any](t)(nil, (*store.Queue)(s.Queue).Register(t.Context()))
+					if got := read(); got != want {
+						t.Errorf("after %s = %.60s: %.200s, want %s", column, value, got, want)
+					}
+				}
+			}
+		}
+		if len(*warnings) > 0 {
+			t.Errorf("what was mended is nothing to warn of: %q", *warnings)
+		}
+	})
+}
+
+// A job type of nobody's config whose row can't be read is known, and has what holds where nothing is said, for all who come to it.
+func TestTypeWhoseRowCountsForNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s, warnings := newStore(t, driver, source, func(o *queue.Options) { o.DefaultPriority = new(7) }).warned(source)
+		n, want := 0, []string{"report", "send"}
+		for column, values := range hostileTypes(driver == "sqlite") {
+			for _, value := range values {
+				n++
+				name := fmt.Sprint("other", n)
+				want = append(want, name)
+				s.exec(fmt.Sprintf("INSERT INTO shop_job_types (queue, job_type, %s) VALUES ('emails', '%s', %s)", column, name, value))
+				s.exec("INSERT INTO shop_emails (job_type) VALUES ('" + name + "')")
+				s.add(job.New{Type: name})
+			}
+		}
+		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', 'a\x1b[31m')")
+		*warnings = nil
+		store.ForgetTypes(s.Queue)
+		slices.Sort(want)
+		if names := must[[]string](t)((*store.Queue)(s.Queue).TypeNames(t.Context())); !slices.Equal(names, want) {
+			t.Errorf("known are %q, want %q", names, want)
+		}
+		if len(*warnings) != n+1 {
+			t.Errorf("%d warnings of %d rows: %q", len(*warnings), n+1, *warnings)
+		}
+		s.upkeep()
+		for i := range 2 * n {
+			if j := s.wantState(s.nth(i+1), job.Initial, "available", 0); j.Priority != 7 || j.ThrottleFactor != 1 || j.Timeout != 24*time.Hour {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}
+
+// What a hand has left in the columns that the rounds of a queue write neither stops it nor lets it pass its rate.
+func TestRoundMendsItsTurn(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Rate = 10, job.Rate{Starts: 2, Per: 200 * time.Millisecond} }, func(s env) {
+		s.add(make9("send")...)
+		s.hire("w")
+		values := [][2]string{
+			{"turn", "9223372036854775807"},
+			{"turn", "-9223372036854775808"},
+			{"paused", "7"},
+			{"starts", "'{'"},
+			{"starts", "'null'"},
+			{"starts", `'{"x":1}'`},
+			{"starts", "'" + strings.Repeat("1", 60000) + "'"},
+		}
+		if s.db.Name == "sqlite" {
+			values = append(values, [][2]string{{"starts", "CAST(X'ff' AS TEXT)"}, {"starts", "7"}}...)
+		}
+		for _, v := range values {
+			table := "shop_shards"
+			if v[0] == "paused" {
+				table = "shop_queues"
+			}
+			s.exec("UPDATE " + table + " SET " + v[0] + " = " + v[1] + " WHERE queue = 'emails'")
+			done := s.do(s.newRound("w", 1))
+			if v[0] == "starts" && (len(done.Started) != 0 || done.Wait <= 0) {
+				t.Errorf("%s: nobody knows how many were started: %+v", v, done)
+			}
+			deadline := time.Now().Add(10 * time.Second)
+			for len(done.Started) == 0 && time.Now().Before(deadline) {
+				done = s.do(s.newRound("w", 1))
+			}
+			if len(done.Started) != 1 {
+				t.Fatalf("%s: nothing is started any more", v)
+			}
+			s.settle("w", job.Outcome{Verdict: job.Finished}, done.Started...)
+			s.add(job.New{Type: "send"})
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+const (
+	// rescueMax is how many jobs one transaction rescues.
+	rescueMax = 500
+	// sqlMargin is how long a worker in SQL may report an outcome after the timeout.
+	sqlMargin = 5 * time.Second
+)
+
+// stranded is a job whose attempt or retry decision no worker will end.
+type stranded struct {
+	ID int64
+	// WorkerID is the worker that has the job, if one has. It is dead if Gone, else it works in SQL and exceeds the timeout.
+	WorkerID string `db:"worker_id"`
+	Gone     bool
+	// Host and PID are nil if the worker's row is gone. Heard is when the worker was last heard of.
+	Host, PID *string
+	Heard     engine.Time
+}
+
+// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
+func (q *Queue) orphans(joins string) (from, gone string) {
+	join, gone := q.workers.Missing("j.worker_id")
+	wanted := gone
+	if q.db.Name == engine.MySQL.Name { // an attempt that was answered hangs too: it counts against the limits
+		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
+			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
+	}
+	return q.table + " j " + q.ClaimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
+}
+
+// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is
+// over. The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides
+// about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
+// worker's processes must end before its jobs are rescued.
+func (q *Queue) rescue(
+	ctx context.Context, w workers.Worker, l Look, handled map[string]bool, dead func(workerID string),
+) (more bool, err error) {
+	found, more, err := q.findStranded(ctx, l, handled)
+	if err != nil {
+		return false, fmt.Errorf("find the jobs of %s to rescue: %w", q.Name, err)
+	}
+	for _, s := range found {
+		// a worker without a row may be another instance's: somebody else has written its id there
+		if s.Gone && s.Host != nil && dead != nil {
+			dead(s.WorkerID)
+		}
+	}
+	err = q.rescueAll(ctx, w, found, handled)
+	if engine.IsLockTimeout(err) { // one by one, so that the others don't wait with it, until one has to wait again
+		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // or those that are held might always come first
+		err = nil
+		for at := 0; at < len(found) && err == nil; at++ {
+			err = q.rescueAll(ctx, w, found[at:at+1], handled)
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("rescue jobs of %s: %w", q.Name, err)
+	}
+	return more, nil
+}
+
+// findStranded finds them without locks, because locks would be on the workers' rows too.
+func (q *Queue) findStranded(ctx context.Context, l Look, handled map[string]bool) (found []stranded, more bool, err error) {
+	find := func(query string, args ...any) {
+		if err == nil {
+			var list []stranded
+			err = q.db.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
+			found, more = append(found, list...), more || len(list) == rescueMax
+		}
+	}
+	if l.Orphaned {
+		from, gone := q.orphans(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
+		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
+	}
+	if l.Waking {
+		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
+	}
+	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
+		find("SELECT id FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'undecided' AND"+q.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+	}
+	return found, more, err
+}
+
+// decidedHere are the types that this worker, or the config, knows to have no retry handler.
+func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
+	for t, asked := range handled {
+		if !asked {
+			types = append(types, t)
+		}
+	}
+	for t, c := range q.configured {
+		if _, ok := handled[t]; !ok && !c.RetryHandler {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later look finds them.
+func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stranded, handled map[string]bool) error {
+	if len(found) == 0 {
+		return nil
+	}
+	byID, ids := map[int64]stranded{}, Args(found, func(s stranded) any { return s.ID })
+	for _, s := range found {
+		byID[s.ID] = s
+	}
+	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		var jobs []*job.Job
+		rest := q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
+		query := q.Jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
+		if err := tx.Read(ctx, query); err != nil {
+			return err
+		}
+		jobs, err := q.withFreeKeys(ctx, tx, jobs)
+		if err != nil {
+			return err
+		}
+		var entries []activity.Entry
+		for _, j := range jobs {
+			some, err := q.rescueOne(ctx, tx, w, handled, byID[j.ID], j)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, some...)
+		}
+		return q.logAs(ctx, tx, w, entries)
+	})
+}
+
+// outcome is that of the job's attempt; ok: it is still stranded. Go compares worker ids, because MariaDB needs valid text.
+func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
+	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
+	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
+		j.Status.HasWorker() && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
+	if j.State() == job.Running && j.Status != job.StatusAnswered {
+		switch {
+		case lost && s.Host != nil && s.PID != nil:
+			j.Error = fmt.Sprintf("worker lost: %s (pid %s on %s)", s.WorkerID, *s.PID, *s.Host)
+		case lost:
+			j.Error = "worker lost: " + s.WorkerID
+		default:
+			j.Error = policy.TimeoutError(j.Timeout).Error()
+		}
+		if j.Wish = job.None; lost {
+			j.Wish = job.LostWish(s.Heard.Time)
+		}
+	}
+	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
+}
+
+// rescueOne rescues a job, up to the decision, if a retry handler takes that.
+func (q *Queue) rescueOne(
+	ctx context.Context, tx *engine.Tx, w workers.Worker, handled map[string]bool, s stranded, j *job.Job,
+) ([]activity.Entry, error) {
+	o, ok := s.outcome(j, tx.Now)
+	switch {
+	case !ok:
+		return nil, nil
+	case j.Flaw != nil:
+		return nil, q.Refuse(ctx, tx, w, j)
+	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
+		status, wake := policy.Place(j.ScheduledRunTime, tx.Now)
+		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+	case j.Status == job.StatusAnswered:
+	case j.State() == job.Running && s.Gone:
+		j.Losses = min(j.Losses+1, job.MaxAttempt)
+	case j.State() == job.Running: // a decision that is lost leaves them
+		j.Losses = 0
+	}
+	j.WorkerID = job.None
+	asked, known := handled[j.Type]
+	if !known {
+		t, err := q.TypeOf(ctx, tx, j.Type)
+		if err != nil {
+			return nil, err
+		}
+		asked = t.RetryHandler
+	}
+	e := Settled{Job: j, Outcome: o}
+	if asked && o.Verdict.IsError() {
+		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
+			return nil, nil
+		}
+	}
+	return q.Conclude(ctx, tx, e)
+}
+
+// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.
+func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
+	if tx.SkipLocked == "" || len(jobs) == 0 {
+		return jobs, nil
+	}
+	keys := map[string][]any{}
+	for _, j := range jobs {
+		keys[j.Type] = append(keys[j.Type], j.Key)
+	}
+	var found []any
+	for name, of := range keys {
+		query := "SELECT id FROM " + q.table + " " + q.Index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + engine.In(len(of)) + " " + tx.SkipLocked
+		ids, err := q.IDs(ctx, tx, query, append([]any{name}, of...)...)
+		if err != nil {
+			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
+		}
+		found = append(found, ids...)
+	}
+	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !slices.Contains(found, any(j.ID)) }), nil
+}

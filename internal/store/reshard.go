@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other
+// options leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers
+// go on too. ErrShards if the queue has been divided in yet another way meanwhile.
+func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
+	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
+		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
+	}
+	q.known.Store(nil)
+	for n := relocateMax; n == relocateMax && err == nil; moved += n {
+		n, err = q.moveMisplaced(ctx)
+	}
+	return moved, err
+}
+
+// divide makes the new shards, if the queue is divided otherwise, and moves the jobs that workers have, under all turns.
+func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
+	own := q.Division().Number()
+	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
+	if other, err := engine.Changed(tx.ExecContext(ctx, update, own, q.Name, own)); err != nil || !other {
+		return err
+	}
+	if err := q.TakeAllTurns(ctx, tx); err != nil {
+		return err
+	}
+	// even without turns, because the queue may get a limit; locked, because a settlement may change a job's group
+	for n := relocateMax; n == relocateMax; {
+		var err error
+		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
+			return err
+		}
+	}
+	return q.makeShards(ctx, tx)
+}
+
+// misplacedOf is the condition for jobs that aren't over. Submitted ones get their place when they are taken in.
+const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
+	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
+
+// relocateMax is how many jobs are moved at once to the shards in which they belong.
+const relocateMax = 1000
+
+var placeColumns = Only("id", "job_type", "job_key", "shard_key")
+
+// moveMisplaced moves jobs that were placed when the queue was divided otherwise.
+func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
+	}
+	return moved, nil
+}
+
+// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back becomes available, because its
+// group may be another. ErrShards if the queue has been divided otherwise meanwhile.
+func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
+	var found []*job.Job
+	for _, where := range q.misplaced() {
+		rest := q.ClaimIndex() + " WHERE " + of + " AND " + where + " LIMIT ? " + lock
+		query := q.Jobs(placeColumns, rest, []any{relocateMax - len(found)}, func(j *job.Job) { found = append(found, j) })
+		if err := tx.Read(ctx, query); err != nil {
+			return 0, err
+		}
+	}
+	if err := q.checkDivision(ctx, tx); err != nil {
+		return 0, err
+	}
+	if err := q.findPlaces(ctx, tx, found); err != nil {
+		return 0, err
+	}
+	byPlace := map[int][]any{}
+	for _, j := range found {
+		byPlace[j.Place] = append(byPlace[j.Place], j.ID)
+	}
+	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
+		ids := byPlace[place]
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?,"+
+			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
+			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
+			append([]any{place}, ids...)...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+// findPlaces sets the jobs' places. It reads their data if they matter, and doesn't keep them, because they may be large.
+func (q *Queue) findPlaces(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
+	d := q.Division()
+	place := func(j *job.Job, data []byte) { j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data) }
+	if d.N > 1 && d.Groups != nil && d.Groups.By != job.GroupByType {
+		return q.dataOf(ctx, tx, jobs, place)
+	}
+	for _, j := range jobs {
+		place(j, nil)
+	}
+	return nil
+}

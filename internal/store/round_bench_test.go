@@ -1,0 +1,283 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// benchQueue is a queue with one configured type on a new database of each engine.
+func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
+	for _, driver := range []string{"sqlite", "mysql"} {
+		b.Run(driver, func(b *testing.B) {
+			source := ""
+			if driver == "sqlite" {
+				source = dbtest.SQLite(b)
+			} else {
+				source = dbtest.MySQL(b)
+			}
+			o.Name, o.Types = "bench", []job.Type{job.DefaultType("noop")}
+			db := dbtest.Open(b, driver, source, o.Name)
+			if _, err := db.Migrate(b.Context(), []schema.Queue{o.Table()}); err != nil {
+				b.Fatal(err)
+			}
+			q, err := New(db, o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := q.Register(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if err := q.workers.Register(b.Context(), bencher, 24*time.Hour); err != nil {
+				b.Fatal(err)
+			}
+			f(b, q)
+		})
+	}
+}
+
+// rows of a table, in bulk.
+type rows struct {
+	n        int
+	status   job.Status
+	jobType  string
+	priority int
+	from     time.Time
+	step     time.Duration
+	shuffle  bool
+}
+
+func (q *Queue) fill(b *testing.B, kinds ...rows) {
+	b.Helper()
+	const perStatement = 500
+	for _, k := range kinds {
+		order := make([]int, k.n)
+		for i := range order {
+			order[i] = i
+		}
+		if k.shuffle {
+			rand.Shuffle(k.n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+		}
+		for part := range slices.Chunk(order, 20*perStatement) {
+			err := q.db.Tx(b.Context(), func(tx *engine.Tx) error {
+				for few := range slices.Chunk(part, perStatement) {
+					args := make([]any, 0, len(few)*7)
+					for _, i := range few {
+						at := engine.At(k.from.Add(time.Duration(i) * k.step))
+						var wake engine.Time
+						if k.status == job.StatusScheduled {
+							wake = at
+						}
+						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.status, k.jobType, i), k.status, k.priority, 1, at, wake)
+					}
+					_, err := tx.ExecContext(b.Context(), "INSERT INTO "+q.table+" (job_type, job_key, status, priority, throttle_factor,"+
+						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+engine.Rows("(?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// bencher is who starts the jobs; without its row nothing is started.
+var bencher = workers.Worker{ID: "bench", Host: "bench", PID: 1}
+
+// startRound does a round of the bencher, which is to start n jobs.
+func (q *Queue) startRound(b *testing.B, c Candidates, n int, settle ...Settled) Done {
+	b.Helper()
+	r := NewRound(bencher)
+	r.Settle, r.Slots, r.Candidates = settle, n, c
+	done, err := q.Round(b.Context(), r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return done
+}
+
+// startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
+func (q *Queue) startCost(b *testing.B, times int) time.Duration {
+	b.Helper()
+	c := q.Candidates(0, []string{"noop"})
+	var costs []time.Duration
+	for range times {
+		began := time.Now()
+		done := q.startRound(b, c, 100)
+		costs = append(costs, time.Since(began))
+		if len(done.Started) != 100 {
+			b.Fatalf("started %d", len(done.Started))
+		}
+	}
+	slices.Sort(costs)
+	return costs[len(costs)/2]
+}
+
+// BenchmarkRoundBacklog compares starting 100 jobs of 3,000 with starting them beside 4,000,000 rows: due, scheduled for
+// later at a better priority, final, and due of a type that this worker doesn't handle.
+func BenchmarkRoundBacklog(b *testing.B) {
+	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
+	for _, shuffle := range []bool{false, true} {
+		b.Run(map[bool]string{false: "in-order", true: "at-random"}[shuffle], func(b *testing.B) {
+			benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
+				const million = 1_000_000
+				for b.Loop() {
+					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.startCost(b, 5)
+					few := q.startCost(b, 20)
+					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
+						b.Fatal(err)
+					}
+					q.fill(b,
+						rows{n: million, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
+					q.startCost(b, 5)
+					many := q.startCost(b, 50)
+					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
+					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-4M")
+					b.ReportMetric(float64(many)/float64(few), "4M/3000")
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkRoundOrders compares starting 100 jobs of 3,000 with starting them beside 1,000,000 rows, in each order.
+func BenchmarkRoundOrders(b *testing.B) {
+	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
+	for _, o := range []Options{{}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule}} {
+		b.Run(string(o.Order)+string(o.PriorityOrder), func(b *testing.B) {
+			benchQueue(b, o, func(b *testing.B, q *Queue) {
+				const quarter = 250_000
+				for b.Loop() {
+					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.startCost(b, 5)
+					few := q.startCost(b, 20)
+					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
+						b.Fatal(err)
+					}
+					q.fill(b,
+						rows{n: quarter, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond})
+					q.startCost(b, 5)
+					many := q.startCost(b, 50)
+					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
+					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-1M")
+					b.ReportMetric(float64(many)/float64(few), "1M/3000")
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkRoundHeld compares starting 100 jobs whose group has room with starting them beside 100,000 of a better priority
+// that their full group holds back, after the rounds that have taken these out of the line.
+func BenchmarkRoundHeld(b *testing.B) {
+	groups := &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, job.OtherGroups: 1_000_000}}
+	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
+		add := func(n, priority int, data string) {
+			jobs := make([]job.New, n)
+			for i := range jobs {
+				jobs[i] = job.New{Type: "noop", Data: data, Priority: &priority}
+			}
+			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
+				b.Fatal(err)
+			}
+		}
+		// what runs counts, so it must go before the next measure
+		forget := func() {
+			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_group <> 'data.region=full'"); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for b.Loop() {
+			add(10_000, 100, `{"region": "open"}`)
+			q.startCost(b, 5)
+			without := q.startCost(b, 20)
+			forget()
+			add(100_000, 1, `{"region": "full"}`)
+			began := time.Now()
+			for c := q.Candidates(0, []string{"noop"}); q.held(b) < 100_000-1; {
+				q.startRound(b, c, 1)
+			}
+			holding := time.Since(began)
+			forget()
+			q.startCost(b, 5)
+			with := q.startCost(b, 20)
+			b.ReportMetric(float64(without.Microseconds()), "µs/100-alone")
+			b.ReportMetric(float64(with.Microseconds()), "µs/100-beside-held")
+			b.ReportMetric(float64(with)/float64(without), "beside/alone")
+			b.ReportMetric(float64(holding.Microseconds())/100_000, "µs/job-held")
+		}
+	})
+}
+
+func (q *Queue) held(b *testing.B) (n int) {
+	b.Helper()
+	if err := q.db.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// BenchmarkRoundDrain compares the rounds of the last tenth of a drain with those of the first. Each settles what the one
+// before it has started, as a worker's do.
+func BenchmarkRoundDrain(b *testing.B) {
+	const n = 50_000
+	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
+		for b.Loop() {
+			jobs := make([]job.New, n)
+			for i := range jobs {
+				jobs[i] = job.New{Type: "noop"}
+			}
+			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
+				b.Fatal(err)
+			}
+			c := q.Candidates(0, []string{"noop"})
+			var costs []time.Duration
+			var ended []Settled
+			for range n / 100 {
+				began := time.Now()
+				done := q.startRound(b, c, 100, ended...)
+				costs = append(costs, time.Since(began))
+				if len(done.Started) != 100 {
+					b.Fatalf("started %d", len(done.Started))
+				}
+				ended = nil
+				for _, j := range done.Started {
+					ended = append(ended, Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
+				}
+			}
+			q.startRound(b, c, 0, ended...)
+			first, last := mean(costs[:len(costs)/10]), mean(costs[len(costs)*9/10:])
+			b.ReportMetric(float64(first.Microseconds()), "µs/first-tenth")
+			b.ReportMetric(float64(last.Microseconds()), "µs/last-tenth")
+			b.ReportMetric(float64(last)/float64(first), "last/first")
+		}
+	})
+}
+
+func mean(list []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range list {
+		sum += d
+	}
+	return sum / time.Duration(len(list))
+}

@@ -1,0 +1,296 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// sent is what has been sent to a database, one text for each round trip.
+type sent struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// during gives what is sent meanwhile.
+func (s *sent) during(f func()) []string {
+	s.mu.Lock()
+	before := len(s.texts)
+	s.mu.Unlock()
+	f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts[before:]
+}
+
+// statements counts them in what was sent: those that were sent together one by one.
+func statements(texts []string) (n int) {
+	for _, text := range texts {
+		n += 1 + strings.Count(text, ";")
+	}
+	return n
+}
+
+// count gives the same database on connections that note what is sent on them.
+func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
+	t.Helper()
+	c := counting{driver: db.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
+	c.sent = new(sent)
+	if db.Name == "mysql" {
+		cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
+		cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
+		c.source = cfg.FormatDSN()
+	}
+	counted := *db
+	counted.DB = engine.On(sql.OpenDB(c), db.Dialect)
+	t.Cleanup(func() { _ = counted.Close() })
+	return &counted, c.sent
+}
+
+// counting makes connections that note what is sent.
+type counting struct {
+	driver driver.Driver
+	source string
+	sent   *sent
+}
+
+// Driver implements driver.Connector.
+func (c counting) Driver() driver.Driver { return c.driver }
+
+// Connect implements driver.Connector.
+func (c counting) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.source)
+	if err != nil {
+		return nil, err
+	}
+	return countingConn{conn, c.sent}, nil
+}
+
+type countingConn struct {
+	driver.Conn
+	sent *sent
+}
+
+func (c countingConn) note(query string) {
+	c.sent.mu.Lock()
+	defer c.sent.mu.Unlock()
+	c.sent.texts = append(c.sent.texts, query)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c countingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.note(query)
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.note(query)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c countingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+// A round costs as many statements with many job types as with one.
+func TestRoundOfManyTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one worker has no races")
+	}
+	for name, change := range map[string]func(*queue.Options){
+		"plain":  func(*queue.Options) {},
+		"limit":  func(o *queue.Options) { o.ThrottleLimit = 1000 },
+		"groups": byRegion(1000, map[string]int{"*": 15}),
+		"rate":   func(o *queue.Options) { o.Rate.Starts, o.Rate.Per = 1000, 1e12 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				var costs [][]int
+				for _, n := range []int{1, 20} {
+					costs = append(costs, roundsOfTypes(t, driver, source, change, n))
+				}
+				if !slices.Equal(costs[0], costs[1]) {
+					t.Errorf("the rounds with one type sent %v statements, with 20 %v", costs[0], costs[1])
+				}
+				t.Logf("statements %v", costs[0])
+			})
+		})
+	}
+}
+
+// roundsOfTypes gives how many statements some rounds send in a queue with n job types.
+func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Options), n int) (costs []int) {
+	t.Helper()
+	o := queue.Options{Name: fmt.Sprint("of_", n)}
+	var types []string
+	for i := range n {
+		types = append(types, fmt.Sprint("type-", i))
+		o.Types = append(o.Types, job.DefaultType(types[i]))
+	}
+	change(&o)
+	db := dbtest.Open(t, driver, source, "emails", o.Name)
+	counted, sent := count(t, db, source)
+	s := openStore(t, counted, o)
+	s.hire("w")
+	add := func() {
+		for i := range 40 {
+			s.add(job.New{Type: types[i%n], Data: fmt.Sprintf(`{"to": {"region": "%d"}}`, i%2)})
+		}
+	}
+	add()
+	candidates := s.candidates(types...)
+	var jobs []*job.Job
+	for i := range 5 {
+		if i == 4 {
+			add() // at the end of the line it looks at the head again
+		}
+		r := s.newRound("w", 10, settled(finished, jobs...)...)
+		if len(jobs) > 0 {
+			r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
+		}
+		r.Candidates = candidates
+		costs = append(costs, statements(sent.during(func() { jobs = s.do(r).Started })))
+		if len(jobs) != 10 {
+			t.Errorf("%d types: round %d started %d", n, i, len(jobs))
+		}
+	}
+	return costs
+}
+
+// A round of a queue whose workers take turns asks in its turn whether it may start anything, and nowhere else.
+func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
+	undivided(t) // it counts statements
+	for name, change := range map[string]func(*queue.Options){
+		"plain": func(*queue.Options) {},
+		"limit": func(o *queue.Options) { o.ThrottleLimit = 1000 },
+		"rate":  func(o *queue.Options) { o.Rate.Starts, o.Rate.Per = 1000, 1e12 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+				o := options()
+				change(&o)
+				s := openStore(t, counted, o)
+				s.hire("w")
+				s.add(make9("send")...)
+				var jobs []*job.Job
+				for range 2 {
+					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
+					if n := strings.Count(strings.Join(texts, ";"), "paused "); n != 1 || len(jobs) != 3 {
+						t.Errorf("%d were started by a round that asks %d times", len(jobs), n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Jobs that are discarded at once cost a round no round trip.
+func TestDiscardingCostsNoRoundTrip(t *testing.T) {
+	var trips []int
+	onCluster := false // where each statement is sent by itself
+	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
+		source := dbtest.MySQL(t)
+		counted, sent := count(t, dbtest.Open(t, "mysql", source, "emails"), source)
+		o := options()
+		o.KeepFinished, o.KeepFailed = keep, keep
+		s := openStore(t, counted, o)
+		onCluster = s.db.IDsByKey
+		s.hire("w")
+		s.add(make9("send")...)
+		r := s.newRound("w", 3, settled(finished, s.start("w", 4)...)...)
+		r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
+		r.Settle[1].Outcome = job.Outcome{Verdict: job.Finished, Result: "it is done"}
+		var got store.Done
+		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
+		var n int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		if want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]; n != want || len(got.Started) != 3 || len(got.Lost) > 0 {
+			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
+		}
+	}
+	if trips[0] != trips[1] && !onCluster {
+		t.Errorf("%d round trips, but %d where jobs are discarded", trips[0], trips[1])
+	}
+}
+
+// What it costs to write down the groups of jobs doesn't grow with the square of their number.
+func TestGroupsAreWrittenInParts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		o := options()
+		byRegion(0, map[string]int{"*": 150})(&o)
+		s := openStore(t, counted, o)
+		var jobs []job.New
+		for range 400 {
+			jobs = append(jobs, inRegion("east", 1))
+		}
+		s.add(jobs...)
+		s.hire("w")
+		texts := sent.during(func() {
+			if got := s.do(s.newRound("w", 300)); len(got.Started) != 150 {
+				t.Errorf("started %d", len(got.Started))
+			}
+		})
+		for _, text := range texts {
+			for statement := range strings.SplitSeq(text, ";") {
+				if n := strings.Count(statement, " WHEN "); n > 50 {
+					t.Errorf("a statement for the groups of %d jobs", n)
+				}
+			}
+		}
+		var n int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
+		if c := must[admin.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
+			t.Errorf("%d have their groups: %+v", n, c)
+		}
+	})
+}
+
+// A tick that finds nothing to do asks a queue of many shards as few times as one of a single shard, also where each has its part of a limit
+// and a rate.
+func TestIdleTickAsksOnceForAllShards(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		for _, o := range []queue.Options{{}, {ThrottleLimit: 20, Rate: job.Rate{Starts: 9, Per: time.Second}}} {
+			asked := map[int]int{}
+			for _, n := range []int{1, 8, 64} {
+				o.Name, o.Shards = "emails", n
+				q := must[*queue.Queue](t)(queue.New(db, o))
+				if err := (*store.Queue)(q).Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
+					t.Fatal(err)
+				}
+				must[int](t)((*store.Queue)(q).Reshard(t.Context()))
+				must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+				texts := sent.during(func() {
+					must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+					if look := must[store.Look](t)((*store.Queue)(q).Look(t.Context(), []string{"send"})); !look.Nothing() {
+						t.Errorf("a look finds %+v", look)
+					}
+				})
+				if asked[n] = len(texts); asked[n] != asked[1] || asked[n] == 0 {
+					t.Errorf("limit %d: for %d shards a tick asks %d times, for 1 %d times:\n%.3000s", o.ThrottleLimit, n, asked[n], asked[1], strings.Join(texts, "\n"))
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// A round keeps no lock on a candidate that is another's by now, nor on a row that it is not to settle: not even where the row
+// is the only one.
+func TestRoundKeepsNoForeignLock(t *testing.T) {
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
+	q, err := New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := q.Enqueue(t.Context(), job.New{Type: "send"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
+		t.Fatal(err)
+	}
+	w := workers.Worker{ID: "w2"}
+	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
+		"candidate": func(tx *engine.Tx) engine.Query {
+			return (&candidates{q: q}).lock(tx, []candidate{{Position: schema.Position{ID: added.ID}}})
+		},
+		"attempt": func(tx *engine.Tx) engine.Query {
+			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
+		},
+	} {
+		err := db.Tx(t.Context(), func(tx *engine.Tx) error {
+			if err := tx.Read(t.Context(), query(tx)); err != nil {
+				return err
+			}
+			return db.Tx(t.Context(), func(other *engine.Tx) error {
+				ids, err := q.IDs(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
+				if len(ids) != 1 {
+					t.Errorf("%s: the row is locked", name)
+				}
+				return err
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

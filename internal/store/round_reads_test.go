@@ -1,0 +1,101 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// reads counts the rows and index entries that the server reads for f. The store has one connection for it.
+func (s env) reads(f func()) int64 {
+	s.t.Helper()
+	s.db.SetMaxOpenConns(1)
+	total := func() (sum int64) {
+		rows, err := s.db.QueryContext(s.t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var name string
+			var n int64
+			must[any](s.t)(nil, rows.Scan(&name, &n))
+			sum += n
+		}
+		must[any](s.t)(nil, rows.Err())
+		return sum
+	}
+	before := total()
+	f()
+	return total() - before
+}
+
+// multiply inserts n rows and doubles them some times: jobs that weigh 1, each in the group of its number modulo groups.
+func (s env) multiply(jobType string, status job.Status, priority, groups, n, times int) {
+	s.t.Helper()
+	const columns = "job_type, status, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
+	var args []any
+	var wake engine.Time
+	if status == job.StatusScheduled {
+		wake = engine.At(time.Now().Add(24 * time.Hour))
+	}
+	for i := range n {
+		args = append(args, jobType, status, priority, fmt.Sprint("data.to.region=", i%groups), wake)
+	}
+	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows("(?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
+	for range times {
+		s.exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE job_type = ? AND status = ? AND priority = ?", jobType, status, priority)
+	}
+}
+
+// A round reads what it starts, and some candidates, beside whatever the table has besides. The statistics are those of a table
+// that was empty a moment ago.
+func TestRoundReadsLittle(t *testing.T) {
+	undivided(t) // it counts rows
+	for name, change := range map[string]func(*queue.Options){
+		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 1000 }, "groups": byRegion(0, map[string]int{"x": 1}),
+		"highest":  func(o *queue.Options) { o.PriorityOrder = job.HighestFirst },
+		"schedule": func(o *queue.Options) { o.Order = job.BySchedule },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mysqlSuite(t, change, func(s env) {
+				s.multiply("send", job.StatusAvailable, 100, 1, 500, 3)
+				s.multiply("send", job.StatusScheduled, 1, 1, 500, 3)
+				s.multiply("send", job.StatusFinished, 1, 1, 500, 3)
+				s.multiply("other", job.StatusAvailable, 1, 1, 500, 3)
+				s.hire("w")
+				var jobs []*job.Job
+				for i := range 3 {
+					n := s.reads(func() { jobs = s.do(s.newRound("w", 10, settled(finished, jobs...)...)).Started })
+					if len(jobs) != 10 || n > 1000 {
+						s.t.Errorf("round %d started %d and read %d", i, len(jobs), n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The groups that hold jobs back are found whatever they hold: it is not read.
+func TestRoundReadsNothingThatIsHeld(t *testing.T) {
+	mysqlSuite(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
+		for i := range 5 {
+			s.add(inRegion(fmt.Sprint(i), 1))
+		}
+		s.start("w", 9)
+		s.multiply("send", job.StatusThrottled, 100, 5, 500, 4) // 8,000
+		s.add(job.New{Type: "send", ThrottleFactor: new(0)})
+		candidates := s.candidates("send")
+		for i := range 3 {
+			r := s.newRound("w", 10)
+			r.Candidates = candidates
+			if n := s.reads(func() { s.do(r) }); n > 1000 {
+				s.t.Errorf("round %d read %d", i, n)
+			}
+		}
+	})
+}

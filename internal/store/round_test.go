@@ -1,0 +1,498 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// sortedByID is for lists that have no order of their own.
+func sortedByID(jobs []*job.Job) []*job.Job {
+	return slices.SortedFunc(slices.Values(jobs), func(a, b *job.Job) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// A round of a worker whose jobs are stopped, because it has given up its lock, settles what it has and starts none.
+func TestStoppedRoundStartsNothing(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		s.add(job.New{Type: "send"})
+		r := s.newRound("w", 2, settled(finished, jobs...)...)
+		r.Stopped = func() error { return context.Canceled }
+		if done := s.do(r); len(done.Started) > 0 {
+			s.t.Errorf("%d were started", len(done.Started))
+		}
+		s.wantState(s.nth(1), job.Final, "finished", 1)
+		s.wantState(s.nth(2), job.Initial, "available", 0)
+	})
+}
+
+// A commit whose answer is lost is repeated: the same round again finds what the first has done.
+func TestRoundMayBeRepeated(t *testing.T) {
+	for _, change := range []func(*queue.Options){
+		func(*queue.Options) {}, byRegion(9, map[string]int{"*": 9}), func(o *queue.Options) { o.Rate = job.Rate{Starts: 9, Per: time.Hour} },
+	} {
+		suiteWith(t, change, func(s env) {
+			for i := range 9 {
+				s.add(job.New{Type: []string{"send", "report"}[i%2], Data: `{"to": {"region": "east"}}`})
+			}
+			jobs := s.start("w", 5)
+			r := s.newRound("w", 2, settled(finished, jobs[0])...)
+			r.Settle = append(r.Settle,
+				store.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
+				store.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
+				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Waits: job.StatusDeciding},
+				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Waits: job.StatusUndecided})
+			first := s.do(r)
+			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
+				s.t.Fatalf("the first time: %+v", first)
+			}
+			var before []job.Job
+			for n := range 9 {
+				before = append(before, *s.get(s.nth(n + 1)))
+			}
+			for r.Again = true; len(r.Token) == 36; r.Token += " " {
+				again := s.do(r)
+				if !reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)) {
+					s.t.Errorf("started %v, then %v", ids(first.Started), ids(again.Started))
+				}
+				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
+					s.t.Errorf("resting are %+v", again.Resting)
+				}
+				if len(again.Lost)+len(again.Unsettled) > 0 {
+					s.t.Errorf("lost %v, unsettled %v", again.Lost, again.Unsettled)
+				}
+			}
+			for i, want := range []string{
+				"finished/1", "finished/1", "error/1", "", "", "", "", "-", "-",
+			} {
+				history := "added/0 starting/1"
+				if want == "-" {
+					history = "added/0"
+				} else if want != "" {
+					history += " " + want
+				}
+				s.wantHistory(s.nth(i+1), history)
+				now := *s.get(s.nth(i + 1))
+				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
+				if !reflect.DeepEqual(now, before[i]) {
+					s.t.Errorf("job %d was %+v, is %+v", i+1, before[i], now)
+				}
+			}
+			if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Running != 2 || c.Error != 2 || c.Due != 2 {
+				s.t.Errorf("counts %+v", c)
+			}
+			// the rate counts each start once, and the limits each job
+			if more := s.start("w", 9); len(more) != 2 {
+				s.t.Errorf("then started %v", ids(more))
+			}
+		})
+	}
+}
+
+// One that was not committed does its work the second time; one whose jobs have been taken from its worker since gives none.
+func TestRoundThatWasNotCommitted(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		r := s.newRound("w", 1, settled(finished, jobs...)...)
+		r.Again = true
+		if got := s.places(s.do(r).Started); !slices.Equal(got, []int64{2}) {
+			s.t.Errorf("started %v", got)
+		}
+		s.wantState(s.nth(1), job.Final, "finished", 1)
+
+		s.bury("w")
+		s.upkeep()
+		if got := ids(s.do(r).Started); len(got) > 0 {
+			s.t.Errorf("a worker that was declared dead started %v", got)
+		}
+		s.wantState(s.nth(2), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(3), job.Initial, "available", 0)
+	})
+}
+
+// An answer may end an attempt that its worker doesn't know of yet, since it has still to learn that its round was committed.
+func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
+	suite(t, func(s env) {
+		s.hire("w")
+		keys := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		r := s.newRound("w", 3)
+		s.do(r)
+		for i, verdict := range []job.Verdict{job.TryAgain, job.Finished} {
+			must[queue.Answered](t)(s.answer(queue.Answer{Key: keys[i].Key, Verdict: verdict, Error: "no"}))
+		}
+		s.wantState(keys[0].ID, job.Running, job.StatusAnswered, 1)
+		r.Again = true
+		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
+			t.Errorf("to be run are %v", got)
+		}
+		s.upkeep()
+		s.wantState(keys[0].ID, job.Retry, job.StatusScheduled, 1)
+		s.wantHistory(keys[0].ID, "added/0 starting/1 error/1")
+		s.wantState(keys[1].ID, job.Final, job.StatusFinished, 1)
+	})
+}
+
+// held opens a transaction that holds the rows of which a query gives a column, until it is let go.
+func (s env) held(query string) (letGo func()) {
+	s.t.Helper()
+	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.DB.DB, "mysql").Beginx())
+	s.t.Cleanup(func() { _ = tx.Rollback() })
+	var found []string
+	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
+		s.t.Fatalf("%d to hold: %v", len(found), err)
+	}
+	return func() { must[any](s.t)(nil, tx.Rollback()) }
+}
+
+// mysqlSuite runs a test on MySQL alone, where a transaction holds rows; SQLite's holds the file.
+func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
+	t.Helper()
+	f(newStore(t, "mysql", dbtest.MySQL(t), change))
+}
+
+// quick does a round that has no time to wait for another transaction.
+func (s env) quick(r store.Round) store.Done {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	return must[store.Done](s.t)(s.round(ctx, r))
+}
+
+// A row that another transaction holds doesn't hold up the other jobs of a round.
+func TestRoundWaitsForNoRow(t *testing.T) {
+	for _, change := range []func(*queue.Options){func(*queue.Options) {}, byRegion(0, map[string]int{"*": 9})} {
+		mysqlSuite(t, change, func(s env) {
+			s.add(make9("send")...)
+			jobs := s.start("w", 5)
+			letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (%d, %d, %d)", s.nth(2), s.nth(4), s.nth(6)))
+			r := s.newRound("w", 2, settled(finished, jobs[:3]...)...)
+			r.Settle = append(r.Settle,
+				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
+				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
+			got := s.quick(r)
+			if !slices.Equal(s.places(got.Started), []int64{7, 8}) {
+				s.t.Errorf("started %v", ids(got.Started))
+			}
+			if want := []store.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
+				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
+			}
+			if len(got.Lost) > 0 {
+				s.t.Errorf("lost %v", got.Lost)
+			}
+			for n, status := range map[int]job.Status{1: "finished", 3: "finished", 5: "failed"} {
+				s.wantState(s.nth(n), job.Final, status, 1)
+			}
+			for _, n := range []int{2, 4, 7, 8} {
+				s.wantState(s.nth(n), job.Running, "running", 1)
+			}
+			letGo()
+			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(s.places(again.Started), []int64{6, 9}) {
+				s.t.Errorf("then: %+v", again)
+			}
+			s.wantState(s.nth(2), job.Final, "finished", 1)
+			s.wantState(s.nth(4), job.Final, "failed", 1)
+			s.wantHistory(s.nth(2), "added/0 starting/1 finished/1")
+			s.wantHistory(s.nth(4), "added/0 starting/1 failed/1")
+		})
+	}
+}
+
+func make9(jobType string) []job.New {
+	return slices.Repeat([]job.New{{Type: jobType, Data: `{"to": {"region": "east"}}`}}, 9)
+}
+
+// Nor is a job lost whose row is held, when its worker has been declared dead: it is, once another has taken it.
+func TestHeldRowOfADeadWorker(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		s.bury("w")
+		letGo := s.held("SELECT id FROM shop_emails")
+		got := s.quick(s.newRound("w", 0, settled(finished, jobs...)...))
+		if len(got.Unsettled) != 1 || len(got.Lost) != 0 {
+			s.t.Errorf("while it is held: %+v", got)
+		}
+		letGo()
+		s.upkeep()
+		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
+			s.t.Errorf("when it is reclaimed: %+v", got)
+		}
+		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+	})
+}
+
+// The workers renew their locks while rounds go on. Only a pause keeps them from starting anything: TestPauseMeansNow.
+func TestRoundWaitsForNoOtherTable(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(make9("send")...)
+		jobs := s.start("w", 1)
+		s.held("SELECT id FROM shop_workers")
+		s.held("SELECT job_type FROM shop_job_types")
+		s.held("SELECT id FROM shop_activity")
+		gone := *jobs[0]
+		gone.Attempt++ // one that is to be looked for
+		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(s.places(got.Started), []int64{2}) {
+			s.t.Errorf("started %v", ids(got.Started))
+		}
+		s.wantState(s.nth(1), job.Final, "finished", 1)
+	})
+}
+
+// What comes in with a better place while a worker goes along the line is started first once it looks at the head again;
+// at the end of the line it looks at once.
+func TestCandidatesComeBackToTheHead(t *testing.T) {
+	suite(t, func(s env) {
+		s.hire("w")
+		candidates := s.candidates("send", "report")
+		one := func() []int64 {
+			r := s.newRound("w", 1)
+			r.Candidates = candidates
+			return s.places(s.do(r).Started)
+		}
+		s.add(job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send"})
+		var got []int64
+		got = append(got, one()...)
+		s.add(job.New{Type: "report", Priority: new(1)})
+		candidates.Forget()
+		got = append(got, one()...)
+		got = append(got, one()...)
+		got = append(got, one()...)
+		s.add(job.New{Type: "send", Priority: new(1)}) // before all that were read
+		got = append(got, one()...)
+		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
+			s.t.Errorf("started %v, want %v", got, want)
+		}
+		if got := one(); len(got) > 0 {
+			s.t.Errorf("started %v", got)
+		}
+	})
+}
+
+// More says whether there is a use for another round.
+func TestRoundSaysWhetherThereIsMore(t *testing.T) {
+	suite(t, func(s env) {
+		s.hire("w")
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 260)...) // more than one reading
+		candidates := s.candidates("send", "report")
+		for n := 0; ; {
+			r := s.newRound("w", 50)
+			r.Candidates = candidates
+			got := s.do(r)
+			n += len(got.Started)
+			if got.More != (n < 260) {
+				s.t.Errorf("after %d more is %v", n, got.More)
+			}
+			if !got.More {
+				break
+			}
+		}
+		s.add(job.New{Type: "send"})
+		if got := s.do(s.newRound("w", 5)); len(got.Started) != 1 || got.More {
+			s.t.Errorf("with slots to spare: %+v", got)
+		}
+	})
+}
+
+func TestRateIsSaid(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} }, func(s env) {
+		s.hire("w")
+		s.add(make9("send")...)
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
+			s.t.Errorf("%+v", got)
+		}
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 1 {
+			s.t.Errorf("%+v", got)
+		}
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
+			s.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Starts that the database's clock has yet to come to, for it was put back, hold a queue up for the rate's time and no longer.
+func TestRateAfterTheClockWasPutBack(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Second} }, func(s env) {
+		s.hire("w")
+		s.add(make9("send")...)
+		later := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour)
+		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait > 1100*time.Millisecond {
+			t.Errorf("at first: %+v", got)
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing is started any more")
+			}
+		}
+	})
+}
+
+// A round of a queue that is paused, or of a worker that was declared dead, doesn't go all along the line to start nothing.
+func TestRoundInVain(t *testing.T) {
+	undivided(t) // it counts statements
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		counted, sent := count(t, db, source)
+		s := openStore(t, counted, options())
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 6000)...)
+		s.hire("w")
+		s.bury("w")
+		s.hire("alive")
+		for worker, paused := range map[string]bool{"w": false, "alive": true} {
+			must[any](t)(nil, s.Pause(t.Context(), paused))
+			var got store.Done
+			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
+			if len(got.Started) > 0 || got.More {
+				t.Errorf("%s: %d started, more is %v", worker, len(got.Started), got.More)
+			}
+			if n > 20 {
+				t.Errorf("%s: %d statements", worker, n)
+			}
+		}
+	})
+}
+
+// A pause holds for a round too that waited for its turn meanwhile.
+func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
+	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s env) {
+		s.add(make9("send")...)
+		s.hire("w")
+		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+		defer func() { _ = tx.Rollback() }()
+		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'"))
+		must[any](s.t)(tx.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'")) // as Pause does
+		started := make(chan int)
+		go func() {
+			done, err := s.round(s.t.Context(), s.newRound("w", 9))
+			if err != nil {
+				s.t.Error(err)
+			}
+			started <- len(done.Started)
+		}()
+		s.waitsForItsTurn()
+		must[any](s.t)(nil, tx.Commit())
+		if n := <-started; n > 0 {
+			s.t.Errorf("%d were started in a paused queue", n)
+		}
+	})
+}
+
+// When a pause has returned nothing starts any more: a round waits for a pause that is under way, and a pause for a round.
+func TestPauseMeansNow(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(make9("send")...)
+		s.hire("w")
+		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+		defer func() { _ = tx.Rollback() }()
+		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'")) // as Pause does
+		started := make(chan int)
+		go func() {
+			done, err := s.round(s.t.Context(), s.newRound("w", 9))
+			if err != nil {
+				s.t.Error(err)
+			}
+			started <- len(done.Started)
+		}()
+		select {
+		case n := <-started:
+			s.t.Fatalf("%d were started beside a pause", n)
+		case <-s.sent("%shop_queues WHERE queue = % LOCK IN SHARE MODE%"):
+		}
+		must[any](s.t)(nil, tx.Commit())
+		if n := <-started; n > 0 {
+			s.t.Errorf("%d were started in a paused queue", n)
+		}
+	})
+}
+
+// sent says when the server is executing a statement like that.
+func (s env) sent(like string) <-chan struct{} {
+	sent := make(chan struct{})
+	ctx := s.t.Context()
+	go func() {
+		defer close(sent)
+		query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE ?)"
+		for is := false; !is && ctx.Err() == nil; {
+			if err := s.db.GetContext(ctx, &is, query, like); err != nil {
+				return
+			}
+		}
+	}()
+	return sent
+}
+
+// waitsForItsTurn waits until a round does.
+func (s env) waitsForItsTurn() {
+	s.t.Helper()
+	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn _ 1000000000%'))"
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	for waits := false; !waits; {
+		must[any](s.t)(nil, s.db.GetContext(ctx, &waits, query))
+	}
+}
+
+// The commit of a round whose answer was lost may still be under way when the round is done again.
+func TestCommitUnderWay(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		s.hire("w")
+		s.add(make9("send")...)
+		stall := must[*sql.Conn](t)(s.db.Conn(t.Context()))
+		defer func() { _ = stall.Close() }()
+		for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
+			if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
+				t.Skip(err) // MySQL has no such thing
+			}
+		}
+		r := s.newRound("w", 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		_, err := s.round(ctx, r)
+		cancel()
+		if err == nil {
+			t.Fatal("the commit was not held up")
+		}
+		r.Again = true
+		again := make(chan store.Done)
+		go func() { again <- s.do(r) }()
+		must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
+		done := <-again
+		var running []int64
+		must[any](t)(nil, s.db.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
+		if !slices.Equal(running, ids(done.Started)) {
+			t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
+		}
+	})
+}
+
+// A worker that is declared dead while it waits for its turn starts nothing.
+func TestDeadInItsTurn(t *testing.T) {
+	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
+		s.hire("w")
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		letGo := s.held("SELECT turn FROM shop_shards WHERE queue = 'emails'")
+		started := make(chan int)
+		go func() { started <- len(s.do(s.newRound("w", 2)).Started) }()
+		s.waitsForItsTurn()
+		s.bury("w")
+		letGo()
+		if n := <-started; n > 0 {
+			t.Errorf("%d jobs started by a dead worker", n)
+		}
+	})
+}

@@ -1,0 +1,277 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// place is where the table has a job.
+func (s env) place(id int64) (place int) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
+	return place
+}
+
+// inEight divides a queue with a limit into eight shards.
+func inEight(limit int) func(*queue.Options) {
+	return func(o *queue.Options) { o.ThrottleLimit, o.Shards = limit, 8 }
+}
+
+// Whatever a hand has written for the shard of a row, and in whatever line that is, it gets its place, counts, and is done.
+func TestMisplacedInEachLine(t *testing.T) {
+	wild := []int{-2147483648, -1, 0, 1000, 3002, 7999, 8008, 9000, 417003, 2147483647}
+	for name, change := range map[string]func(*queue.Options){
+		"one": func(o *queue.Options) { o.ThrottleLimit = 5 }, "eight": inEight(5), "no limit": func(o *queue.Options) { o.Shards = 8 },
+		"groups": func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				for _, place := range wild {
+					key := func(line string) string { return fmt.Sprint(line, place) }
+					s.exec("INSERT INTO shop_emails (job_type, job_key, shard) VALUES ('send', ?, ?)", key("new"), place)
+					due := s.add(inRegionOf("due", key("due")))[0].ID
+					later := s.add(job.New{Type: "send", Key: key("later"), In: time.Hour})[0].ID
+					s.exec("UPDATE shop_emails SET shard = ? WHERE id IN (?, ?)", place, due, later)
+					s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", later)
+					held := s.add(inRegionOf("held", key("held")))[0].ID
+					s.exec("UPDATE shop_emails SET shard = ?, status = 'throttled', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
+				}
+				for range 3 { // what was promoted comes last
+					s.upkeep()
+				}
+				first, end := s.places8()
+				for n := range 4 * len(wild) {
+					id := s.nth(n + 1)
+					if at := s.place(id); at < first || at >= end {
+						t.Errorf("job %s is at %d", s.get(id).Key, at)
+					}
+				}
+				all := 4 * len(wild)
+				for done := 0; done < all; {
+					jobs := s.start("w", 100)
+					if len(jobs) == 0 {
+						t.Fatalf("%d of %d are done: %+v", done, all, must[admin.Counts](t)(s.Counts(t.Context())))
+					}
+					s.settle("w", finished, jobs...)
+					done += len(jobs)
+				}
+			})
+		})
+	}
+}
+
+func inRegionOf(region, key string) job.New {
+	j := inRegion(region, 1)
+	j.Key = key
+	return j
+}
+
+// places8 are the first place of the queue, and the first behind the last, as the rows of its shards have them.
+func (s env) places8() (first, end int) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &end, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'"))
+	return first, end
+}
+
+// What a worker has, or an answer is awaited for, counts against the limit wherever a hand has put it, and is settled.
+func TestMisplacedWhileItRuns(t *testing.T) {
+	for _, limit := range []int{2, 1} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			suiteWith(t, inEight(limit), func(s env) {
+				s.add(slices.Repeat([]job.New{{Type: "send"}}, 6)...)
+				running := s.start("w", 9)
+				if len(running) != limit {
+					t.Fatalf("started %d", len(running))
+				}
+				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
+				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
+				s.upkeep()
+				if more := s.start("w", 9); len(more) > 0 {
+					t.Errorf("%d were started beside them", len(more))
+				}
+				s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
+				s.settle("w", finished, running...)
+				if more := s.start("w", 9); len(more) != limit {
+					t.Errorf("then %d were started", len(more))
+				}
+			})
+		})
+	}
+}
+
+// A job about which a retry is to be decided is decided about, and one that gets new data goes to the shard of its new group.
+func TestMisplacedError(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
+		s.add(inRegion("east", 1), inRegion("west", 1))
+		jobs := s.start("w", 9)
+		data := inRegion("north", 1).Data
+		resting := s.do(s.newRound("w", 0, store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding})).Resting
+		if len(resting) != 1 {
+			t.Fatalf("%d rest", len(resting))
+		}
+		resting[0].Decision = &job.Decision{Again: true, Data: &data}
+		s.do(s.newRound("w", 0, resting...))
+		if got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID); got != want {
+			t.Errorf("with its new data it is at %d, want %d", got, want)
+		}
+		s.do(s.newRound("w", 0, store.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusUndecided}))
+		s.exec("UPDATE shop_emails SET shard = 3 WHERE id = ?", jobs[1].ID)
+		s.upkeep()
+		s.upkeep() // it has its place now
+		s.wantState(jobs[1].ID, job.Retry, "scheduled", 1)
+		if got, want := s.place(jobs[1].ID), s.place(s.add(inRegion("west", 1))[0].ID); got != want {
+			t.Errorf("after the decision it is at %d, want %d", got, want)
+		}
+	})
+}
+
+// A key is taken in all shards, and what replaces a job goes where that belongs.
+func TestKeysOverShards(t *testing.T) {
+	suiteWith(t, inEight(3), func(s env) {
+		shardOf := map[int]string{}
+		for n := 0; len(shardOf) < 8; n++ {
+			shardKey := fmt.Sprint("s", n)
+			id := s.add(job.New{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0].ID
+			if id != s.nth(1) {
+				t.Fatalf("the key is taken twice, by %d", id)
+			}
+			if place := s.place(id); shardOf[place] == "" {
+				shardOf[place] = shardKey
+			}
+		}
+		for place, shardKey := range shardOf {
+			added := s.add(job.New{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0]
+			if got := s.place(added.ID); got != place || !added.Replaced && added.Duplicate {
+				t.Errorf("%s is at %d, want %d: %+v", shardKey, got, place, added)
+			}
+			jobs := s.start("w", 2)
+			if len(jobs) != 1 {
+				t.Fatalf("%d started", len(jobs))
+			}
+			s.settle("w", finished, jobs...) // so the key is free, for another shard
+		}
+	})
+}
+
+// Who is told to start one job at once has the others' parts of the limit too; and starts nothing in a queue that was divided otherwise.
+func TestStartNowInShards(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"limit": inEight(2), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 2, Per: time.Hour} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s env) {
+				var one []job.New
+				for range 3 {
+					one = append(one, job.New{Type: "send", ShardKey: "the same"})
+				}
+				s.add(one...)
+				s.hire("w")
+				for n := range 3 {
+					_, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
+					if n < 2 && err != nil || n == 2 && !errors.Is(err, store.ErrNoRoom) {
+						t.Errorf("job %d: %v", n+1, err)
+					}
+				}
+			})
+		})
+	}
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.start("w", 1)
+		o := (*store.Queue)(s.Queue).Options
+		o.Shards = 8
+		other := must[*queue.Queue](t)(queue.New(s.db, o))
+		before := s.place(s.nth(2))
+		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
+		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
+		if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
+			t.Errorf("by who divides it otherwise: %v", err)
+		}
+		s.wantState(s.nth(2), job.Initial, "available", 0)
+	})
+}
+
+// A job that was read as due in one shard, and has got other data since, isn't started there: its group is in another.
+func TestReplacedSinceItWasRead(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
+		s.hire("w")
+		first, next := inRegionOf("west", "first"), inRegionOf("west", "next")
+		west := s.place(s.add(first)[0].ID) % 1000
+		s.add(next)
+		here := s.newRound("w", 1)
+		here.Candidates = (*store.Queue)(s.Queue).Candidates(west, []string{"send"})
+		jobs := s.do(here).Started
+		region, elsewhere := "", west
+		for n := 0; elsewhere == west; n++ {
+			region = fmt.Sprint("r", n)
+			elsewhere = s.place(s.add(inRegion(region, 1))[0].ID) % 1000
+		}
+		there := s.newRound("w", 9)
+		there.Candidates = (*store.Queue)(s.Queue).Candidates(elsewhere, []string{"send"})
+		if running := len(s.do(there).Started); running < 1 || len(jobs) != 1 {
+			t.Fatalf("%d and %d run", len(jobs), running)
+		}
+		next = inRegionOf(region, "next")
+		next.OnDuplicate = job.ReplaceDuplicate
+		s.add(next)
+		again := s.newRound("w", 1, settled(finished, jobs...)...)
+		again.Candidates = here.Candidates
+		if more := s.do(again).Started; len(more) > 0 {
+			t.Errorf("%s was started beside another of its group", more[0].Key)
+		}
+	})
+}
+
+// Who settles a job knows of the shards as little as who only adds some: one that gets new data goes where its new group is all the same.
+func TestNewDataByWhoKnowsNoShards(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
+		s.add(inRegion("east", 1))
+		jobs := s.start("w", 1)
+		data := inRegion("north", 1).Data
+		north := s.place(s.add(inRegion("north", 1))[0].ID)
+		if jobs[0].Place == north {
+			t.Fatal("both regions are in one shard")
+		}
+		by := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails", Types: s.Types}))
+		again := store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding}
+		r := s.newRound("w", 0, again)
+		r.Candidates = nil
+		resting := must[store.Done](t)((*store.Queue)(by).Round(t.Context(), r)).Resting
+		resting[0].Decision = &job.Decision{Again: true, Data: &data}
+		r = s.newRound("w", 0, resting...)
+		r.Candidates = nil
+		must[store.Done](t)((*store.Queue)(by).Round(t.Context(), r))
+		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", jobs[0].ID)
+		for range 3 { // what was promoted comes last
+			s.upkeep()
+		}
+		if got := s.place(jobs[0].ID); got != north {
+			t.Errorf("it is at %d, want %d", got, north)
+		}
+	})
+}
+
+// A number that no division has, which only a hand can have written, is mended by who registers the queue.
+func TestRegisterWithNoDivision(t *testing.T) {
+	suiteWith(t, inEight(3), func(s env) {
+		for _, number := range []int{0, -5} {
+			s.exec("UPDATE shop_queues SET division = ? WHERE queue = 'emails'", number)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			must[any](t)(nil, (*store.Queue)(s.Queue).Register(ctx))
+			cancel()
+			if d := must[admin.Division](t)(s.Division(t.Context())); d.Of != 8 || d.Otherwise != nil {
+				t.Errorf("there are %d shards: %v", d.Of, d.Otherwise)
+			}
+		}
+	})
+}

@@ -1,0 +1,356 @@
+package store_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// in is a round of one shard.
+func (s env) in(shard, n int, settle ...*job.Job) store.Done {
+	s.t.Helper()
+	s.hire("w")
+	r := s.newRound("w", n, settled(finished, settle...)...)
+	r.Candidates = (*store.Queue)(s.Queue).Candidates(shard, []string{"send"})
+	return s.do(r)
+}
+
+// goingTo are jobs for one shard of the queue.
+func (s env) goingTo(shard, n int, weight int) (jobs []job.New) {
+	s.t.Helper()
+	first, _ := s.places8()
+	for k := 0; len(jobs) < n; k++ {
+		j := job.New{Type: "send", ShardKey: fmt.Sprint("k", k), ThrottleFactor: &weight}
+		if store.PlaceOf(s.Queue, j) == first+shard {
+			jobs = append(jobs, slices.Repeat([]job.New{j}, n)...)
+		}
+	}
+	return jobs
+}
+
+// shared starts what there is room for in a shard, with what the others have to give.
+func (s env) shared(shard, n, want int) (jobs []*job.Job) {
+	s.t.Helper()
+	for tries := 4; len(jobs) < want && tries > 0; tries-- {
+		jobs = append(jobs, s.in(shard, n).Started...)
+		s.divided()
+	}
+	if len(jobs) != want {
+		s.t.Fatalf("%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
+	}
+	return jobs
+}
+
+// Within a shard all that weighs something is started in order, whatever the weights, and however many workers there are.
+func TestNothingOvertakesInAShard(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		var o queue.Options
+		s := newStore(t, driver, source, func(with *queue.Options) { inEight(7)(with); o = *with })
+		jobs := ofAllWeights(200)
+		for i := range jobs {
+			jobs[i].Priority = nil
+		}
+		drain(s, o, jobs, func(*fleet) {})
+		latest := map[int]int64{}
+		must[any](t)(nil, activity.New(s.db).Find(t.Context(), activity.Filter{State: activity.Starting, Kind: activity.Job}, func(e activity.Entry) error {
+			if j := s.get(e.JobID); j.ThrottleFactor > 0 {
+				place := s.place(j.ID)
+				if j.ID < latest[place] {
+					t.Errorf("job %d was started behind %d of the same shard", j.ID, latest[place])
+				}
+				latest[place] = j.ID
+			}
+			return nil
+		}))
+	})
+}
+
+// When a pause has returned nothing is started any more, by rounds of whatever shard.
+func TestPauseOverShards(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		var o queue.Options
+		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
+		starts := func() (n int) {
+			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
+			return n
+		}
+		drain(s, o, make9s(900), func(f *fleet) {
+			for range 10 {
+				must[any](t)(nil, s.Pause(t.Context(), true))
+				before := starts()
+				time.Sleep(50 * time.Millisecond)
+				if after := starts(); after != before {
+					t.Errorf("%d were started in a paused queue", after-before)
+				}
+				must[any](t)(nil, s.Pause(t.Context(), false))
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	})
+}
+
+func make9s(n int) []job.New { return slices.Repeat([]job.New{{Type: "send"}}, n) }
+
+// Weights: heavier than a shard's part, heavier than the whole limit, and none; with a limit that is less than there are shards.
+func TestWeightsOverShards(t *testing.T) {
+	for _, limit := range []int{20, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			suiteWith(t, inEight(limit), func(s env) {
+				s.add(s.goingTo(5, 1, limit)...)
+				whole := s.shared(5, 1, 1)
+				s.add(s.goingTo(2, 1, limit+7)...)
+				s.add(s.goingTo(3, 2, 0)...)
+				if more := s.in(2, 9).Started; len(more) > 0 {
+					t.Errorf("a job was started beside one that takes the whole limit")
+				}
+				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
+				s.settle("w", finished, whole...)
+				alone := s.shared(2, 1, 1)
+				for shard := range 8 {
+					s.add(s.goingTo(shard, 1, 1)...)
+					if more := s.in(shard, 9).Started; len(more) > 0 {
+						t.Errorf("%d were started beside one that weighs more than the limit", len(more))
+					}
+				}
+				s.settle("w", finished, alone...)
+				left := 8
+				for shard := 0; left > 0; shard = (shard + 1) % 8 {
+					got := s.in(shard, 1).Started
+					s.settle("w", finished, got...)
+					left -= len(got)
+					s.divided()
+				}
+			})
+		})
+	}
+}
+
+// However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its
+// share until the next division. Each job that has run is replaced, and turns are counted.
+func TestNoShardStarves(t *testing.T) {
+	t.Parallel() // it waits for most of its time
+	for name, change := range map[string]func(*queue.Options){
+		"limit": inEight(1), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 1, Per: 30 * time.Millisecond} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				t.Parallel()
+				s := newStore(t, driver, source, change)
+				for shard := range 8 {
+					s.add(s.goingTo(shard, 5, 1)...)
+				}
+				turns, last := make([]int, 8), -1
+				until := time.Now().Add(5 * time.Minute)
+				for slices.Min(turns) < 2 {
+					if time.Now().After(until) {
+						t.Fatalf("a shard starves; the turns of each: %v", turns)
+					}
+					s.divided()
+					for shard := range 8 {
+						got := s.in(shard, 3).Started
+						s.settle("w", finished, got...)
+						if len(got) == 0 {
+							continue
+						}
+						s.add(s.goingTo(shard, len(got), 1)...)
+						if shard != last {
+							turns[shard]++
+							last = shard
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A client that has vanished while it holds all the turns holds up the queue for as long as the server keeps it, and no longer.
+func TestHeldTurns(t *testing.T) {
+	mysqlSuite(t, inEight(4), func(s env) {
+		for shard := range 8 {
+			s.add(s.goingTo(shard, 3, 1)...)
+		}
+		letGo := s.held("SELECT shard FROM shop_shards WHERE queue = 'emails'")
+		s.hire("w")
+		r := s.newRound("w", 1)
+		r.Candidates = (*store.Queue)(s.Queue).Candidates(3, []string{"send"})
+		began := time.Now()
+		if _, err := (*store.Queue)(s.Queue).Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		letGo()
+		s.shared(3, 4, 3)
+	})
+}
+
+// If another session holds the turn of one shard, the others start what they have room for. A division waits for the turn once, and the
+// next not at all.
+func TestHeldTurnOfAnother(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s env) {
+		s.add(append(s.goingTo(3, 3, 1), s.goingTo(5, 1, 1)...)...)
+		first, _ := s.places8()
+		letGo := s.held(fmt.Sprintf("SELECT shard FROM shop_shards WHERE queue = 'emails' AND shard = %d", first+5))
+		began := time.Now()
+		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 2*time.Second {
+			t.Errorf("%d were started, after %s", len(got), time.Since(began))
+		}
+		divide := func() time.Duration {
+			began := time.Now()
+			s.upkeepOf(store.Look{Dividing: true})
+			return time.Since(began)
+		}
+		if waited, again := divide(), divide(); waited > 10*time.Second || again > waited/2 {
+			t.Errorf("a division has waited %s, and the next %s", waited, again)
+		}
+		letGo()
+		started := 0
+		for until := time.Now().Add(20 * time.Second); started < 2 && time.Now().Before(until); {
+			s.divided()
+			started += len(s.in(3, 3).Started)
+		}
+		if got := s.in(5, 1).Started; started != 2 || len(got) != 1 {
+			t.Errorf("then %d and %d were started", started, len(got))
+		}
+	})
+}
+
+// A misplaced row that an application holds is moved later, and holds up no other.
+func TestHeldMisplacedRow(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s env) {
+		if s.db.IDsByKey {
+			s.t.Skip("a node of a cluster waits for it first: see TestGaleraWaitsFirst")
+		}
+		s.add(make9s(3)...)
+		running := s.start("w", 1)[0].ID
+		s.exec("UPDATE shop_emails SET shard = 4003")
+		due := []int64{s.nth(1), s.nth(2), s.nth(3)}
+		due = slices.Delete(due, slices.Index(due, running), slices.Index(due, running)+1)
+		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (%d, %d)", running, due[0]))
+		began := time.Now()
+		s.upkeep()
+		first, end := s.places8()
+		placed := func(id int64) bool { at := s.place(id); return at >= first && at < end }
+		if time.Since(began) > 2*time.Second || !placed(due[1]) || placed(due[0]) || placed(running) {
+			t.Errorf("after %s they are at %d, %d and %d", time.Since(began), s.place(running), s.place(due[0]), s.place(due[1]))
+		}
+		letGo()
+		s.upkeep()
+		if !placed(due[0]) || !placed(running) {
+			t.Error("they are not moved")
+		}
+	})
+}
+
+// A queue is divided anew beside an application's transaction on a running job: when that is over, or not at all.
+func TestReshardWaitsForARow(t *testing.T) {
+	mysqlSuite(t, inEight(2), func(s env) {
+		s.add(make9s(4)...)
+		running := s.start("w", 2)
+		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d", running[0].ID))
+		var all sync.WaitGroup
+		all.Go(func() { time.Sleep(time.Second); letGo() })
+		o := (*store.Queue)(s.Queue).Options
+		o.Shards = 3
+		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		all.Wait()
+		if now := s.sums(); now.Share != 2 || now.Used != 2 {
+			t.Errorf("%+v", now)
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+		other.settle("w", finished, running...)
+		if more := other.start("w", 9); len(more) != 2 {
+			t.Errorf("then %d were started", len(more))
+		}
+	})
+}
+
+// The answer to a commit is lost: of one that divides the limit among the shards, and of one that divides the queue.
+func TestUnansweredOverShards(t *testing.T) {
+	t.Run("share", func(t *testing.T) {
+		s := unanswered(t, "SET share", inEight(8), nothing, nothing)
+		s.add(s.goingTo(3, 8, 1)...)
+		s.shared(3, 8, 8)
+		if now := s.sums(); now.Share != 8 || now.Used != 8 {
+			t.Errorf("%+v", now)
+		}
+	})
+	t.Run("divide", func(t *testing.T) {
+		var o queue.Options
+		s := unanswered(t, "SET division", func(with *queue.Options) { inEight(5)(with); o = *with; o.Shards = 3 }, func(s env) {
+			s.add(make9s(9)...)
+			s.start("w", 9)
+		}, nothing)
+		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
+			t.Errorf("%+v", now)
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+	})
+}
+
+// A worker that goes on with another division moves nothing back, and starts nothing.
+func TestWorkerOfAnotherDivision(t *testing.T) {
+	suiteWith(t, inEight(4), func(s env) {
+		s.add(make9s(20)...)
+		running := s.start("w", 4)
+		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), []string{"send"}))
+		o := (*store.Queue)(s.Queue).Options
+		o.Shards = 5
+		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		look.Misplaced, look.New = true, true
+		if _, err := (*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
+			t.Errorf("the upkeep of another division: %v", err)
+		}
+		for shard := range 8 {
+			if got := s.in(shard, 9).Started; len(got) > 0 {
+				t.Errorf("it started %d", len(got))
+			}
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+		s.settle("w", finished, running...) // what it has it settles
+		if more := other.start("w", 9); len(more) != 4 {
+			t.Errorf("then %d were started", len(more))
+		}
+	})
+}
+
+// A snapshot that an application keeps open sees the parts of before, and holds up nobody.
+func TestSnapshotOverShards(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s env) {
+		s.add(s.goingTo(3, 16, 1)...)
+		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
+		defer func() { _ = tx.Rollback() }()
+		sum := func() (n int) {
+			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(share) FROM shop_shards WHERE queue = 'emails'").Scan(&n))
+			return n
+		}
+		before := sum()
+		s.settle("w", finished, s.shared(3, 8, 8)...)
+		s.shared(3, 8, 8)
+		if after := sum(); before != 8 || after != 8 {
+			t.Errorf("the parts sum to %d, then to %d", before, after)
+		}
+	})
+}

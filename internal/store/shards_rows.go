@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// shardRow is a row of the table of shards.
+type ShardRow struct {
+	// at is the database's clock when the row was read.
+	at time.Time
+	// place is the shard's number in the tables.
+	Place  int
+	starts policy.Starts
+	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
+	Share, RateShare int
+	// heads are the jobs that claims have met lately as the first of their types without room.
+	heads []head
+	// waitSince is since when the shard has started nothing for want of the limit or the rate, as long as it has heads; divideTime is
+	// when the shares were divided last. Both are in microseconds since 1970.
+	WaitSince, divideTime int64
+}
+
+// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met
+// it. One without a job says that the rate had no room.
+type head [3]int64
+
+// headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
+const headsMax = 16
+
+// headFor is how long the note on a job that has no room counts after a claim met that job last.
+const headFor = 10 * time.Second
+
+// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock
+// was put back.
+func isWithin(at int64, d time.Duration, now time.Time) bool {
+	age := now.UnixMicro() - at
+	return age >= 0 && age < d.Microseconds()
+}
+
+// waits says whether jobs wait there for want of the limit or the rate.
+func (s ShardRow) Waits() bool { return len(s.heads) > 0 }
+
+// startsLately is how many of its starts count against a rate.
+func (s ShardRow) StartsLately(r job.Rate) int {
+	left, _ := s.starts.Left(r, s.at)
+	return r.Starts - left
+}
+
+// shardColumns are those that scanShard reads.
+func (q *Queue) shardColumns() string {
+	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
+}
+
+// scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as
+// many as the rate allows, from now on: so it is kept all the same. Heads that can't be read are none.
+func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s ShardRow, err error) {
+	var at engine.Time
+	var starts, heads string
+	into := []any{&at, &s.Place, &starts, &s.Share, &s.RateShare, &heads, &s.WaitSince, &s.divideTime}
+	err = row.Scan(append(into, others...)...)
+	if s.at = at.Time; err != nil {
+		return s, err
+	}
+	if starts != job.None && (json.Unmarshal([]byte(starts), &s.starts) != nil || s.starts == nil) {
+		s.starts = policy.Starts{math.MaxInt64: q.Rate.Starts}
+	}
+	if heads == job.None || json.Unmarshal([]byte(heads), &s.heads) != nil {
+		s.heads = nil
+	}
+	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, s.at) })
+	return s, nil
+}
+
+// shardRows is the query for the rows of the queue's shards, in order.
+func (q *Queue) ShardRows(into *[]ShardRow) engine.Query {
+	query := "SELECT " + q.shardColumns() + " FROM " + q.db.Shards() + " WHERE queue = ? ORDER BY shard"
+	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		s, err := q.scanShard(row)
+		*into = append(*into, s)
+		return err
+	})}
+}
+
+// takeAllTurns takes the turns of all of the queue's shards.
+func (q *Queue) TakeAllTurns(ctx context.Context, tx *engine.Tx) error {
+	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name)
+}
+
+// lockShards takes the turns of all of the queue's shards, and gives their rows in order, as of then.
+func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow, err error) {
+	if err := q.TakeAllTurns(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := q.db.SetClock(ctx, tx); err != nil {
+		return nil, err
+	}
+	err = tx.Read(ctx, q.ShardRows(&rows))
+	return rows, err
+}
+
+// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
+// among them. In new rows all starts count in the first shard, because a start can't be taken back.
+func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
+	rows, err := q.lockShards(ctx, tx)
+	if err != nil {
+		return err
+	}
+	n := q.Division().N
+	if !q.areAll(rows) {
+		starts := policy.Starts{}
+		for _, r := range rows {
+			for at, some := range r.starts {
+				starts[at] += some
+			}
+		}
+		text, err := json.Marshal(starts)
+		if err != nil {
+			return err
+		}
+		rows = make([]ShardRow, n)
+		var values []any
+		for shard := range rows {
+			rows[shard] = ShardRow{at: tx.Now, Place: q.place(shard), starts: starts}
+			values = append(values, q.Name, q.place(shard), string(text))
+			starts, text = nil, []byte(job.None)
+		}
+		if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ?", q.Name); err != nil {
+			return err
+		}
+		err = tx.Write(ctx, "INSERT INTO "+q.db.Shards()+" (queue, shard, starts) VALUES "+engine.Rows("(?,?,?)", n), values...)
+		if err != nil {
+			return err
+		}
+	}
+	return q.writeShares(ctx, tx, rows, make([]int, n), nil)
+}
+
+// areAll says whether rows, which are in order, are those of all of the queue's shards, and no others.
+func (q *Queue) areAll(rows []ShardRow) bool {
+	n := q.Division().N
+	return len(rows) == n && rows[0].Place == q.place(0) && rows[n-1].Place == q.place(n-1)
+}
+
+// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,
+// the next division gives them the rest.
+func (q *Queue) areSound(rows []ShardRow) bool {
+	limit, rate := 0, 0
+	for _, r := range rows {
+		limit, rate = limit+r.Share, rate+r.RateShare
+	}
+	return q.areAll(rows) && (!q.isDivided() || limit <= max(0, q.ThrottleLimit) && rate <= q.Rate.Starts)
+}

@@ -1,0 +1,171 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// shardsVar, if it is set, divides the queues of the suite into so many shards: whatever is tested with one can be tried with more. What
+// the suite adds goes to one of them, but for what throttle groups are by, for order holds within a shard alone: so that has to get
+// all that it needs of the limit. What plain SQL inserts is everywhere.
+const shardsVar = "HIPQ_TEST_SHARDS"
+
+func defaultShards(t testing.TB) int {
+	text := os.Getenv(shardsVar)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", shardsVar, err)
+	}
+	return n
+}
+
+// inOneShard has jobs go to one shard.
+func inOneShard(jobs []job.New) []job.New {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		jobs[i].ShardKey = cmp.Or(jobs[i].ShardKey, "one")
+	}
+	return jobs
+}
+
+// startIn starts jobs of one shard by a round.
+func (s env) startIn(worker string, shard, n int) []*job.Job {
+	s.t.Helper()
+	s.hire(worker)
+	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
+	r.Slots, r.Candidates = n, (*store.Queue)(s.Queue).Candidates(shard, []string{"send", "report"})
+	return s.do(r).Started
+}
+
+// candidates are those of these types in all of the queue's shards.
+func (s env) candidates(types ...string) store.Candidates {
+	if s.Shards <= 1 {
+		return (*store.Queue)(s.Queue).Candidates(0, types)
+	}
+	all := make(everywhere, s.Shards)
+	for shard := range all {
+		all[shard] = (*store.Queue)(s.Queue).Candidates(shard, types)
+	}
+	return all
+}
+
+// everywhere are candidates in each shard.
+type everywhere []store.Candidates
+
+func (e everywhere) Forget() {
+	for _, one := range e {
+		one.Forget()
+	}
+}
+
+// divided has the limit and the rate divided anew, as if that had last been done a second ago.
+func (s env) divided() {
+	s.t.Helper()
+	if s.Shards > 1 {
+		s.exec("UPDATE shop_shards SET divide_time = 0 WHERE queue = 'emails'")
+		s.upkeepOf(store.Look{Dividing: true})
+	}
+}
+
+// upkeepOf does the upkeep for what a look has found.
+func (s env) upkeepOf(l store.Look) {
+	s.t.Helper()
+	must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
+}
+
+// round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
+// started is in the queue's order.
+func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
+	all, ok := r.Candidates.(everywhere)
+	switch {
+	case !ok:
+		return (*store.Queue)(s.Queue).Round(ctx, r)
+	case r.Slots == 0:
+		r.Candidates = all[0]
+		return (*store.Queue)(s.Queue).Round(ctx, r)
+	}
+	var done store.Done
+	slots := r.Slots
+	for idle := 0; idle < 2; idle++ {
+		done.More, done.Wait = false, 0
+		for _, one := range all {
+			for more := true; more; {
+				r.Candidates, r.Slots = one, slots-len(done.Started)
+				got, err := (*store.Queue)(s.Queue).Round(ctx, r)
+				if err != nil {
+					return store.Done{}, err
+				}
+				done = joined(done, got)
+				r.Settle, r.Again = nil, false
+				if len(got.Started) > 0 {
+					idle = 0
+				}
+				if len(done.Started) == slots {
+					done.More = true
+					return s.inOrder(done), nil
+				}
+				more = got.More
+			}
+		}
+		if s.ThrottleLimit < 1 && s.Rate.Starts < 1 {
+			break
+		}
+		s.divided()
+	}
+	done.More = false
+	return s.inOrder(done), ctx.Err()
+}
+
+func joined(a, b store.Done) store.Done {
+	for _, j := range b.Started {
+		// a round that was refused something, and is repeated, finds what the others have started under the same token
+		if !slices.ContainsFunc(a.Started, func(one *job.Job) bool { return one.ID == j.ID }) {
+			a.Started = append(a.Started, j)
+		}
+	}
+	a.Resting = append(a.Resting, b.Resting...)
+	a.Unsettled = append(a.Unsettled, b.Unsettled...)
+	a.Lost = append(a.Lost, b.Lost...)
+	a.More = a.More || b.More
+	if b.Wait > 0 && (a.Wait == 0 || b.Wait < a.Wait) {
+		a.Wait = b.Wait
+	}
+	return a
+}
+
+func (s env) inOrder(done store.Done) store.Done {
+	if s.Order != "" || s.PriorityOrder != "" {
+		return done // what one shard has is in order already
+	}
+	slices.SortStableFunc(done.Started, func(a, b *job.Job) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.ScheduledRunTime.Compare(b.ScheduledRunTime), cmp.Compare(a.ID, b.ID))
+	})
+	return done
+}
+
+// placed gives the rows that a test has inserted itself their places, where they don't have them.
+func (s env) placed() {
+	s.t.Helper()
+	if s.Shards > 1 {
+		s.upkeepOf(store.Look{Misplaced: true})
+	}
+}
+
+// undivided skips a test of what holds with one shard alone: an order over all jobs, or how many statements a round costs.
+func undivided(t *testing.T) {
+	t.Helper()
+	if defaultShards(t) > 0 {
+		t.Skip("with one shard alone")
+	}
+}

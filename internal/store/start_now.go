@@ -1,0 +1,101 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
+// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
+// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
+func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
+	j, err := q.tryNow(ctx, r, id)
+	if errors.Is(err, errShareFull) {
+		if err = q.divideShares(ctx, j); err == nil {
+			j, err = q.tryNow(ctx, r, id)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start job %d of %s: %w", id, q.Name, err)
+	}
+	return j, nil
+}
+
+// errShareFull is the ErrNoRoom of a job whose shard has too little of the limit or the rate: the others may have more.
+var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
+
+func (q *Queue) tryNow(ctx context.Context, r Round, id int64) (j *job.Job, err error) {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
+		if j, err = q.Get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
+			return err
+		}
+		return q.startOne(ctx, tx, round{Round: r}, j)
+	})
+	return j, err
+}
+
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) error {
+	switch {
+	case j.Status.IsFinal():
+		return ErrFinal
+	case j.Flaw != nil:
+		return j.Flaw
+	case j.State() != job.Initial && j.State() != job.Retry:
+		return ErrStarted
+	case j.Status == job.StatusLocked:
+		return ErrLocked
+	case j.Status == job.StatusSubmitted:
+		return ErrNotTakenIn
+	}
+	shard, ok := q.shardOf(j.Place)
+	if !ok {
+		return ErrNotTakenIn // until it has its place
+	}
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
+	if err != nil {
+		return err
+	}
+	if q.takesTurns() && room.Row.Place == 0 { // the shard isn't there
+		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
+	}
+	left := 1
+	if q.Rate.Starts > 0 {
+		left, _ = q.StartsLeft(room, tx.Now)
+	}
+	if err := q.classify(ctx, tx, room, []*job.Job{j}); err != nil {
+		return err
+	}
+	switch is := room.fit(j); {
+	case is == fits && left > 0:
+	case is == groupFull || !room.Divided:
+		return ErrNoRoom
+	default:
+		return errShareFull
+	}
+	j.Error, j.Result = job.None, job.None
+	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &Done{})
+}
+
+// TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the
+// other's any more. It may be repeated.
+func (q *Queue) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
+		if j, err = q.Get(ctx, tx, id, q.db.ForUpdate); err != nil {
+			return err
+		}
+		if j.Status != job.StatusRunning || j.Token != token || j.WorkerID != from && j.WorkerID != worker {
+			return ErrStarted
+		}
+		j.WorkerID = worker
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = ? WHERE id = ?", worker, id)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over job %d of %s: %w", id, q.Name, err)
+	}
+	return j, nil
+}

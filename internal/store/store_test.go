@@ -1,0 +1,968 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// store is a queue with two types, on a database of its own.
+type env struct {
+	*queue.Queue
+	t  *testing.T
+	db *schema.DB
+}
+
+var soon = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
+
+func options() queue.Options {
+	send, report := job.DefaultType("send"), job.DefaultType("report")
+	send.Retry = soon
+	return queue.Options{Name: "emails", Types: []job.Type{send, report}}
+}
+
+// suite runs a test on both engines.
+func suite(t *testing.T, f func(s env)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		f(openStore(t, db, options()))
+	})
+}
+
+func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
+	t.Helper()
+	o.Shards = cmp.Or(o.Shards, defaultShards(t))
+	q, err := queue.New(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = (*store.Queue)(q).Register(t.Context())
+	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
+		must[int](t)((*store.Queue)(q).Reshard(t.Context()))
+		err = (*store.Queue)(q).Register(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env{Queue: q, t: t, db: db}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (s env) add(jobs ...job.New) []job.Added {
+	s.t.Helper()
+	if defaultShards(s.t) > 0 {
+		jobs = inOneShard(jobs)
+	}
+	return must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
+}
+
+// Counts counts the queue's jobs.
+func (s env) Counts(ctx context.Context) (admin.Counts, error) {
+	o, err := s.Overview(ctx)
+	return o.Counts, err
+}
+
+// hire makes the worker known, unless it is; bury declares it dead.
+func (s env) hire(worker string) {
+	s.t.Helper()
+	var known bool
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
+	if !known {
+		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
+			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
+	}
+}
+
+func (s env) bury(worker string) {
+	s.t.Helper()
+	s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", worker)
+}
+
+// hearOnly has a worker be silent since 38.5 seconds after it started a job.
+func (s env) hearOnly(worker string, id int64) {
+	s.t.Helper()
+	s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000' WHERE id = ?", id)
+	s.exec("UPDATE shop_workers SET heartbeat = '2026-01-01 00:00:38.500000' WHERE id = ?", worker)
+}
+
+// wantRan wants that the one attempt of a job that ended in an error took so many milliseconds.
+func (s env) wantRan(id, ms int64) {
+	s.t.Helper()
+	n := 0
+	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), activity.Filter{JobID: id, State: activity.Error}, func(e activity.Entry) error {
+		if n++; e.RunMS != ms {
+			s.t.Errorf("it ran %d ms, want %d", e.RunMS, ms)
+		}
+		return nil
+	}))
+	if n != 1 {
+		s.t.Errorf("%d attempts ended in an error", n)
+	}
+}
+
+// newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
+// order.
+func (s env) newRound(worker string, n int, settle ...store.Settled) store.Round {
+	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
+	r.Settle, r.Slots, r.Candidates = settle, n, s.candidates("send", "report")
+	return r
+}
+
+func (s env) do(r store.Round) store.Done {
+	s.t.Helper()
+	return must[store.Done](s.t)(s.round(s.t.Context(), r))
+}
+
+func (s env) start(worker string, n int) []*job.Job {
+	s.t.Helper()
+	s.hire(worker)
+	return s.do(s.newRound(worker, n)).Started
+}
+
+// settled are attempts that ended alike.
+func settled(o job.Outcome, jobs ...*job.Job) (list []store.Settled) {
+	for _, j := range jobs {
+		list = append(list, store.Settled{Job: j, Outcome: o})
+	}
+	return list
+}
+
+func (s env) settle(worker string, o job.Outcome, jobs ...*job.Job) store.Done {
+	s.t.Helper()
+	return s.do(s.newRound(worker, 0, settled(o, jobs...)...))
+}
+
+// lockOutside locks jobs for a worker and doesn't start them, which only a program beside hipq does; giveBack undoes it.
+func (s env) lockOutside(worker string, ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.exec("UPDATE shop_emails SET status = 'locked', worker_id = ?, lock_token = ? WHERE id = ?", worker, fmt.Sprint("outside-", id), id)
+	}
+}
+
+func (s env) giveBack(ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.exec("UPDATE shop_emails SET status = 'available', worker_id = 'NONE', lock_token = 'NONE' WHERE id = ?", id)
+	}
+}
+
+func ids(jobs []*job.Job) (list []int64) {
+	for _, j := range jobs {
+		list = append(list, j.ID)
+	}
+	return list
+}
+
+// nth is the id of the n-th row that was inserted: on a Galera cluster they lie apart.
+func (s env) nth(n int) (id int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
+	return id
+}
+
+// places says which rows the jobs are, as nth counts them.
+func (s env) places(jobs []*job.Job) (list []int64) {
+	s.t.Helper()
+	var all []int64
+	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
+	for _, j := range jobs {
+		list = append(list, int64(slices.Index(all, j.ID)+1))
+	}
+	return list
+}
+
+func (s env) get(id int64) *job.Job {
+	s.t.Helper()
+	return must[*job.Job](s.t)(s.Get(s.t.Context(), id))
+}
+
+// byPolicy are types that a worker handles without a retry handler.
+func byPolicy(types ...string) map[string]bool {
+	handled := map[string]bool{}
+	for _, t := range types {
+		handled[t] = false
+	}
+	return handled
+}
+
+// upkeep does all that a look finds.
+func (s env) upkeep() {
+	s.t.Helper()
+	types := []string{"send", "report"}
+	look := must[store.Look](s.t)((*store.Queue)(s.Queue).Look(s.t.Context(), types))
+	must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
+}
+
+func (s env) exec(query string, args ...any) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
+		_, err := tx.ExecContext(s.t.Context(), query, args...)
+		return err
+	}))
+}
+
+// history is the states that the activity has of a job.
+func (s env) history(id int64) string {
+	s.t.Helper()
+	var states []string
+	err := activity.New(s.db).Find(s.t.Context(), activity.Filter{Queue: "emails", JobID: id}, func(e activity.Entry) error {
+		states = append(states, fmt.Sprintf("%s/%d", e.State, e.Attempt))
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Join(states, " ")
+}
+
+func (s env) wantHistory(id int64, want string) {
+	s.t.Helper()
+	if got := s.history(id); got != want {
+		s.t.Errorf("activity of job %d: %s, want %s", id, got, want)
+	}
+}
+
+func (s env) wantState(id int64, state job.State, status job.Status, attempt int) *job.Job {
+	s.t.Helper()
+	j := s.get(id)
+	if j.State() != state || j.Status != status || j.Attempt != attempt {
+		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State(), j.Status, j.Attempt, state, status, attempt)
+	}
+	return j
+}
+
+var finished = job.Outcome{Verdict: job.Finished}
+
+func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
+	suite(t, func(s env) {
+		added := s.add(job.New{Type: "send", Data: "😀 {}"})[0]
+		j := s.wantState(added.ID, job.Initial, "available", 0)
+		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
+			s.t.Errorf("defaults: %+v", j)
+		}
+		if j.CreateTime.IsZero() || !j.ScheduledRunTime.Equal(j.CreateTime) {
+			s.t.Errorf("created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
+		}
+		s.wantHistory(added.ID, "added/0")
+	})
+}
+
+func TestEnqueueTakesAnUnknownType(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "Ünknown"})
+		if names := must[[]string](s.t)((*store.Queue)(s.Queue).TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
+			s.t.Errorf("known are %v", names)
+		}
+		if got := s.start("w", 10); len(got) != 0 {
+			s.t.Errorf("a worker took %d jobs of a type that it has no handler for", len(got))
+		}
+	})
+}
+
+func TestEnqueueRefuses(t *testing.T) {
+	suite(t, func(s env) {
+		low := -1
+		for name, j := range map[string]job.New{
+			"no type": {}, "long type": {Type: strings.Repeat("x", 65)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
+			"long key": {Type: "send", Key: strings.Repeat("k", 256)}, "bad key": {Type: "send", Key: "\xf0\x9f"},
+			"long data": {Type: "send", Data: strings.Repeat("d", job.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
+			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
+			"year": {Type: "send", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		} {
+			if _, err := s.Enqueue(s.t.Context(), j); !errors.Is(err, job.ErrInvalid) {
+				s.t.Errorf("%s: %v", name, err)
+			}
+		}
+		largest := job.New{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
+		if j := s.get(s.add(largest)[0].ID); j.Data != largest.Data {
+			s.t.Error("the largest job comes back otherwise")
+		}
+	})
+}
+
+// I10: a live key exists at most once per type, byte for byte.
+func TestLiveKeyIsUnique(t *testing.T) {
+	suite(t, func(s env) {
+		added := s.add(
+			job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "K"}, job.New{Type: "send", Key: "k "},
+			job.New{Type: "report", Key: "k"}, job.New{Type: "send", Key: "k"},
+		)
+		if added[4].ID != added[0].ID || !added[4].Duplicate {
+			s.t.Errorf("twins in one call: %+v", added)
+		}
+		for i, a := range added[:4] {
+			if a.Duplicate || slices.ContainsFunc(added[:i], func(b job.Added) bool { return b.ID == a.ID }) {
+				s.t.Errorf("%d: %+v", i, a)
+			}
+		}
+		again := s.add(job.New{Type: "send", Key: "new"}, job.New{Type: "send", Key: "k"})
+		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
+			s.t.Errorf("a key that is taken: %+v", again)
+		}
+		s.settle("w", finished, s.start("w", 10)...)
+		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
+			s.t.Errorf("a key whose job is final is not free: %+v", free)
+		}
+		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
+	})
+}
+
+func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
+	suite(t, func(s env) {
+		jobs := make([]job.New, 300)
+		for i := range jobs {
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint("key-", i)}
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		fresh := 0
+		for range 8 {
+			wg.Go(func() {
+				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				if err != nil {
+					s.t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, a := range added {
+					if !a.Duplicate {
+						fresh++
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); fresh != len(jobs) || int(c.Due) != len(jobs) {
+			s.t.Errorf("%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
+		}
+	})
+}
+
+func TestEnqueueTxIsTheApplications(t *testing.T) {
+	suite(t, func(s env) {
+		for _, commit := range []bool{false, true} {
+			tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+			added, err := s.EnqueueTx(s.t.Context(), tx, job.New{Type: "brand new", Key: "in tx"})
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if !commit {
+				must[any](s.t)(nil, tx.Rollback())
+				if _, err := s.Get(s.t.Context(), added[0].ID); !errors.Is(err, queue.ErrNotFound) {
+					s.t.Errorf("after the rollback: %v", err)
+				}
+				continue
+			}
+			must[any](s.t)(nil, tx.Commit())
+			s.wantState(added[0].ID, job.Initial, "available", 0)
+		}
+	})
+}
+
+// An application's connection has its own settings: times read in its zone, a snapshot older than the job in the way.
+func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		if driver != "mysql" {
+			return // SQLite has no such settings
+		}
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
+		app := must[*sql.DB](t)(sql.Open("mysql", source+"?parseTime=true&loc=America%2FNew_York"))
+		defer func() { _ = app.Close() }()
+		tx := must[*sql.Tx](t)(app.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
+		first := s.add(job.New{Type: "send", Key: "k"})[0]
+		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "l"}))
+		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
+			t.Errorf("added %+v", added)
+		}
+		must[any](t)(nil, tx.Commit())
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		if age := now.Sub(s.get(added[1].ID).ScheduledRunTime); age < 0 || age > time.Minute {
+			t.Errorf("scheduled %s ago: the connection's zone has got into it", age)
+		}
+	})
+}
+
+// A worker goes on from the last job that it has read, and keeps the order.
+func TestStartKeepsTheOrder(t *testing.T) {
+	suite(t, func(s env) {
+		early, high := time.Now().Add(-time.Hour), 1
+		added := s.add(
+			job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send", At: early},
+			job.New{Type: "report", Priority: &high}, job.New{Type: "send", In: time.Hour, Priority: &high},
+		)
+		s.hire("w")
+		var got []int64
+		candidates := s.candidates("report", "send")
+		for range 3 {
+			r := s.newRound("w", 2)
+			r.Candidates = candidates
+			got = append(got, ids(s.do(r).Started)...)
+		}
+		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
+		if !slices.Equal(got, want) {
+			s.t.Errorf("started %v, want %v", got, want)
+		}
+	})
+}
+
+// Rounds of several workers, and two side by side of the same one, which share their candidates.
+func TestRoundsShareNothing(t *testing.T) {
+	suite(t, roundsShareNothing)
+}
+
+func TestRoundsThatTakeTurnsShareNothing(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 30}), roundsShareNothing)
+}
+
+func roundsShareNothing(s env) {
+	const n = 400
+	jobs := make([]job.New, n)
+	for i := range jobs {
+		jobs[i] = inRegion(fmt.Sprint(i%8), 1)
+	}
+	s.add(jobs...)
+	shared := s.candidates("send")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[int64]int{}
+	for w := range 4 {
+		worker, candidates := "w", shared
+		if w > 1 {
+			worker, candidates = fmt.Sprint("w", w), s.candidates("send")
+		}
+		s.hire(worker)
+		wg.Go(func() {
+			for {
+				r := s.newRound(worker, 7)
+				r.Candidates = candidates
+				done, err := s.round(s.t.Context(), r)
+				if err != nil {
+					s.t.Error(err)
+				}
+				if len(done.Started) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, j := range done.Started {
+					seen[j.ID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for id, times := range seen {
+		if times != 1 {
+			s.t.Errorf("job %d was started %d times", id, times)
+		}
+		s.wantHistory(id, "added/0 starting/1")
+	}
+	// a round that skipped rows of another may end early; then they are still due
+	c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
+		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
+	}
+	if (*store.Queue)(s.Queue).TakesTurns() && c.Running != 8*30 {
+		s.t.Errorf("%d running, want all groups full", c.Running)
+	}
+}
+
+// What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
+func TestALockCostsNoAttempt(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		s.hire("outside")
+		s.lockOutside("outside", id)
+		if got := s.start("w", 1); len(got) != 0 {
+			s.t.Error("started a job that another has locked")
+		}
+		s.upkeep()
+		s.wantState(id, job.Initial, "locked", 0)
+		s.bury("outside")
+		s.upkeep()
+		if j := s.wantState(id, job.Initial, "available", 0); j.WorkerID != job.None {
+			s.t.Errorf("it is still of %s", j.WorkerID)
+		}
+		s.start("w", 1)
+		s.wantState(id, job.Running, "running", 1)
+		s.wantHistory(id, "added/0 starting/1")
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		outcome job.Outcome
+		state   job.State
+		status  job.Status
+		history string
+	}{
+		{"finished", finished, job.Final, "finished", "added/0 starting/1 finished/1"},
+		{"result", job.Outcome{Verdict: job.Finished, Result: `{"a":1}`}, job.Final, "finished", "added/0 starting/1 finished/1"},
+		{"again", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
+		{"failed", job.Outcome{Verdict: job.Failed, Error: "boo"}, job.Final, "failed", "added/0 starting/1 failed/1"},
+		{"asked for a delay", job.Outcome{Verdict: job.TryAgain, Error: "boo", RetryAfter: time.Minute}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			suite(t, func(s env) {
+				id := s.add(job.New{Type: "send"})[0].ID
+				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
+				s.settle("w", c.outcome, s.start("w", 1)...)
+				j := s.wantState(id, c.state, c.status, 1)
+				wantError, wantResult := c.outcome.Error, c.outcome.Result
+				if wantError == "" {
+					wantError = job.None
+				}
+				if wantResult == "" {
+					wantResult = job.None
+				}
+				if j.Error != wantError || j.Result != wantResult {
+					t.Errorf("error %q, result %q", j.Error, j.Result)
+				}
+				s.wantHistory(id, c.history)
+				delay := j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Second)
+				if want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]; want != 0 && delay != want {
+					t.Errorf("again after %s, want %s", delay, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAttemptsRunOut(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		for range 2 {
+			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
+			s.upkeep()
+			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, s.start("w", 1)...)
+		}
+		s.wantState(id, job.Final, "failed", 2)
+		s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
+	})
+}
+
+// A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
+func TestLateWorkerChangesNothing(t *testing.T) {
+	lose := func(s env) {
+		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
+		s.upkeep()
+	}
+	for _, late := range []job.Outcome{finished, {Verdict: job.Finished, Result: "r"}, {Verdict: job.TryAgain, Error: "late"}, {Verdict: job.Failed, Error: "late"}} {
+		t.Run(string(late.Verdict)+late.Result, func(t *testing.T) {
+			suite(t, func(s env) {
+				id := s.add(job.New{Type: "send"})[0].ID
+				old := s.start("dead", 1)
+
+				s.bury("dead")
+				lose(s)
+				s.wantState(id, job.Retry, "scheduled", 1)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled a job that waits for its next attempt")
+				}
+				s.wantState(id, job.Retry, "scheduled", 1)
+
+				lose(s)
+				again := s.start("new", 1)
+				s.wantState(id, job.Running, "running", 2)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled another worker's attempt")
+				}
+				stale := *again[0]
+				stale.Attempt = 1
+				s.settle("new", late, &stale) // with the wrong attempt
+				s.wantState(id, job.Running, "running", 2)
+
+				s.settle("new", finished, again...)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled a final job")
+				}
+				s.wantState(id, job.Final, "finished", 2)
+				s.wantHistory(id, "added/0 starting/1 error/1 starting/2 finished/2")
+			})
+		})
+	}
+}
+
+func TestReclaimFromADeadWorker(t *testing.T) {
+	suite(t, func(s env) {
+		added := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "other"})
+		s.start("dead", 1)
+		s.lockOutside("dead", added[1].ID)
+		s.upkeep()
+		s.wantState(added[0].ID, job.Running, "running", 1)
+		s.wantState(added[1].ID, job.Initial, "locked", 0)
+		s.hearOnly("dead", added[0].ID)
+		s.bury("dead")
+		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
+			s.t.Error("a worker that was declared dead started a job")
+		}
+		s.wantState(added[2].ID, job.Initial, "available", 0)
+		s.upkeep()
+		s.wantState(added[0].ID, job.Retry, "scheduled", 1)
+		s.wantState(added[1].ID, job.Initial, "available", 0)
+		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
+		s.wantHistory(added[1].ID, "added/0")
+		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
+			s.t.Errorf("error is %q", j.Error)
+		}
+		// it ran as long as anything was heard of its worker, not until that was declared dead
+		s.wantRan(added[0].ID, 38_500)
+	})
+}
+
+// A worker whose config doesn't have the type of a lost job decides at once, by the policy that is registered. A type that is registered
+// with a retry handler waits for that.
+func TestLostJobOfAnotherConfig(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		suiteWith(t, func(o *queue.Options) {
+			o.Types[0].Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour}
+			o.Types[0].RetryHandler = asked
+		}, func(s env) {
+			must[any](s.t)(nil, (*store.Queue)(s.Queue).Register(s.t.Context()))
+			id := s.add(job.New{Type: "send"})[0].ID
+			for attempt := 1; attempt <= 2; attempt++ {
+				s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
+				dead := "dead" + strconv.Itoa(attempt)
+				s.start(dead, 1)
+				s.bury(dead)
+				other := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
+				look := must[store.Look](s.t)((*store.Queue)(other).Look(s.t.Context(), nil))
+				must[bool](s.t)((*store.Queue)(other).Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+				if asked {
+					s.wantState(id, job.Error, "undecided", 1)
+					s.wantHistory(id, "added/0 starting/1")
+					return
+				}
+				if j := s.get(id); attempt == 1 && (j.Status != job.StatusScheduled || j.ScheduledRunTime.Before(j.UpdateTime.Add(59*time.Minute))) {
+					s.t.Errorf("%s, to run at %s", j.Status, j.ScheduledRunTime)
+				}
+			}
+			s.wantState(id, job.Final, "failed", 2)
+			s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
+		})
+	}
+}
+
+func TestLaterJobsArePromoted(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send", In: time.Hour})[0].ID
+		s.wantState(id, job.Initial, "scheduled", 0)
+		s.upkeep()
+		s.wantState(id, job.Initial, "scheduled", 0)
+		s.exec("UPDATE shop_emails SET wake_time = create_time")
+		s.upkeep()
+		s.wantState(id, job.Initial, "available", 0)
+	})
+}
+
+func TestPlainInsertIsTakenIn(t *testing.T) {
+	suite(t, func(s env) {
+		conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
+		defer func() { _ = conn.Close() }()
+		if s.db.Name == "mysql" {
+			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))
+		}
+		for _, insert := range []string{
+			"INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')",
+			"INSERT INTO shop_emails (job_type, job_data, priority, time_windows) VALUES ('never seen', 'x', 5, '[\"00:00-24:00\"]')",
+			"INSERT INTO shop_emails (job_type, job_data, time_windows) VALUES ('send', 'x', 'teatime')",
+		} {
+			must[any](s.t)(conn.ExecContext(s.t.Context(), insert))
+		}
+		s.upkeep()
+		first := s.wantState(s.nth(1), job.Initial, "available", 0)
+		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
+			s.t.Errorf("taken in as %+v", first)
+		}
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
+			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
+		}
+		if second := s.wantState(s.nth(2), job.Initial, "available", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
+			s.t.Errorf("taken in as %+v", second)
+		}
+		s.wantHistory(s.nth(1), "added/0")
+		if bad := must[[]string](s.t)((*store.Queue)(s.Queue).TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
+			s.t.Errorf("types: %v", bad)
+		}
+		var state, problem string
+		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
+		if state != "final" || !strings.Contains(problem, "teatime") {
+			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
+		}
+	})
+}
+
+// What MySQL's types would not refuse of a plain INSERT, the next tick does; SQLite's checks refuse the rest as MySQL does.
+func TestPlainInsertIsChecked(t *testing.T) {
+	suite(t, func(s env) {
+		for _, bad := range []string{
+			"(job_type, job_data, scheduled_run_time) VALUES ('send', 'x', '2026-11-22 00:00:00 or so')",
+			"(job_type, job_data, priority) VALUES ('send', 'x', 'abc')",
+			"(job_type, job_data, throttle_factor) VALUES ('send', 'x', -3)",
+			"(job_type, job_data, timeout) VALUES ('send', 'x', -5)",
+			"(job_type, job_data, scheduled_run_time) VALUES ('send', 'x', '0000-00-00 00:00:00')",
+			"(job_type, job_data, status) VALUES ('send', 'x', 'available')",
+			"(job_type, job_data, status) VALUES ('send', 'x', 'sleeping')",
+			"(id, job_type, job_data) VALUES (18446744073709551614, 'send', 'x')",
+			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
+			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
+			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 65) + "', 'x')",
+			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
+		} {
+			conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
+			must[any](s.t)(conn.ExecContext(s.t.Context(), map[string]string{ // as an application's session is; zero dates are allowed
+				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
+				"sqlite": "PRAGMA ignore_check_constraints = OFF",
+			}[s.db.Name]))
+			if _, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
+				s.t.Errorf("the table takes %.80s", bad)
+			}
+			must[any](s.t)(nil, conn.Close())
+		}
+		for i, late := range []string{
+			"(job_type, job_data, job_key) VALUES ('send', 'x', '')",
+			"(job_type, job_data) VALUES ('', 'x')",
+			"(job_type, job_data, time_windows) VALUES ('send', 'x', '[\"9-5\"]')",
+		} {
+			s.exec("INSERT INTO shop_emails " + late)
+			s.upkeep()
+			var id int64
+			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
+				s.t.Errorf("%d: refused without a reason", i)
+			}
+			s.wantHistory(id, "failed/0")
+		}
+	})
+}
+
+func TestWindows(t *testing.T) {
+	suite(t, func(s env) {
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
+		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		id := s.add(job.New{Type: "send", Windows: &closed})[0].ID
+		j := s.wantState(id, job.Initial, "scheduled", 0)
+		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
+			s.t.Errorf("scheduled in %s", wait)
+		}
+		// one whose window closes while it is in the line goes to the next opening
+		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
+		id = s.add(job.New{Type: "send", Windows: &open})[0].ID
+		s.wantState(id, job.Initial, "available", 0)
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
+		if got := s.start("w", 1); len(got) != 0 {
+			s.t.Error("started outside of its windows")
+		}
+		s.wantState(id, job.Initial, "scheduled", 0)
+	})
+}
+
+func TestThrottle(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		o := options()
+		o.ThrottleLimit = 10
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+		weight := func(w, priority int) job.New {
+			return job.New{Type: "send", ThrottleFactor: &w, Priority: &priority}
+		}
+		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
+		// the heaviest goes alone, and only the weightless goes beside it
+		first := s.start("w", 10)
+		if got, want := ids(first), []int64{added[4].ID, added[3].ID}; !slices.Equal(got, want) {
+			t.Fatalf("started %v, want %v", got, want)
+		}
+		if got := s.start("w", 10); len(got) != 0 {
+			t.Fatalf("started %v beside the heaviest", ids(got))
+		}
+		s.settle("w", finished, first...)
+		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
+		if got, want := ids(s.start("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
+			t.Fatalf("started %v, want %v", got, want)
+		}
+	})
+}
+
+func TestPausedQueueStartsNothing(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		running := s.add(job.New{Type: "report"})[0].ID
+		jobs := s.start("w", 1)
+		s.exec("DELETE FROM shop_queues") // as if nobody had registered it
+		for range 2 {
+			must[any](s.t)(nil, s.Pause(s.t.Context(), true))
+		}
+		// what runs is settled in the same round that finds the queue paused
+		if done := s.do(s.newRound("w", 9, settled(finished, jobs...)...)); len(done.Started) != 0 || done.More {
+			s.t.Errorf("in a paused queue: %+v", done)
+		}
+		s.wantState(id, job.Final, "finished", 1)
+		id = running
+		s.wantState(id, job.Initial, "available", 0)
+		if look := must[store.Look](s.t)((*store.Queue)(s.Queue).Look(s.t.Context(), []string{"report"})); look.Due {
+			s.t.Error("a paused queue looks as if it had work")
+		}
+		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
+			s.t.Errorf("%+v", c)
+		}
+		must[any](s.t)(nil, s.Pause(s.t.Context(), false))
+		s.settle("w", finished, s.start("w", 1)...)
+		s.wantState(id, job.Final, "finished", 1)
+	})
+}
+
+func TestCancel(t *testing.T) {
+	suite(t, func(s env) {
+		in := s.t.Context()
+		added := s.add(job.New{Type: "send", Key: "k"}, job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
+		s.lockOutside("w", added[0].ID)
+		running := s.start("w", 3)
+		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running[1])
+
+		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
+			must[any](s.t)(nil, s.Cancel(in, id))
+			if j := s.get(id); j.State() != job.Final || j.Status != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
+				s.t.Errorf("%+v", j)
+			}
+		}
+		s.wantHistory(added[0].ID, "added/0 cancelled/0")
+		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
+		if got := s.start("w", 9); len(got) != 0 {
+			s.t.Error("a worker started a job that was cancelled")
+		}
+		for id, want := range map[int64]error{running[0].ID: store.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
+			if err := s.Cancel(in, id); !errors.Is(err, want) {
+				s.t.Errorf("cancel %d: %v, want %v", id, err, want)
+			}
+		}
+		s.settle("w", finished, running[0])
+		s.wantState(running[0].ID, job.Final, "finished", 1)
+		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate {
+			s.t.Error("the key of a cancelled job is not free")
+		}
+	})
+}
+
+// A row that no worker has taken in yet is cancelled like any other; one that can't be a job ends with that reason.
+func TestCancelWhatIsNew(t *testing.T) {
+	suite(t, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x'), ('new', 'x')")
+		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'never')")
+		for n := range 3 {
+			must[any](s.t)(nil, s.Cancel(s.t.Context(), s.nth(n+1)))
+		}
+		for n := range 2 {
+			id := s.nth(n + 1)
+			if j := s.wantState(id, job.Final, "closed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
+				s.t.Errorf("%+v", j)
+			}
+			s.wantHistory(id, "added/0 cancelled/0")
+		}
+		if j := s.wantState(s.nth(3), job.Final, "failed", 0); !strings.Contains(j.Error, "never") {
+			s.t.Errorf("error %q", j.Error)
+		}
+		s.wantHistory(s.nth(3), "failed/0")
+	})
+}
+
+func TestReschedule(t *testing.T) {
+	suite(t, func(s env) {
+		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
+		added := s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
+		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, admin.When{In: &soon, Priority: &first}))
+		if j := s.wantState(added[0].ID, job.Initial, "available", 0); j.Priority != 1 {
+			s.t.Errorf("priority %d", j.Priority)
+		}
+		s.lockOutside("w", added[1].ID)
+		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.When{In: &later}))
+		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
+			s.t.Errorf("started %v", got)
+		}
+		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
+			s.t.Errorf("it is still locked: %+v", j)
+		}
+		if err := s.Reschedule(in, added[0].ID, admin.When{In: &soon}); !errors.Is(err, store.ErrStarted) {
+			s.t.Error(err)
+		}
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.When{At: time.Now().Add(time.Hour)}))
+		s.upkeep()
+		if j := s.wantState(s.nth(3), job.Initial, "scheduled", 0); j.Priority != 100 {
+			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
+		}
+	})
+}
+
+func TestOnDuplicate(t *testing.T) {
+	suite(t, func(s env) {
+		in, low := s.t.Context(), 3
+		with := func(key, data string, what job.OnDuplicate) job.New {
+			return job.New{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
+		}
+		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
+		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
+			s.t.Errorf("data %s, added %+v", j.Data, a)
+		}
+		s.lockOutside("w", a[0].ID)
+		if b := s.add(with("a", "4", job.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
+			s.t.Errorf("%+v", b)
+		}
+		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.WorkerID != job.None || j.Token != job.None {
+			s.t.Errorf("what was replaced is still locked: %+v", j)
+		}
+		running := s.start("w", 1)
+		if b := s.add(with("a", "5", job.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
+			s.t.Errorf("replaced a job that is running: %+v", b)
+		}
+		if b := s.add(with("a", "5", ""), with("a", "5", job.ReplaceDuplicate)); b[1].Replaced || !b[1].Duplicate || s.get(b[1].ID).Data != "4" {
+			s.t.Errorf("replaced a job that is running, by the second of its key: %+v", b)
+		}
+		added, err := s.EnqueueMany(in, []job.New{with("b", "", ""), with("c", "", ""), with("a", "6", job.RefuseDuplicate), with("d", "", "")})
+		var refused *job.DuplicateError
+		if !errors.As(err, &refused) || !errors.Is(err, job.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
+			s.t.Errorf("added %d: %v", len(added), err)
+		}
+		if c := must[admin.Counts](s.t)(s.Counts(in)); c.Due != 2 {
+			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
+		}
+		if _, err := s.EnqueueMany(in, []job.New{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, job.ErrDuplicateKey) {
+			s.t.Error(err)
+		}
+		s.settle("w", finished, running...)
+		s.wantHistory(a[0].ID, "added/0 starting/1 finished/1")
+	})
+}

@@ -1,0 +1,151 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// A commit whose answer is lost has happened all the same. Who repeats it must not take its own doing for another's.
+
+// unanswered is a store whose proxy loses the answer to the first commit of a transaction with this in its statements.
+// Whatever it did before that is done: then is called, past the proxy, before the transaction is repeated.
+func unanswered(t *testing.T, part string, change func(*queue.Options), before func(direct env), then func(direct env)) env {
+	t.Helper()
+	o := options()
+	change(&o)
+	p := dbtest.NewProxy(t)
+	s := openStore(t, dbtest.Open(t, "mysql", p.Source, "emails"), o)
+	direct := openStore(t, dbtest.Open(t, "mysql", p.Direct, "emails"), o)
+	before(direct)
+	lost := p.LosesFirst(func(statements string) bool { return strings.Contains(statements, part) }, func() { then(direct) })
+	t.Cleanup(func() {
+		select {
+		case <-lost:
+		default:
+			t.Error("no answer was lost")
+		}
+	})
+	return s
+}
+
+func nothing(env) {}
+
+func TestUnansweredEnqueue(t *testing.T) {
+	for name, then := range map[string]func(env){
+		"it is there": nothing,
+		"it is final": func(s env) { s.settle("w1", done, s.start("w1", 3)...) },
+		"it is gone": func(s env) {
+			s.settle("w1", done, s.start("w1", 3)...)
+			s.exec("DELETE FROM shop_emails")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := unanswered(t, "INSERT INTO shop_emails", func(*queue.Options) {}, nothing, then)
+			added := s.add(
+				job.New{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate},
+				job.New{Type: "send", Key: "b"},
+				job.New{Type: "send"},
+			)
+			var ids []int64
+			must[any](t)(nil, s.db.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
+			if len(ids) != 3 {
+				t.Fatalf("%d were added", len(ids))
+			}
+			for i, a := range added {
+				if a.ID != ids[i] || a.Duplicate {
+					t.Errorf("%+v", a)
+				}
+			}
+		})
+	}
+}
+
+func TestUnansweredCancel(t *testing.T) {
+	discard := func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }
+	for name, change := range map[string]func(*queue.Options){"kept": func(*queue.Options) {}, "discarded": discard} {
+		t.Run(name, func(t *testing.T) {
+			s := unanswered(t, "'cancelled'", change, func(s env) { s.add(job.New{Type: "send"}) }, nothing)
+			if err := s.Cancel(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+			s.wantHistory(1, "added/0 cancelled/0")
+		})
+		t.Run(name+", waiting", func(t *testing.T) {
+			s := unanswered(t, "'cancelled'", func(o *queue.Options) { change(o); asynchronous(o) }, func(s env) {
+				s.add(job.New{Type: "send"})
+				s.settle("w1", done, s.start("w1", 1)...)
+			}, nothing)
+			if asked, err := s.Stop(t.Context(), 1); err != nil || asked != job.None {
+				t.Errorf("asked %s, %v", asked, err)
+			}
+			s.wantHistory(1, "added/0 starting/1 failed/1")
+		})
+	}
+}
+
+func TestUnansweredRetry(t *testing.T) {
+	fail := job.Outcome{Verdict: job.Failed, Error: "no"}
+	s := unanswered(t, "retried_as = ", func(*queue.Options) {}, func(s env) {
+		s.add(job.New{Type: "send"})
+		s.settle("w1", fail, s.start("w1", 1)...)
+	}, func(s env) { s.settle("w1", done, s.start("w1", 1)...) }) // its key is free again
+	if added, err := s.Retry(t.Context(), false, 1); err != nil || added[0].ID != s.nth(2) || added[0].Duplicate {
+		t.Errorf("%+v, %v", added, err)
+	}
+	if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Closed != 1 || c.Finished != 1 || c.Due != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestUnansweredAnswer(t *testing.T) {
+	discard := func(o *queue.Options) { o.KeepFailed, o.KeepFinished = queue.DiscardAtOnce, queue.DiscardAtOnce }
+	for name, c := range map[string]struct {
+		answer  queue.Answer
+		change  func(*queue.Options)
+		then    func(env)
+		changed bool
+		history string
+	}{
+		"finished":            {queue.Answer{Verdict: job.Finished, Result: "r"}, nil, nothing, true, "added/0 starting/1 finished/1"},
+		"finished, discarded": {queue.Answer{Verdict: job.Finished}, discard, nothing, true, "added/0 starting/1 finished/1"},
+		"failed":              {queue.Answer{Verdict: job.Failed, Error: "no"}, nil, nothing, true, "added/0 starting/1 failed/1"},
+		"failed, discarded":   {queue.Answer{Verdict: job.Failed}, discard, nothing, true, "added/0 starting/1 failed/1"},
+		"try again":           {queue.Answer{Verdict: job.TryAgain}, nil, nothing, true, "added/0 starting/1"},
+		"try again, decided":  {queue.Answer{Verdict: job.TryAgain}, nil, env.upkeep, true, "added/0 starting/1 error/1"},
+		"try again, and it is": {queue.Answer{Verdict: job.TryAgain}, nil, func(s env) {
+			s.upkeep()
+			s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
+			s.start("w2", 1)
+		}, false, "added/0 starting/1 error/1 starting/2"},
+		"a new job of the key": {queue.Answer{Verdict: job.Finished}, nil, func(s env) {
+			s.add(job.New{Type: "send", Key: "k"})
+			s.settle("w2", done, s.start("w2", 1)...) // so it could be answered
+		}, true, "added/0 starting/1 finished/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := func(o *queue.Options) {
+				if asynchronous(o); c.change != nil {
+					c.change(o)
+				}
+			}
+			s := unanswered(t, "worker_id = 'NONE'", change, func(s env) {
+				s.add(job.New{Type: "send", Key: "k"})
+				s.settle("w1", done, s.start("w1", 1)...)
+			}, c.then)
+			c.answer.Type, c.answer.Key = "send", "k"
+			got, err := s.Answer(t.Context(), c.answer)
+			if err != nil || got.Changed != c.changed || got.Job.ID != 1 {
+				t.Errorf("%+v, %v", got, err)
+			}
+			s.wantHistory(1, c.history)
+			if name == "a new job of the key" {
+				s.wantState(s.nth(2), job.Running, "awaiting", 1)
+			}
+		})
+	}
+}

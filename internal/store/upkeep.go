@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Look finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
+func (q *Queue) Look(ctx context.Context, types []string) (l Look, err error) {
+	names := []any{""} // which no type has
+	if len(types) > 0 {
+		names = Args(types, func(t string) any { return t })
+	}
+	undecided := slices.Clone(names)
+	for t, c := range q.configured { // also of those that no worker here handles: see rescue
+		if !c.RetryHandler && !slices.Contains(types, t) {
+			undecided = append(undecided, t)
+		}
+	}
+	pick := q.table + " " + q.ClaimIndex()
+	misplaced := q.misplaced()
+	orphans, _ := q.orphans("")
+	var paused bool
+	var number sql.NullInt64
+	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
+	args := append([]any{q.Name, q.Name}, undecided...)
+	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
+		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
+		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
+		" EXISTS (SELECT 1 FROM " + orphans + ")"
+	l.Shards = make([]Startable, q.Division().N)
+	for shard := range l.Shards {
+		s := &l.Shards[shard]
+		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
+			" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.inShard(shard) + ")"
+		into = append(into, &s.Due, &s.Held)
+		args = append(args, names...)
+	}
+	if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
+		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+	}
+	if err := q.OtherwiseDivided(int(number.Int64)); err != nil {
+		return Look{}, err
+	}
+	for i := range l.Shards {
+		s := &l.Shards[i]
+		if paused {
+			*s = Startable{}
+		}
+		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
+	}
+	if q.isShared() && (l.Due || l.Held) {
+		l.Dividing, err = q.isShort(ctx)
+	}
+	return l, err
+}
+
+// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
+// number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
+// and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
+// perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
+func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
+	var held error
+	for _, step := range []struct {
+		wanted bool
+		do     func() (bool, error)
+	}{
+		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
+		{l.Misplaced, func() (bool, error) { n, err := q.moveMisplaced(ctx); return n == relocateMax, err }},
+		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
+		{l.Waking, func() (bool, error) {
+			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
+				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+") AND status = 'scheduled' ORDER BY wake_time")
+			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
+			return promoting, err
+		}},
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // it has no groups any more
+			return q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
+		}},
+		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
+	} {
+		if !step.wanted {
+			continue
+		}
+		again, err := step.do()
+		switch {
+		case engine.IsLockTimeout(err):
+			held = err
+		case err != nil:
+			return false, err
+		}
+		more = more || again
+	}
+	return more, held
+}

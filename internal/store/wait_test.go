@@ -1,0 +1,190 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// waited is what Wait gave.
+type waited struct {
+	job *job.Job
+	err error
+}
+
+// waits begins to wait for a job, for a minute at most.
+func (s env) waits(id int64) <-chan waited {
+	got := make(chan waited, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		defer cancel()
+		j, err := s.Wait(ctx, id)
+		got <- waited{j, err}
+	}()
+	return got
+}
+
+// looks waits until somebody who waits for a job has looked at it n times more.
+func (s *sent) looks(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for seen := 0; seen < n; {
+		if ctx.Err() != nil {
+			t.Fatalf("looked at %d times", seen)
+		}
+		for _, text := range s.during(func() { <-time.After(time.Millisecond) }) {
+			if strings.Contains(text, "SELECT state FROM shop_emails") {
+				seen++
+			}
+		}
+	}
+}
+
+func TestWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*queue.Options)
+		// meanwhile is what happens to a job that runs while it is waited for.
+		meanwhile func(s env, j *job.Job)
+		// want is the job's error at the end; or err that of Wait, if trouble doesn't say of what kind it is.
+		want    string
+		err     error
+		trouble schema.Trouble
+	}{
+		"finished": {meanwhile: func(s env, j *job.Job) { s.settle("w", finished, j) }, want: job.None},
+		"failed": {meanwhile: func(s env, j *job.Job) {
+			s.settle("w", job.Outcome{Verdict: job.Failed, Error: "no such address"}, j)
+		}, want: "no such address"},
+		"answered": {meanwhile: func(s env, j *job.Job) {
+			must[queue.Answered](s.t)(s.answer(queue.Answer{Key: j.Key, Verdict: job.Finished}))
+			s.settle("w", job.Outcome{Verdict: job.Failed, Error: "its own word"}, j)
+		}, want: job.None},
+		"deleted": {meanwhile: func(s env, _ *job.Job) { s.exec("DELETE FROM shop_emails") }, err: queue.ErrNotFound},
+		"discarded": {
+			change:    func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce },
+			meanwhile: func(s env, j *job.Job) { s.settle("w", finished, j) }, err: queue.ErrNotFound,
+		},
+		"the table is dropped": {
+			meanwhile: func(s env, _ *job.Job) { s.exec("DROP TABLE shop_emails") }, trouble: schema.Misconfigured,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+				o := options()
+				if test.change != nil {
+					test.change(&o)
+				}
+				s := openStore(t, counted, o)
+				s.add(job.New{Type: "send"})
+				j := s.start("w", 1)[0]
+				got := s.waits(j.ID)
+				sent.looks(t, 2)
+				test.meanwhile(s, j)
+				end := <-got
+				switch kind, _ := schema.Diagnose(end.err); {
+				case test.err != nil, test.trouble != schema.NoTrouble:
+					if kind != test.trouble || test.err != nil && !errors.Is(end.err, test.err) {
+						t.Errorf("the error is %v", end.err)
+					}
+				case end.err != nil:
+					t.Error(end.err)
+				case end.job.State() != job.Final, end.job.Error != test.want, end.job.ID != j.ID:
+					t.Errorf("it is %+v", end.job)
+				}
+			})
+		})
+	}
+}
+
+// What is final, or not there, is not waited for; who has retried a job by hand finds the next one.
+func TestWaitForWhatIsOver(t *testing.T) {
+	suite(t, func(s env) {
+		if _, err := s.Wait(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("no such job: %v", err)
+		}
+		s.add(job.New{Type: "send"})
+		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "no"}, s.start("w", 1)...)
+		again := must[[]job.Added](t)(s.Retry(t.Context(), false, 1))[0]
+		if j := must[*job.Job](t)(s.Wait(t.Context(), 1)); j.Error != "no" || j.RetriedAs != again.ID {
+			t.Errorf("it is %+v", j)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if j, err := s.Wait(ctx, 1); j != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%+v, %v", j, err)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if j, err := s.Wait(cancelled, 1); j != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v, %v", j, err)
+		}
+	})
+}
+
+// Many who wait, and long, cost the database about a look a second each.
+func TestWaitLooksSeldom(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		s := openStore(t, counted, options())
+		s.add(job.New{Type: "send"})
+		looks := sent.during(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			_, _ = s.Wait(ctx, 1)
+		})
+		if n := len(looks); n < 3 || n > 10 {
+			t.Errorf("it looked %d times in 3 seconds", n)
+		}
+	})
+}
+
+// Who waits for a job waits for its database too; how it is away differs by engine.
+func TestWaitOutlastsTheDatabase(t *testing.T) {
+	away := func(s env, cut, mend func()) {
+		s.add(job.New{Type: "send"})
+		running := s.start("w", 1)
+		cut()
+		got := s.waits(1)
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+		defer cancel()
+		_, err := s.Wait(ctx, 1)
+		if kind, _ := schema.Diagnose(err); !errors.Is(err, context.DeadlineExceeded) || kind != schema.TryLater {
+			s.t.Errorf("while it is away: %v", err)
+		}
+		mend()
+		s.settle("w", finished, running...)
+		if end := <-got; end.err != nil || end.job.State() != job.Final {
+			s.t.Errorf("then: %+v", end)
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		source := dbtest.SQLite(t)
+		s := openStore(t, dbtest.Open(t, "sqlite", source, "emails"), options())
+		s.db.SetMaxIdleConns(0)
+		var other *sql.DB
+		away(s, func() {
+			other = must[*sql.DB](t)(sql.Open("sqlite", "file:"+source+"?_pragma=busy_timeout(20000)&_pragma=locking_mode(exclusive)"))
+			must[any](t)(other.Exec("CREATE TABLE alone (id INTEGER)")) // from here on it has the file alone
+		}, func() { must[any](t)(nil, other.Close()) })
+	})
+	t.Run("mysql", func(t *testing.T) {
+		p := dbtest.NewProxy(t)
+		s := openStore(t, dbtest.Open(t, "mysql", p.Source, "emails"), options())
+		away(s, p.Cut, p.Mend)
+	})
+}

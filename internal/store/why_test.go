@@ -1,0 +1,171 @@
+package store_test
+
+import (
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// wantWhy checks the reasons for a job, by a part of each, which a config with 4 slots on a host asks for.
+func (s env) wantWhy(id int64, want ...string) {
+	s.t.Helper()
+	why := must[admin.Why](s.t)(s.Why(s.t.Context(), id, admin.Asker{Handled: []string{"send"}, Concurrency: 4}))
+	reasons := why.Reasons
+	ok := len(reasons) == len(want)
+	for i := range min(len(reasons), len(want)) {
+		ok = ok && strings.Contains(reasons[i].Text, want[i])
+	}
+	if !ok {
+		s.t.Errorf("job %d: %q, want %q", id, reasons, want)
+	}
+}
+
+func TestWhy(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		o := options()
+		o.ThrottleLimit = 10
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+		heavy, none := 8, 0
+		first := s.add(job.New{Type: "send", ThrottleFactor: &heavy})[0].ID
+		s.wantWhy(first, "no worker has run yet")
+		s.hire("w")
+		s.wantWhy(first, "no worker has run for")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		s.wantWhy(first, "nothing stands in its way")
+
+		added := s.add(job.New{Type: "send", ThrottleFactor: &heavy}, job.New{Type: "mystery", ThrottleFactor: &none}, job.New{Type: "send", In: time.Hour})
+		s.wantWhy(added[0].ID, "1 due job is before it")
+		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
+		s.wantWhy(added[2].ID, "not due until")
+		s.lockOutside("w", first)
+		s.wantWhy(first, "locked, to start when a slot is free, by worker w (pid 1 on h)")
+		s.wantWhy(added[0].ID, "throttled: 8 of 10 are taken, and its factor is 8")
+		s.giveBack(first)
+		running := s.start("w", 1)
+		s.wantWhy(first, "attempt 1 is running since")
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		s.wantWhy(added[0].ID, "paused: hipq queue resume emails", "throttled")
+		must[any](t)(nil, s.Pause(t.Context(), false))
+		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running...)
+		s.wantWhy(first, "attempt 1 failed (boo); the next is due at")
+		must[any](t)(nil, s.Cancel(t.Context(), first))
+		s.wantWhy(first, "with the error: cancelled")
+
+		second := s.start("w", 1)
+		s.bury("w")
+		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
+		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), nil))
+		must[bool](t)((*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
+
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
+		closed := must[job.Windows](t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		s.wantWhy(s.add(job.New{Type: "send", Windows: &closed})[0].ID, " UTC; its windows are "+hour(2)+"-"+hour(3)+", and closed now")
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x')")
+		s.wantWhy(s.nth(6), "inserted by plain SQL")
+	})
+}
+
+func TestWhyOfTheOtherLimits(t *testing.T) {
+	change := func(o *queue.Options) {
+		asynchronous(o)
+		o.ThrottleGroups = &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"east": 1}}
+		o.Rate = job.Rate{Starts: 2, Per: time.Hour}
+		o.Concurrency, o.Types[0].Concurrency = 5, 2
+	}
+	suiteWith(t, change, func(s env) {
+		east := job.New{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
+		s.add(east, job.New{Type: "send", Data: east.Data})
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		jobs := s.start("w", 9)
+		s.wantWhy(s.nth(2), "throttled: of group data.region=east 1 of 1 are taken, and its factor is 1")
+		s.exec("UPDATE shop_workers SET slots = 3, lanes = '{\"emails\":3,\"emails/send\":2}'")
+		s.add(job.New{Type: "send"})
+		s.wantWhy(s.nth(3), "on h, the concurrency 2 of emails/send is used up")
+		s.exec("UPDATE shop_workers SET slots = 3, lanes = 'NONE'")
+		s.wantWhy(s.nth(3), "nothing stands in its way")
+		s.settle("w", done, jobs...)
+		s.wantWhy(s.nth(1), `waiting for an answer since`)
+		s.wantWhy(s.nth(1), `hipq complete emails send 'it'\''s k', or hipq fail`)
+		s.start("w", 9)
+		s.add(job.New{Type: "report"})
+		s.wantWhy(s.nth(4), "no handler for job type report", "the queue's rate of 2 starts per 1h is used up for")
+		must[string](t)(s.Stop(t.Context(), s.nth(3)))
+		s.wantWhy(s.nth(3), "attempt 1 is running since", "its worker is asked to stop it")
+		must[string](t)(s.Stop(t.Context(), s.nth(1)))
+		s.wantWhy(s.nth(2), "the next worker starts the first of the group", "the queue's rate of 2 starts per 1h is used up for")
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		s.wantWhy(s.nth(2), "paused: hipq queue resume emails", "its throttle group data.region=east was full", "the queue's rate of 2 starts per 1h is used up for")
+	})
+}
+
+// Who holds all slots of a host keeps jobs waiting, also when it was killed: until it is declared dead.
+func TestWhyOfFullHosts(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		for _, worker := range []string{"a", "b"} {
+			s.hire(worker)
+		}
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 3 WHERE id = 'a'",
+			engine.At(now.Add(-40*time.Second)), engine.At(now.Add(20*time.Second)))
+		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", engine.At(now), engine.At(now.Add(time.Hour)))
+		why := must[admin.Why](t)(s.Why(t.Context(), id, admin.Asker{Handled: []string{"send"}, Concurrency: 4}))
+		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are held, whether jobs run in them or not, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
+			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
+		if got := fmt.Sprint(why.Reasons); !want.MatchString(got) {
+			t.Error(got)
+		}
+		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", engine.At(now.Add(-time.Second)))
+		s.wantWhy(id, "nothing stands in its way")
+	})
+}
+
+// An application's transaction may hold the row of a job that is due.
+func TestWhyOfAHeldRow(t *testing.T) {
+	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
+	if s.db.IDsByKey {
+		t.Skip("a node of a cluster can't be asked who holds a row")
+	}
+	added := s.add(job.New{Type: "send"}, job.New{Type: "send"})
+	s.hire("w")
+	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+	tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+	defer func() { _ = tx.Rollback() }()
+	must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", added[0].ID))
+	s.wantWhy(added[0].ID, "another transaction holds its row")
+	s.wantWhy(added[1].ID, "1 due job is before it")
+	must[any](t)(nil, tx.Rollback())
+	s.wantWhy(added[0].ID, "nothing stands in its way")
+}
+
+// A hand other than hipq's may have ended a job without an error.
+func TestWhyOfAFailureWithoutAnError(t *testing.T) {
+	suite(t, func(s env) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		s.exec("UPDATE shop_emails SET status = 'failed', error = 'NONE'")
+		s.wantWhy(id, ", without an error")
+	})
+}
+
+func TestWhyOfAnUndecidedJob(t *testing.T) {
+	suite(t, func(s env) {
+		s.add(job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
+		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
+	})
+}

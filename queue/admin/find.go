@@ -1,0 +1,237 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Standing is where a job stands: one of job.States, or of what Counts counts.
+type Standing string
+
+// The standings that are no states.
+const (
+	Due       Standing = "due"
+	Held      Standing = "held"
+	Scheduled Standing = "scheduled"
+	Locked    Standing = "locked"
+	Waiting   Standing = "waiting"
+	Failed    Standing = "failed"
+	Closed    Standing = "closed"
+	Finished  Standing = "finished"
+)
+
+// Standings are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
+var Standings = []Standing{
+	Standing(job.Initial), Standing(job.Running), Standing(job.Error), Standing(job.Retry), Standing(job.Final),
+	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
+}
+
+// conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
+var conditions = map[Standing]string{
+	Standing(job.Initial): waiting + " AND state = 'initial'",
+	Standing(job.Retry):   waiting + " AND state = 'retry'",
+	Standing(job.Running): "status IN ('running', 'answered', 'awaiting')",
+	Standing(job.Error):   "status IN ('deciding', 'undecided')",
+	Standing(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
+	Due:                   "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
+	Held:                  "status = 'throttled'",
+	Scheduled:             "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
+	Locked:                "status = 'locked'",
+	Waiting:               "status = 'awaiting'",
+	Failed:                "status = 'failed' AND part = 'NONE'",
+	Closed:                "status = 'closed' AND part = 'NONE'",
+	Finished:              "status = 'finished' AND part = 'NONE'",
+}
+
+// waiting is the condition for a row that waits for its next attempt.
+const waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+
+// mayHaveError leaves out the statuses that most jobs have, and that go with no error.
+const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
+	" 'failed', 'closed')"
+
+// Filter narrows what Find gives. A zero field doesn't narrow.
+type Filter struct {
+	Standing Standing
+	Type     string
+	Key      string
+	// Error takes only jobs whose error contains this text, as it is written.
+	Error string
+	// Fingerprint takes only jobs whose error has this fingerprint, as Failures gives it.
+	Fingerprint string
+	// Place takes only jobs of one shard, by Division.Place.
+	Place int
+	// Since and Until take only jobs whose update_time is since, and before.
+	Since, Until time.Time
+	// Among looks only at so many jobs with the highest ids, so that the cost doesn't depend on the queue's length.
+	Among int
+	// Limit takes the newest so many.
+	Limit int
+}
+
+// where is the condition of a filter, without its fingerprint, and the hint for the index that serves it, if one does.
+func (q *Queue) where(by Filter) (w engine.Where, hint string) {
+	switch {
+	case by.Standing != "":
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Standing], "1 = 0"), "{now}", "(SELECT "+q.s.DB().Now+")"))
+		hint = q.s.ClaimIndex()
+	case by.Error != "" || by.Fingerprint != "":
+		w.And(mayHaveError)
+		hint = q.s.ClaimIndex()
+	}
+	if by.Place != 0 {
+		w.And("shard = ?", by.Place)
+	}
+	if by.Type != "" {
+		w.And("job_type = ?", by.Type)
+	}
+	if by.Key != "" {
+		w.And("job_key = ?", by.Key)
+	}
+	if by.Type != "" && by.Key != "" {
+		hint = q.s.Index("live")
+	}
+	if by.Fingerprint != "" { // what has no error has not failed in any way
+		w.And("(error <> 'NONE' OR status IN ('failed', 'closed'))")
+	}
+	w.Says(by.Error)
+	w.Within("update_time", by.Since, by.Until)
+	if by.Among > 0 {
+		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.s.Table()+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
+		hint = q.s.DB().ByID
+	}
+	return w, hint
+}
+
+// FindIDs gives the ids of the jobs that the filter lets pass, in order.
+func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
+	most := max(by.Limit, 0)
+	if by.Fingerprint == "" {
+		ids, err = q.newest(ctx, by, most)
+		slices.Reverse(ids)
+		return ids, err
+	}
+	failed, err := q.newest(ctx, by, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
+		if texts.Fingerprint(j.Error) == by.Fingerprint {
+			ids = append(ids, j.ID)
+		}
+		return nil
+	})
+	ids = ids[:min(len(ids), cmp.Or(most, len(ids)))]
+	slices.Reverse(ids)
+	return ids, err
+}
+
+// newest gives the ids of the jobs that where lets pass, the newest first; a most of 0 is all.
+func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
+	w, hint := q.where(by)
+	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	if err := q.s.DB().SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
+		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	return ids, nil
+}
+
+// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the
+// filter among the newest 100,000 of the queue. all says that there are no others.
+func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
+	if by.Fingerprint != "" {
+		by.Limit = engine.CountedMost + 1
+		ids, err := q.FindIDs(ctx, by)
+		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
+	}
+	w, hint := q.where(by)
+	served := by.served() || by.Type != "" && by.Key != ""
+	n, all, err = q.s.DB().CountSome(ctx, engine.Some{Table: q.s.Table(), Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
+	if err != nil {
+		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
+	}
+	return n, all, nil
+}
+
+// served says whether an index has all that the filter asks for, so that only rows are read that it lets pass.
+func (by Filter) served() bool {
+	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
+	switch by.Standing {
+	case "":
+	case Standing(job.Initial), Standing(job.Retry):
+		return false // the index has their statuses, which they share
+	default:
+		has.Type, has.Place = by.Type, by.Place
+	}
+	return by == has
+}
+
+// Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
+func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
+	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
+		// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
+		ids, err := q.FindIDs(ctx, by)
+		if err != nil {
+			return err
+		}
+		return q.each(ctx, by, ids, store.AllColumns, f)
+	}
+	// a page after the other, because the table may have millions of rows
+	for last, n := int64(0), findPage; n == findPage; {
+		n = 0
+		w, _ := q.where(by)
+		w.And("id > ?", last)
+		err := q.page(ctx, w, store.AllColumns, "", func(j *job.Job) error {
+			n, last = n+1, j.ID
+			return f(j)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f with the jobs of these ids, in their order, up or down, if the filter still lets them pass.
+func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selection, f func(*job.Job) error) error {
+	order := ""
+	if len(ids) > 1 && ids[0] > ids[1] {
+		order = " DESC"
+	}
+	for some := range slices.Chunk(ids, findPage) {
+		w, _ := q.where(by)
+		w.And("id IN "+engine.In(len(some)), store.Args(some, func(id int64) any { return id })...)
+		if err := q.page(ctx, w, of, order, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findPage is how many rows one query reads, at most.
+const findPage = 500
+
+// page calls f with the first jobs that a condition lets pass, in the order of their ids.
+func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, order string, f func(*job.Job) error) error {
+	var stop error
+	rest := q.s.DB().ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	err := engine.ReadOn(ctx, q.s.DB(), q.s.Jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
+		if stop == nil {
+			stop = f(j)
+		}
+	}))
+	if err != nil && stop == nil {
+		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	return cmp.Or(stop, err)
+}

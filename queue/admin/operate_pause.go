@@ -1,0 +1,38 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// Pause stops workers from starting jobs of the queue, or with false resumes it. What runs goes on, and jobs may be enqueued.
+// It registers the queue if nobody has yet, and may be repeated.
+func (q *Queue) Pause(ctx context.Context, paused bool) error {
+	number, err := q.s.DivisionOf(ctx, q.s.DB())
+	if err == nil && number == 0 {
+		err = q.s.Register(ctx)
+	}
+	if err == nil {
+		err = q.s.DB().Tx(ctx, func(tx *engine.Tx) error {
+			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
+				return err
+			}
+			// a round that has its turn and hasn't seen this is over first
+			return q.s.TakeAllTurns(ctx, tx)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
+	}
+	return nil
+}
+
+// Paused says whether the queue is paused.
+func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
+	if err := q.s.DB().GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.Name); err != nil {
+		return false, fmt.Errorf("find out whether %s is paused: %w", q.Name, err)
+	}
+	return paused, nil
+}

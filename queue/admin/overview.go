@@ -1,0 +1,144 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Division is how the jobs of a queue are divided into shards, as the database has it.
+type Division struct {
+	// Of is how many shards there are, number that by which the tables know the division.
+	Of     int
+	number int
+	// Otherwise is an ErrShards if the queue's options divide it otherwise: until Reshard their workers leave the queue out.
+	Otherwise error
+}
+
+// Place is the number by which the tables, and job.Place, know a shard. Shards are from 0 to Of-1.
+func (d Division) Place(shard int) int { return policy.ShardPlace(d.number, shard) }
+
+// Shard is the shard at a place; ok is false if the job was placed when the queue was divided otherwise.
+func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(d.number, place) }
+
+// Division reads how the queue is divided.
+func (q *Queue) Division(ctx context.Context) (Division, error) {
+	number, err := q.s.DivisionOf(ctx, q.s.DB())
+	if err != nil {
+		return Division{}, err
+	}
+	if policy.ShardsIn(number) < 1 {
+		number = q.Division().Number() // it isn't registered yet
+	}
+	d := Division{Of: policy.ShardsIn(number), number: number}
+	if q.Shards > 0 {
+		d.Otherwise = q.s.OtherwiseDivided(number)
+	}
+	return d, nil
+}
+
+// ShardState is how one shard of a queue stands.
+type ShardState struct {
+	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
+	Counts
+	// Used is what counts against the queue's limit, Share what the shard may use of it. Used is more while the shard gives
+	// room to others, as its jobs end. Both are 0 without a limit. RateUsed and RateShare are the same for the rate.
+	Used, Share, RateUsed, RateShare int
+	// WaitsSince is since when the limit or the rate has let no job start; zero if they do.
+	WaitsSince time.Time
+}
+
+// Overview is how a queue stands.
+type Overview struct {
+	// Counts are of all jobs.
+	Counts
+	Division Division
+	// Shards are as many as Division has, in order.
+	Shards []ShardState
+	// Misplaced are the jobs that aren't final and are in none of the shards, because they were placed when the queue was
+	// divided otherwise. Workers move them before they start them. Rows that plain SQL has inserted don't count.
+	Misplaced int64
+}
+
+// Overview reads how a queue stands, as of the database's clock. It walks all of the table's index.
+func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
+	s, err := q.situation(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
+	for i := range o.Shards {
+		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
+		of.Share, of.RateShare, of.RateUsed = part.Share, part.RateShare, part.StartsLately(q.Rate)
+		if part.Waits() {
+			of.WaitsSince = time.UnixMicro(part.WaitSince).UTC()
+		}
+	}
+	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
+		q.s.DB().TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		" FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " GROUP BY status, shard"
+	err = q.s.DB().Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var status job.Status
+		var place int
+		var n, later int64
+		var oldest engine.Time
+		err := row.Scan(&status, &place, &n, &later, &oldest)
+		o.add(status, n, later, oldest.Time, s.now)
+		switch i, ok := s.division.Shard(place); {
+		case ok:
+			o.Shards[i].add(status, n, later, oldest.Time, s.now)
+		case !status.IsFinal() && status != job.StatusSubmitted:
+			o.Misplaced += n
+		}
+		return err
+	})}, store.Weights(q, "shard", "", func(place, used int) {
+		if i, ok := s.division.Shard(place); ok {
+			o.Shards[i].Used = used
+		}
+	}))
+	if err != nil {
+		err = fmt.Errorf("count the jobs of %s: %w", q.Name, err)
+	}
+	return o, err
+}
+
+// situation is what holds for all jobs of a queue at a moment of the database's clock.
+type situation struct {
+	now      time.Time
+	paused   bool
+	division Division
+	shards   []store.ShardRow
+}
+
+func (q *Queue) situation(ctx context.Context) (s situation, err error) {
+	if s.now, err = q.s.DB().Clock(ctx); err != nil {
+		return s, err
+	}
+	if s.paused, err = q.Paused(ctx); err != nil {
+		return s, err
+	}
+	if s.division, err = q.Division(ctx); err != nil {
+		return s, err
+	}
+	err = q.s.DB().Read(ctx, q.s.ShardRows(&s.shards))
+	return s, err
+}
+
+// part is what the shard at a place has of the limit and the rate: all if it is the only one, or nobody has divided them yet.
+func (q *Queue) part(s situation, place int) (r store.ShardRow) {
+	at := slices.IndexFunc(s.shards, func(r store.ShardRow) bool { return r.Place == place })
+	if at >= 0 {
+		r = s.shards[at]
+	}
+	if at < 0 || s.division.Of == 1 {
+		r.Share, r.RateShare = max(0, q.ThrottleLimit), q.Rate.Starts
+	}
+	return r
+}

@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// purgePage is how many rows one query reads.
+const purgePage = 2000
+
+// PurgeOptions are how to purge.
+type PurgeOptions struct {
+	// DryRun counts what would go, and deletes nothing.
+	DryRun bool
+	// OnDeleted, if not nil, is called after each batch with how many jobs are deleted by now.
+	OnDeleted func(deleted int64)
+}
+
+// Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
+// that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
+func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
+	now, err := q.s.DB().Clock(ctx)
+	p := purge{Queue: q, PurgeOptions: o, now: now}
+	for after, last := int64(-1), int64(0); err == nil && last > after; {
+		after = last
+		last, err = p.page(ctx, after)
+	}
+	if err != nil {
+		err = fmt.Errorf("purge %s: %w", q.Name, err)
+	}
+	return p.finished, p.failed, err
+}
+
+type purge struct {
+	*Queue
+	PurgeOptions
+	now              time.Time
+	finished, failed int64
+}
+
+// page deletes what is old among the rows that follow an id, and gives the last of these.
+func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
+	var rows []struct {
+		ID            int64
+		Finished, Old bool
+	}
+	query := "SELECT id, status = 'finished' AS finished, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
+		" FROM " + (*store.Queue)(p.Queue).Table() + " " + (*store.Queue)(p.Queue).DB().ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = (*store.Queue)(p.Queue).DB().SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
+	if err != nil {
+		return after, fmt.Errorf("find old jobs: %w", err)
+	}
+	last = after
+	old := map[bool][]any{} // by whether they finished
+	for _, r := range rows {
+		if last = r.ID; r.Old {
+			old[r.Finished] = append(old[r.Finished], r.ID)
+		}
+	}
+	if err := p.delete(ctx, job.StatusFinished, old[true], &p.finished); err != nil {
+		return last, err
+	}
+	return last, p.delete(ctx, job.StatusFailed, old[false], &p.failed)
+}
+
+// delete deletes in batches.
+func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
+	if p.DryRun {
+		*deleted += int64(len(ids))
+		return nil
+	}
+	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
+		began := time.Now()
+		n, err := (*store.Queue)(p.Queue).DB().DeleteRows(ctx, (*store.Queue)(p.Queue).Table(), batch, store.HasEnded(status))
+		if err != nil {
+			return fmt.Errorf("delete old jobs: %w", err)
+		}
+		if *deleted += n; p.OnDeleted != nil {
+			p.OnDeleted(p.finished + p.failed)
+		}
+		if err := engine.Breathe(ctx, began); err != nil {
+			return err
+		}
+	}
+	return nil
+}

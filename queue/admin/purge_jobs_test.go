@@ -1,0 +1,185 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// purgeQueue is a queue that keeps what finished for a week and what failed for four.
+func purgeQueue(t *testing.T, driver, source string) *Queue {
+	t.Helper()
+	names, err := schema.NewNames("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := queue.New(db, queue.Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// purgeRow inserts a row that was last touched this long ago, n times.
+func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
+	t.Helper()
+	now, err := (*store.Queue)(q).DB().Clock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, at := fmt.Sprintf("%s/%s", status, ago), engine.At(now.Add(-ago))
+	var wake engine.Time
+	if status == job.StatusScheduled || status == job.StatusAwaiting {
+		wake = at
+	}
+	row, args := "(?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
+	for i := range n {
+		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
+	}
+	_, err = (*store.Queue)(q).DB().ExecContext(t.Context(), "INSERT INTO "+(*store.Queue)(q).Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// purgeLeft counts the rows there are, by the names that purgeRow gave them.
+func purgeLeft(t *testing.T, q *Queue) map[string]int {
+	t.Helper()
+	var names []string
+	if err := (*store.Queue)(q).DB().SelectContext(t.Context(), &names, "SELECT job_type FROM "+(*store.Queue)(q).Table()); err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, name := range names {
+		n[name]++
+	}
+	return n
+}
+
+func TestPurge(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		const day = 24 * time.Hour
+		live := 0
+		for _, status := range job.Statuses {
+			if !status.IsFinal() {
+				purgeRow(t, q, status, 1000*day, 1)
+				live++
+			}
+		}
+		purgeRow(t, q, job.StatusFinished, 7*day+time.Minute, 3000) // more than a page
+		purgeRow(t, q, job.StatusFinished, 7*day-time.Minute, 2)
+		purgeRow(t, q, job.StatusFailed, 7*day+time.Minute, 2)
+		purgeRow(t, q, job.StatusFailed, 28*day+time.Minute, 600)
+		purgeRow(t, q, job.StatusClosed, 28*day+time.Minute, 100)
+		purgeRow(t, q, job.StatusFailed, 28*day-time.Minute, 2)
+		purgeRow(t, q, job.StatusClosed, 28*day-time.Minute, 2)
+		purgeRow(t, q, "available", 0, 1)
+		live++
+
+		for _, dry := range []bool{true, false} {
+			finished, failed, err := q.Purge(t.Context(), PurgeOptions{DryRun: dry})
+			if err != nil || finished != 3000 || failed != 700 {
+				t.Errorf("dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
+			}
+			rows, keys := 0, purgeLeft(t, q)
+			for _, n := range keys {
+				rows += n
+			}
+			if want := live + 8; dry && rows != want+3700 || !dry && (rows != want || len(keys) != live+4) {
+				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
+			}
+		}
+		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 0 || failed != 0 {
+			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
+		}
+		q.KeepFinished = queue.DiscardAtOnce
+		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 2 || failed != 0 {
+			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
+		}
+	})
+}
+
+// A job that leaves the state it was read in keeps its row: nothing but final goes.
+func TestPurgeDeletesOnlyFinal(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		purgeRow(t, q, job.StatusAvailable, 1000*time.Hour, 3)
+		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
+		var ids []any
+		var found []int64
+		if err := (*store.Queue)(q).DB().SelectContext(t.Context(), &found, "SELECT id FROM "+(*store.Queue)(q).Table()); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range found {
+			ids = append(ids, id)
+		}
+		p, n := purge{Queue: q}, int64(0)
+		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
+			t.Errorf("%d deleted, %v", n, err)
+		}
+		if rest := purgeLeft(t, q); len(rest) != 1 {
+			t.Errorf("left: %v", rest)
+		}
+	})
+}
+
+// A job that a worker has locked must not hold up the purge, nor the purge the worker.
+func TestPurgeWaitsForNobody(t *testing.T) {
+	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
+	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
+	purgeRow(t, q, "available", time.Hour, 1)
+	tx, err := (*store.Queue)(q).DB().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+(*store.Queue)(q).Table()+" "+(*store.Queue)(q).DB().ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+(*store.Queue)(q).Table()+" (job_type) VALUES ('new')"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if finished, _, err := q.Purge(ctx, PurgeOptions{}); err != nil || finished != 50 {
+		t.Errorf("%d purged, %v", finished, err)
+	}
+}
+
+func TestPurgeStops(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		for range 5 {
+			purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 3*engine.PurgeBatch)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := q.Purge(ctx, PurgeOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped with %v", err)
+		}
+		rest := purgeLeft(t, q)
+		for _, n := range rest {
+			if n != 15*engine.PurgeBatch {
+				t.Errorf("left: %v", rest)
+			}
+		}
+	})
+}

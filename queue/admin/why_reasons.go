@@ -1,0 +1,255 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Reason is why a job isn't running: a word for programs, and a sentence for people.
+type Reason struct {
+	Word string `json:"reason"`
+	Text string `json:"text"`
+}
+
+func (w *Why) add(word, format string, args ...any) {
+	w.Reasons = append(w.Reasons, Reason{word, fmt.Sprintf(format, args...)})
+}
+
+func (w *Why) addIf(condition bool, word, format string, args ...any) {
+	if condition {
+		w.add(word, format, args...)
+	}
+}
+
+// explain finds the reasons.
+func (w *Why) explain() {
+	j := w.Job
+	flawed := j.Flaw != nil && !j.Status.IsFinal()
+	ready := !flawed && (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled)
+	if w.standing(flawed); ready || !flawed && j.Status == job.StatusUndecided {
+		w.barred(ready)
+	}
+	if ready {
+		opening := j.Windows.Next(w.now.In(w.queue.Location))
+		w.addIf(opening.After(w.now), "window", "its window opens at %s", w.local(opening))
+		w.limitFull()
+		w.groupFull()
+		w.rateUsedUp()
+		w.lanesFull()
+	}
+	if flawed || !j.Status.IsFinal() && !j.Status.HasWorker() && j.Status != job.StatusAwaiting {
+		w.nobody()
+	}
+	w.addIf(w.rowHeld, "row_held", "another transaction holds its row: does an application keep one open?")
+	w.addIf(w.Ahead == 1, "behind", "1 due job is before it")
+	w.addIf(w.Ahead > 1, "behind", "%d due jobs are before it", w.Ahead)
+	w.addIf(len(w.Reasons) == 0, "due", "nothing stands in its way: the next worker with a free slot takes it")
+	w.addIf(ready && j.IsQuarantined(), "quarantined",
+		"%d attempts in a row ended with their workers: hipq work quarantines the next, in a process of its own", j.Losses)
+	w.addIf(ready && w.isShard(), "shard", "it is in shard %d of %d, which has its own order", w.room.Shard, w.division.Of)
+	w.addIf(j.Status.IsFinal() && j.RetriedAs != 0, "retried", "it was retried, as job %d", j.RetriedAs)
+	w.addIf(j.IsDismissed(), "dismissed", "it was dismissed")
+	p, ok := j.Reached()
+	w.addIf(ok && j.State() == job.Running, "progress", "it has reached %s, as its handler said %s ago",
+		p, brief(max(0, w.now.Sub(p.Time))))
+	w.addIf(j.Stopping && j.Status.HasWorker(), "stopping", "it was cancelled, and its worker is asked to stop it")
+}
+
+// isShard says whether the job is in one shard of several.
+func (w *Why) isShard() bool { return w.placed && w.division.Of > 1 }
+
+// standing says where the job stands, if it is not one that may be started now.
+func (w *Why) standing(flawed bool) {
+	j := w.Job
+	who, until := w.holder()
+	switch since := w.local(j.UpdateTime); {
+	case flawed:
+		w.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)
+	case j.Status == job.StatusSubmitted:
+		w.add("new", "it was inserted by plain SQL, and the next worker takes it in")
+	case j.Status == job.StatusScheduled:
+		w.scheduled()
+	case j.Status == job.StatusAvailable, j.Status == job.StatusThrottled: // what stands in its way is said apart
+	case j.Status == job.StatusLocked:
+		w.add("locked", "it is locked, to start when a slot is free, by %s", who)
+	case j.Status == job.StatusRunning:
+		w.add("running", "attempt %d is running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
+	case j.Status == job.StatusAnswered:
+		w.add("answered", "attempt %d was answered, and ends with its handler, which runs%s, by %s", j.Attempt, until, who)
+	case j.Status == job.StatusAwaiting:
+		w.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, texts.ShellWord(j.Type), texts.ShellWord(j.Key))
+	case j.Status == job.StatusDeciding:
+		w.add("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
+			j.Attempt, j.Error, who)
+	case j.Status == job.StatusUndecided:
+		w.add("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
+			j.Attempt, j.Error, j.Type)
+	case j.Status == job.StatusFinished:
+		w.add("finished", "it is final since %s", since)
+	case j.Error == job.None: // a hand other than hipq's may have left it out
+		w.add("failed", "it is final since %s, without an error", since)
+	default:
+		w.add("failed", "it is final since %s, with the error: %s", since, j.Error)
+	}
+}
+
+func (w *Why) scheduled() {
+	j, at := w.Job, w.local(w.Job.ScheduledRunTime)
+	switch {
+	case !j.ScheduledRunTime.After(w.now):
+		w.add("due", "it has been due since %s, and the next worker sees to it", at)
+	case j.State() == job.Retry:
+		w.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
+	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.Location)):
+		w.add("window", "it is not due until %s; its windows are %s, and closed now",
+			at, strings.Join(j.Windows.Strings(), ", "))
+	default:
+		w.add("scheduled", "it is not due until %s", at)
+	}
+}
+
+// nobody says whether it looks as if no worker ran at all.
+func (w *Why) nobody() {
+	const long = 5 * time.Minute
+	if w.last == nil {
+		w.add("no_worker", "no worker has run yet: is hipq work in crontab?")
+	} else if silent := w.now.Sub(w.last.Heartbeat.Time); silent > long {
+		w.add("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
+			brief(silent), w.last.PID, w.last.Host)
+	}
+}
+
+// holder says which worker has the job, and until when the attempt lasts at most. Of a lost worker the timeout says nothing.
+func (w *Why) holder() (who, until string) {
+	if w.worker == nil {
+		return "worker " + w.Job.WorkerID + ", which is not known any more", ""
+	}
+	who = fmt.Sprintf("worker %s (pid %d on %s), ", w.worker.ID, w.worker.PID, w.worker.Host)
+	lock := w.local(w.worker.LockUntil.Time)
+	switch dead, silent := w.worker.Silent(w.now); {
+	case w.worker.State != "working" || silent && dead == 0:
+		return who + "whose lock lasted until " + lock + " and is over: the next worker takes the job back", ""
+	case silent:
+		return who + fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s,"+
+			" and the next worker takes the job back", brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead)), ""
+	}
+	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
+}
+
+// barred says what stands in the way of any job of its type.
+func (w *Why) barred(ready bool) {
+	w.addIf(!w.placed, "misplaced",
+		"it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
+	w.addIf(ready && w.paused, "paused", "the queue is paused: hipq queue resume %s", w.Job.Queue)
+	name := w.Job.Type
+	switch leftOut := w.by.LeftOut[name]; {
+	case w.division.Otherwise != nil:
+		w.add("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)
+	case !slices.Contains(w.by.Handled, name):
+		w.add("no_handler", "this config has no handler for job type %s", name)
+	case leftOut != "":
+		w.add("left_out", "on this host, workers of this user leave job type %s out: %s", name, leftOut)
+	}
+}
+
+// groupFull says if the limit of the job's throttle group has no room for it, or had none when a round came to it.
+func (w *Why) groupFull() {
+	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
+	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
+	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
+		w.add("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", group, used, limit, factor)
+	case throttled && limit == 0:
+		w.add("held", "its throttle group was full, and has no limit any more: the next worker starts it")
+	case throttled:
+		w.add("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
+			group, used, limit)
+	}
+}
+
+// limitFull says if the queue's limit, or the shard's part of it, has no room for the job.
+func (w *Why) limitFull() {
+	factor, limit, share, used := w.Job.ThrottleFactor, w.room.Limit, w.room.Row.Share, w.room.Used
+	switch {
+	case limit < 1 || factor < 1 || w.room.Allows(factor):
+	case w.isShard():
+		w.add("limit_full", "throttled: of %d its shard holds %d, %d are taken there, and its factor is %d%s",
+			limit, share, used, factor, w.others(limit, max(share, used)))
+	default:
+		w.add("limit_full", "throttled: %d of %d are taken, and its factor is %d", used, limit, factor)
+	}
+}
+
+// rateUsedUp says if the queue's rate, or the shard's part of it, lets no job start.
+func (w *Why) rateUsedUp() {
+	rate, row, wait := w.queue.Rate, w.room.Row, w.RateWait.Round(time.Millisecond)
+	switch {
+	case w.RateWait == 0:
+	case w.isShard():
+		w.add("rate", "of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s%s",
+			rate.Starts, policy.Brief(rate.Per), row.RateShare, wait,
+			w.others(rate.Starts, max(row.RateShare, row.StartsLately(rate))))
+	default:
+		w.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, policy.Brief(rate.Per), wait)
+	}
+}
+
+// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for want of it.
+func (w *Why) others(limit, held int) string {
+	text := fmt.Sprintf("; the other shards hold %d", max(0, limit-held))
+	if row := w.room.Row; row.Waits() {
+		text += fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(row.WaitSince)))))
+	}
+	return text
+}
+
+// lanesFull says where workers hold all slots of the host's, the queue's or the job type's concurrency.
+func (w *Why) lanesFull() {
+	q, name, hosts := w.queue, w.Job.Type, []string{}
+	for _, r := range w.atWork {
+		hosts = append(hosts, r.Host)
+	}
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		w.laneFull(host, "", w.by.Concurrency)
+		w.laneFull(host, workers.Lane(q.Name, ""), q.Concurrency)
+		t, _ := (*store.Queue)(q).Configured(name)
+		w.laneFull(host, workers.Lane(q.Name, name), t.Concurrency)
+	}
+}
+
+// laneFull says which workers hold the slots of a lane on a host, if they hold all. The host's own lane has no name.
+func (w *Why) laneFull(host, lane string, limit int) {
+	taken, by := 0, []string{}
+	for _, r := range w.atWork {
+		n := r.ByLane()[lane]
+		if r.Host != host || n < 1 || !r.LockUntil.After(w.now) { // without a lock its slots are free
+			continue
+		}
+		text := fmt.Sprintf("worker %s (pid %d)", r.ID, r.PID)
+		if dead, silent := r.Silent(w.now); silent {
+			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s",
+				brief(w.now.Sub(r.Heartbeat.Time)), brief(dead))
+		}
+		taken, by = taken+n, append(by, text)
+	}
+	full, who := limit > 0 && taken >= limit, strings.Join(by, "; ")
+	w.addIf(full && lane == "", "slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s",
+		limit, host, who)
+	w.addIf(full && lane != "", "lane_full", "on %s, the concurrency %d of %s is used up, by %s", host, limit, lane, who)
+}
+
+func (w *Why) local(t time.Time) string {
+	return t.In(w.queue.Location).Format("2006-01-02 15:04:05 MST")
+}
+
+// brief is a time of some seconds and more for people.
+func brief(d time.Duration) string { return d.Round(time.Second).String() }
