@@ -96,7 +96,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 		if q.Handlers[j.Type] == nil {
 			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, j.Type)
 		}
-		d, err := q.Division(cmd.Context())
+		d, err := admin.Of(q.Queue).Division(cmd.Context())
 		if err != nil {
 			return err
 		}

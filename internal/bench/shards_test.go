@@ -9,7 +9,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -108,7 +107,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 				here := q
 				w := Workers{Concurrency: 100}
 				if spread {
-					other, err := queue.New(dbs[i], (*store.Queue)(q.Queue).Options)
+					other, err := queue.New(dbs[i], queue.Options(q.Queue.Options))
 					if err != nil {
 						return err
 					}

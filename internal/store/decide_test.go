@@ -17,7 +17,7 @@ import (
 func (s env) undecided(worker string, n int) []store.Settled {
 	s.t.Helper()
 	s.hire(worker)
-	list := must[[]store.Settled](s.t)((*store.Queue)(s.Queue).Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
+	list := must[[]store.Settled](s.t)(s.core().Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
 	for i := range list {
 		list[i].Asked = true
 	}
@@ -99,9 +99,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
-		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), []string{"send"}))
+		look := must[store.Look](t)(s.core().Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
-		must[bool](t)((*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
 		list := s.undecided("w2", 3)
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
@@ -148,13 +148,13 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		s.hire("w2")
 		types := []string{"send", "report"}
 		r := s.newRound("w2", 3)
-		first := must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))
+		first := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
 		if len(first) != 3 {
 			t.Fatalf("%d were taken", len(first))
 		}
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
-		again := must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))
+		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
 		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
 			t.Errorf("taken were %+v, then %+v", first, again)
 		}
@@ -172,7 +172,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		}
 		// one that was not committed takes them now
 		r = s.newRound("w2", 3)
-		if r.Again = true; len(must[[]store.Settled](t)((*store.Queue)(s.Queue).Undecided(t.Context(), r, types))) != 0 {
+		if r.Again = true; len(must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))) != 0 {
 			t.Error("there is nothing left to take")
 		}
 	})
@@ -217,7 +217,7 @@ func TestStop(t *testing.T) {
 				t.Errorf("%s was asked", asked)
 			}
 		}
-		if list := must[[]int64](t)((*store.Queue)(s.Queue).Stopping(t.Context(), "w1")); len(list) != 4 {
+		if list := must[[]int64](t)(s.core().Stopping(t.Context(), "w1")); len(list) != 4 {
 			t.Errorf("stopping %v", list)
 		}
 		// whatever the handler says, unless it has finished
@@ -260,7 +260,7 @@ func TestStartNow(t *testing.T) {
 			id := s.nth(n + 1)
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
-				j := must[*job.Job](t)((*store.Queue)(s.Queue).StartNow(t.Context(), r, id))
+				j := must[*job.Job](t)(s.core().StartNow(t.Context(), r, id))
 				if stored := s.wantState(id, job.Running, "running", 1); !reflect.DeepEqual(j, stored) {
 					t.Errorf("started %+v, it is %+v", j, stored)
 				}
@@ -269,14 +269,14 @@ func TestStartNow(t *testing.T) {
 		}
 		s.lockOutside("w1", s.nth(4))
 		s.do(s.newRound("w1", 0, settled(done, s.get(s.nth(2)))...))
-		if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
+		if _, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		for id, want := range map[int64]error{
 			s.nth(1): store.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): store.ErrNoRoom, s.nth(4): store.ErrLocked,
 			s.nth(6): store.ErrNotTakenIn, s.nth(6) + 1: queue.ErrNotFound,
 		} {
-			if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
+			if _, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}

@@ -18,7 +18,7 @@ func counted(t *testing.T, f func(s env, sent *sent)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
-		f(env{must[*queue.Queue](t)(queue.New(db, queue.Options{Name: "emails"})), t, db}, sent)
+		f(envOf(t, db, must[*queue.Queue](t)(queue.New(db, queue.Options{Name: "emails"}))), sent)
 	})
 }
 
@@ -88,7 +88,7 @@ func TestTypeThatAnotherHasChanged(t *testing.T) {
 		if j := enqueued(); j.Priority != 100 {
 			t.Errorf("priority %d, though the type is remembered", j.Priority)
 		}
-		store.ForgetTypes(s.Queue)
+		store.ForgetTypes(s.core())
 		if j := enqueued(); j.Priority != 7 {
 			t.Errorf("priority %d", j.Priority)
 		}

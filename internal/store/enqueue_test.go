@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -213,7 +212,7 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 func TestTypeThatIsRolledBack(t *testing.T) {
 	suite(t, func(s env) {
 		known := func() bool {
-			return slices.Contains(must[[]string](t)((*store.Queue)(s.Queue).TypeNames(t.Context())), "fleeting")
+			return slices.Contains(must[[]string](t)(s.core().TypeNames(t.Context())), "fleeting")
 		}
 		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
 		for range 2 {

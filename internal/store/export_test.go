@@ -2,7 +2,10 @@ package store
 
 import (
 	"cmp"
+	"slices"
+	"testing"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -13,4 +16,23 @@ func ForgetTypes(q *Queue) { q.known.Store(nil) }
 func PlaceOf(q *Queue, j job.New) int {
 	j.ShardKey = cmp.Or(j.ShardKey, job.None)
 	return q.Division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data))
+}
+
+// enqueue adds jobs.
+func (q *Queue) enqueue(tb testing.TB, jobs ...job.New) (added []job.Added) {
+	tb.Helper()
+	prepared, err := q.Prepare(jobs)
+	for some := range slices.Chunk(prepared, 500) {
+		if err == nil {
+			err = q.db.Tx(tb.Context(), func(tx *engine.Tx) error {
+				now, err := q.Add(tb.Context(), tx, some, false, "")
+				added = append(added, now...)
+				return err
+			})
+		}
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return added
 }

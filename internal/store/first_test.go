@@ -17,7 +17,7 @@ func (s env) claim(worker, jobType string, n int) store.Done {
 	if s.Shards > 1 {
 		shard = 3
 	}
-	r.Candidates = (*store.Queue)(s.Queue).Candidates(shard, []string{jobType})
+	r.Candidates = s.core().Candidates(shard, []string{jobType})
 	return s.do(r)
 }
 

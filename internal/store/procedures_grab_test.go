@@ -161,7 +161,7 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 				}
 				s.wantState(s.byKey("b"), job.Initial, "available", 0)
 				s.one("job_complete", "w1", "emails", a["id"], a["token"], nil)
-				changed := env{q, t, s.db}
+				changed := envOf(t, s.db, q)
 				changed.upkeep()
 				if list := changed.start("h", 9); len(list) != 1 || list[0].Key != "b" {
 					t.Errorf("started %v", list)

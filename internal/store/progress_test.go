@@ -39,7 +39,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 			said = append(said, store.Said{Job: j, Progress: p})
 		}
 		for range 2 { // it may be repeated
-			held := must[[]store.Said](t)((*store.Queue)(s.Queue).SetProgress(t.Context(), "w1", said))
+			held := must[[]store.Said](t)(s.core().SetProgress(t.Context(), "w1", said))
 			for _, h := range held {
 				for name, j := range jobs {
 					if j == h.Job && (name == "runs" || strings.HasPrefix(name, "another") || name == "answered") {
@@ -48,7 +48,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 				}
 			}
 		}
-		if _, err := (*store.Queue)(s.Queue).SetProgress(t.Context(), "w2", said); err != nil {
+		if _, err := s.core().SetProgress(t.Context(), "w2", said); err != nil {
 			t.Error(err)
 		}
 		for name, j := range jobs {

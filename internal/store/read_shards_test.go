@@ -35,9 +35,9 @@ func (s env) addIn(shard int, j job.New) int64 {
 // otherwise is the queue as a config sees it that divides it otherwise.
 func (s env) otherwise(n int) env {
 	s.t.Helper()
-	o := (*store.Queue)(s.Queue).Options
+	o := queue.Options(s.Queue.Options)
 	o.Shards = n
-	return env{Queue: must[*queue.Queue](s.t)(queue.New(s.db, o)), t: s.t, db: s.db}
+	return envOf(s.t, s.db, must[*queue.Queue](s.t)(queue.New(s.db, o)))
 }
 
 func (s env) states() []admin.ShardState {
@@ -218,7 +218,7 @@ func TestStartNowDivides(t *testing.T) {
 		now := func(id int64, want error) {
 			t.Helper()
 			r := store.NewRound(workers.Worker{ID: "w", Host: "h", PID: 1})
-			if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), r, id); !errors.Is(err, want) {
+			if _, err := s.core().StartNow(t.Context(), r, id); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}

@@ -130,7 +130,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		row, take := "('send', '9999-01-01')", func() bool {
 			w := workers.Worker{ID: "keeper", Host: "h", PID: 1}
-			return must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), w, store.Look{New: true}, nil, nil))
+			return must[bool](s.t)(s.core().Upkeep(s.t.Context(), w, store.Look{New: true}, nil, nil))
 		}
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
 		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
@@ -198,7 +198,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			s.t.Fatalf("flaw: %v", j.Flaw)
 		}
 		s.hire("w")
-		_, startNow := (*store.Queue)(s.Queue).StartNow(in, s.newRound("w", 1), 1)
+		_, startNow := s.core().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
 		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.When{At: time.Now()})} {
 			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
@@ -229,7 +229,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.exec(insertOf("status, attempt, error", "'undecided', 1, 'boo'"))
 		s.placed()
 		s.hire("w")
-		list := must[[]store.Settled](s.t)((*store.Queue)(s.Queue).Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
+		list := must[[]store.Settled](s.t)(s.core().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
 		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
 			s.t.Errorf("to be asked about: %+v", list)
 		}

@@ -23,7 +23,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 			}
 		}
 		// who knows the queue by its name alone
-		bare := env{must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"})), t, s.db}
+		bare := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"})))
 		want(bare.add(job.New{Type: "bare"})[0].ID, "by name", 90*time.Second, 7)
 		want(s.add(job.New{Type: "config"})[0].ID, "by the config", 90*time.Second, 7)
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('plain')")

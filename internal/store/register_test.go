@@ -78,8 +78,8 @@ func (s env) warned(source string) (env, *[]string) {
 		Driver: s.db.Name, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
 	}, names))
 	s.t.Cleanup(func() { _ = db.Close() })
-	q := must[*queue.Queue](s.t)(queue.New(db, (*store.Queue)(s.Queue).Options))
-	return env{Queue: q, t: s.t, db: db}, list
+	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Queue.Options)))
+	return envOf(s.t, db, q), list
 }
 
 // A row of another queue that can't be one counts for nothing, whatever is in it, and is told of; the others are there.
@@ -135,7 +135,7 @@ func TestRegisterMends(t *testing.T) {
 			for column, values := range hostile {
 				for _, value := range values {
 					s.exec("UPDATE " + table + " SET " + column + " = " + value)
-					must[any](t)(nil, (*store.Queue)(s.Queue).Register(t.Context()))
+					must[any](t)(nil, s.core().Register(t.Context()))
 					if got := read(); got != want {
 						t.Errorf("after %s = %.60s: %.200s, want %s", column, value, got, want)
 					}
@@ -165,9 +165,9 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 		}
 		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', 'a\x1b[31m')")
 		*warnings = nil
-		store.ForgetTypes(s.Queue)
+		store.ForgetTypes(s.core())
 		slices.Sort(want)
-		if names := must[[]string](t)((*store.Queue)(s.Queue).TypeNames(t.Context())); !slices.Equal(names, want) {
+		if names := must[[]string](t)(s.core().TypeNames(t.Context())); !slices.Equal(names, want) {
 			t.Errorf("known are %q, want %q", names, want)
 		}
 		if len(*warnings) != n+1 {

@@ -197,9 +197,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 			for i := range jobs {
 				jobs[i] = job.New{Type: "noop", Data: data, Priority: &priority}
 			}
-			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
-				b.Fatal(err)
-			}
+			q.enqueue(b, jobs...)
 		}
 		// what runs counts, so it must go before the next measure
 		forget := func() {
@@ -247,9 +245,7 @@ func BenchmarkRoundDrain(b *testing.B) {
 			for i := range jobs {
 				jobs[i] = job.New{Type: "noop"}
 			}
-			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
-				b.Fatal(err)
-			}
+			q.enqueue(b, jobs...)
 			c := q.Candidates(0, []string{"noop"})
 			var costs []time.Duration
 			var ended []Settled

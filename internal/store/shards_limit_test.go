@@ -53,7 +53,7 @@ func (f *fleet) work(name string, seed uint64) {
 			f.t.Error(err)
 			return
 		}
-		s := env{Queue: q, t: f.t, db: f.db}
+		s := envOf(f.t, f.db, q)
 		var candidates []store.Candidates
 		for shard := range max(1, o.Shards) {
 			candidates = append(candidates, (*store.Queue)(q).Candidates(shard, types))

@@ -177,7 +177,7 @@ func TestStartNowInShards(t *testing.T) {
 				s.add(one...)
 				s.hire("w")
 				for n := range 3 {
-					_, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
+					_, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
 					if n < 2 && err != nil || n == 2 && !errors.Is(err, store.ErrNoRoom) {
 						t.Errorf("job %d: %v", n+1, err)
 					}
@@ -188,13 +188,13 @@ func TestStartNowInShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		s.start("w", 1)
-		o := (*store.Queue)(s.Queue).Options
+		o := queue.Options(s.Queue.Options)
 		o.Shards = 8
 		other := must[*queue.Queue](t)(queue.New(s.db, o))
 		before := s.place(s.nth(2))
 		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
-		if _, err := (*store.Queue)(s.Queue).StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
+		if _, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("by who divides it otherwise: %v", err)
 		}
 		s.wantState(s.nth(2), job.Initial, "available", 0)
@@ -209,7 +209,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 		west := s.place(s.add(first)[0].ID) % 1000
 		s.add(next)
 		here := s.newRound("w", 1)
-		here.Candidates = (*store.Queue)(s.Queue).Candidates(west, []string{"send"})
+		here.Candidates = s.core().Candidates(west, []string{"send"})
 		jobs := s.do(here).Started
 		region, elsewhere := "", west
 		for n := 0; elsewhere == west; n++ {
@@ -217,7 +217,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 			elsewhere = s.place(s.add(inRegion(region, 1))[0].ID) % 1000
 		}
 		there := s.newRound("w", 9)
-		there.Candidates = (*store.Queue)(s.Queue).Candidates(elsewhere, []string{"send"})
+		there.Candidates = s.core().Candidates(elsewhere, []string{"send"})
 		if running := len(s.do(there).Started); running < 1 || len(jobs) != 1 {
 			t.Fatalf("%d and %d run", len(jobs), running)
 		}
@@ -267,7 +267,7 @@ func TestRegisterWithNoDivision(t *testing.T) {
 		for _, number := range []int{0, -5} {
 			s.exec("UPDATE shop_queues SET division = ? WHERE queue = 'emails'", number)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			must[any](t)(nil, (*store.Queue)(s.Queue).Register(ctx))
+			must[any](t)(nil, s.core().Register(ctx))
 			cancel()
 			if d := must[admin.Division](t)(s.Division(t.Context())); d.Of != 8 || d.Otherwise != nil {
 				t.Errorf("there are %d shards: %v", d.Of, d.Otherwise)

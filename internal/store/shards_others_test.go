@@ -23,7 +23,7 @@ func (s env) in(shard, n int, settle ...*job.Job) store.Done {
 	s.t.Helper()
 	s.hire("w")
 	r := s.newRound("w", n, settled(finished, settle...)...)
-	r.Candidates = (*store.Queue)(s.Queue).Candidates(shard, []string{"send"})
+	r.Candidates = s.core().Candidates(shard, []string{"send"})
 	return s.do(r)
 }
 
@@ -33,7 +33,7 @@ func (s env) goingTo(shard, n int, weight int) (jobs []job.New) {
 	first, _ := s.places8()
 	for k := 0; len(jobs) < n; k++ {
 		j := job.New{Type: "send", ShardKey: fmt.Sprint("k", k), ThrottleFactor: &weight}
-		if store.PlaceOf(s.Queue, j) == first+shard {
+		if store.PlaceOf(s.core(), j) == first+shard {
 			jobs = append(jobs, slices.Repeat([]job.New{j}, n)...)
 		}
 	}
@@ -186,9 +186,9 @@ func TestHeldTurns(t *testing.T) {
 		letGo := s.held("SELECT shard FROM shop_shards WHERE queue = 'emails'")
 		s.hire("w")
 		r := s.newRound("w", 1)
-		r.Candidates = (*store.Queue)(s.Queue).Candidates(3, []string{"send"})
+		r.Candidates = s.core().Candidates(3, []string{"send"})
 		began := time.Now()
-		if _, err := (*store.Queue)(s.Queue).Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
+		if _, err := s.core().Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		letGo()
@@ -262,10 +262,10 @@ func TestReshardWaitsForARow(t *testing.T) {
 		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d", running[0].ID))
 		var all sync.WaitGroup
 		all.Go(func() { time.Sleep(time.Second); letGo() })
-		o := (*store.Queue)(s.Queue).Options
+		o := queue.Options(s.Queue.Options)
 		o.Shards = 3
-		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
-		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		must[int](t)(other.core().Reshard(t.Context()))
 		all.Wait()
 		if now := s.sums(); now.Share != 2 || now.Used != 2 {
 			t.Errorf("%+v", now)
@@ -296,8 +296,8 @@ func TestUnansweredOverShards(t *testing.T) {
 			s.add(make9s(9)...)
 			s.start("w", 9)
 		}, nothing)
-		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
-		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		must[int](t)(other.core().Reshard(t.Context()))
 		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
 			t.Errorf("%+v", now)
 		}
@@ -312,13 +312,13 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	suiteWith(t, inEight(4), func(s env) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
-		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), []string{"send"}))
-		o := (*store.Queue)(s.Queue).Options
+		look := must[store.Look](t)(s.core().Look(t.Context(), []string{"send"}))
+		o := queue.Options(s.Queue.Options)
 		o.Shards = 5
-		other := env{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
-		must[int](t)((*store.Queue)(other.Queue).Reshard(t.Context()))
+		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
+		must[int](t)(other.core().Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		if _, err := (*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
+		if _, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("the upkeep of another division: %v", err)
 		}
 		for shard := range 8 {

@@ -44,18 +44,18 @@ func (s env) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
 	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
-	r.Slots, r.Candidates = n, (*store.Queue)(s.Queue).Candidates(shard, []string{"send", "report"})
+	r.Slots, r.Candidates = n, s.core().Candidates(shard, []string{"send", "report"})
 	return s.do(r).Started
 }
 
 // candidates are those of these types in all of the queue's shards.
 func (s env) candidates(types ...string) store.Candidates {
 	if s.Shards <= 1 {
-		return (*store.Queue)(s.Queue).Candidates(0, types)
+		return s.core().Candidates(0, types)
 	}
 	all := make(everywhere, s.Shards)
 	for shard := range all {
-		all[shard] = (*store.Queue)(s.Queue).Candidates(shard, types)
+		all[shard] = s.core().Candidates(shard, types)
 	}
 	return all
 }
@@ -81,7 +81,7 @@ func (s env) divided() {
 // upkeepOf does the upkeep for what a look has found.
 func (s env) upkeepOf(l store.Look) {
 	s.t.Helper()
-	must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
+	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
 
 // round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
@@ -90,10 +90,10 @@ func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 	all, ok := r.Candidates.(everywhere)
 	switch {
 	case !ok:
-		return (*store.Queue)(s.Queue).Round(ctx, r)
+		return s.core().Round(ctx, r)
 	case r.Slots == 0:
 		r.Candidates = all[0]
-		return (*store.Queue)(s.Queue).Round(ctx, r)
+		return s.core().Round(ctx, r)
 	}
 	var done store.Done
 	slots := r.Slots
@@ -102,7 +102,7 @@ func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 		for _, one := range all {
 			for more := true; more; {
 				r.Candidates, r.Slots = one, slots-len(done.Started)
-				got, err := (*store.Queue)(s.Queue).Round(ctx, r)
+				got, err := s.core().Round(ctx, r)
 				if err != nil {
 					return store.Done{}, err
 				}

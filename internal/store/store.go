@@ -1,15 +1,9 @@
-// Package queue is a queue for applications: Open opens it, EnqueueTx adds jobs in the application's own transaction, Wait
-// waits for a job, Answer ends a job whose work is done elsewhere. The other functions are hipq's commands, in Go. The package
-// job describes jobs, the package worker runs them.
-//
-// The names of the files begin with what they are for: enqueue adds jobs; round is a worker's transaction, in which it settles,
-// locks and starts them; upkeep is what any worker does once a second; operate is for operators; read only looks; register is
-// what the database knows of the config.
+// Package store holds the tables of jobs: how jobs are added, locked, started, settled and rescued. Package queue has what an
+// application calls of it, package admin what an operator calls, and package worker calls the rest.
 package store
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -35,24 +29,7 @@ type Queue struct {
 	divideAt atomic.Int64
 }
 
-// Open checks the tables, which DB.Migrate makes, and returns the queue. schema.ErrNotMigrated says that they are missing, or
-// of an older hipq, schema.ErrNewer that they are of a newer one. It may be repeated.
-func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
-	q, err := New(db, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := db.CheckOnce(ctx, []schema.Queue{o.Table()}); err != nil {
-		if _, remedy := schema.Diagnose(err); remedy != "" {
-			err = fmt.Errorf("%w; %s", err, remedy)
-		}
-		return nil, fmt.Errorf("queue %s: %w", o.Name, err)
-	}
-	return q, nil
-}
-
-// New is Open for a program that has checked the tables, as by DB.Check. It doesn't talk to the database, which knows of the
-// queue once a worker has begun, or Register was called. ErrOptions and schema.ErrName refuse the options.
+// New is the queue of these options. It doesn't talk to the database.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)

@@ -27,9 +27,17 @@ import (
 // store is a queue with two types, on a database of its own.
 type env struct {
 	*queue.Queue
+	*operator
 	t  *testing.T
 	db *schema.DB
 }
+
+type operator = admin.Queue
+
+func envOf(t *testing.T, db *schema.DB, q *queue.Queue) env { return env{q, admin.Of(q), t, db} }
+
+// core is the queue as a worker sees it.
+func (s env) core() *store.Queue { return (*store.Queue)(s.Queue) }
 
 var soon = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 
@@ -63,7 +71,7 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return env{Queue: q, t: t, db: db}
+	return envOf(t, db, q)
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -218,8 +226,8 @@ func byPolicy(types ...string) map[string]bool {
 func (s env) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
-	look := must[store.Look](s.t)((*store.Queue)(s.Queue).Look(s.t.Context(), types))
-	must[bool](s.t)((*store.Queue)(s.Queue).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
+	look := must[store.Look](s.t)(s.core().Look(s.t.Context(), types))
+	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
 }
 
 func (s env) exec(query string, args ...any) {
@@ -279,7 +287,7 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 func TestEnqueueTakesAnUnknownType(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.New{Type: "Ünknown"})
-		if names := must[[]string](s.t)((*store.Queue)(s.Queue).TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
+		if names := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
 			s.t.Errorf("known are %v", names)
 		}
 		if got := s.start("w", 10); len(got) != 0 {
@@ -494,7 +502,7 @@ func roundsShareNothing(s env) {
 	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
 		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	}
-	if (*store.Queue)(s.Queue).TakesTurns() && c.Running != 8*30 {
+	if s.core().TakesTurns() && c.Running != 8*30 {
 		s.t.Errorf("%d running, want all groups full", c.Running)
 	}
 }
@@ -651,7 +659,7 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 			o.Types[0].Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour}
 			o.Types[0].RetryHandler = asked
 		}, func(s env) {
-			must[any](s.t)(nil, (*store.Queue)(s.Queue).Register(s.t.Context()))
+			must[any](s.t)(nil, s.core().Register(s.t.Context()))
 			id := s.add(job.New{Type: "send"})[0].ID
 			for attempt := 1; attempt <= 2; attempt++ {
 				s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
@@ -715,7 +723,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 			s.t.Errorf("taken in as %+v", second)
 		}
 		s.wantHistory(s.nth(1), "added/0")
-		if bad := must[[]string](s.t)((*store.Queue)(s.Queue).TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
+		if bad := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
 			s.t.Errorf("types: %v", bad)
 		}
 		var state, problem string
@@ -833,7 +841,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "available", 0)
-		if look := must[store.Look](s.t)((*store.Queue)(s.Queue).Look(s.t.Context(), []string{"report"})); look.Due {
+		if look := must[store.Look](s.t)(s.core().Look(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
 		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {

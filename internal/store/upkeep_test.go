@@ -23,8 +23,8 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim) WHERE status = 'available' FOR UPDATE"))
 
 		types := []string{"send", "report"}
-		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), types))
-		_, err := (*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
+		look := must[store.Look](t)(s.core().Look(t.Context(), types))
+		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}

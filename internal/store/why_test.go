@@ -65,8 +65,8 @@ func TestWhy(t *testing.T) {
 		second := s.start("w", 1)
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
-		look := must[store.Look](t)((*store.Queue)(s.Queue).Look(t.Context(), nil))
-		must[bool](t)((*store.Queue)(s.Queue).Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+		look := must[store.Look](t)(s.core().Look(t.Context(), nil))
+		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))

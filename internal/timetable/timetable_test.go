@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -44,7 +45,7 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.queues[name] = q
+		s.queues[name] = (*store.Queue)(q)
 	}
 	s.have(all...)
 	return s

@@ -141,7 +141,7 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	if err := q.s.DB().SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
-		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		return nil, fmt.Errorf("find jobs of %s: %w", q.s.Name, err)
 	}
 	return ids, nil
 }
@@ -158,7 +158,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 	served := by.served() || by.Type != "" && by.Key != ""
 	n, all, err = q.s.DB().CountSome(ctx, engine.Some{Table: q.s.Table(), Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
 	if err != nil {
-		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
+		return 0, false, fmt.Errorf("count jobs of %s: %w", q.s.Name, err)
 	}
 	return n, all, nil
 }
@@ -231,7 +231,7 @@ func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, or
 		}
 	}))
 	if err != nil && stop == nil {
-		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		return fmt.Errorf("find jobs of %s: %w", q.s.Name, err)
 	}
 	return cmp.Or(stop, err)
 }

@@ -49,14 +49,14 @@ func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 			if err != nil && !IsRefusal(err) {
 				return err
 			} else if err != nil {
-				refused[n] = fmt.Errorf("%s job %d of %s: %w", o.verb, id, q.Name, err)
+				refused[n] = fmt.Errorf("%s job %d of %s: %w", o.verb, id, q.s.Name, err)
 			}
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s jobs of %s: %w", o.verb, q.Name, err)
+		return fmt.Errorf("%s jobs of %s: %w", o.verb, q.s.Name, err)
 	case slices.ContainsFunc(refused, func(err error) bool { return err != nil }):
 		return refused
 	}

@@ -16,7 +16,7 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	}
 	if err == nil {
 		err = q.s.DB().Tx(ctx, func(tx *engine.Tx) error {
-			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
+			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.s.Name); err != nil || !paused {
 				return err
 			}
 			// a round that has its turn and hasn't seen this is over first
@@ -24,15 +24,15 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
+		return fmt.Errorf("pause or resume %s: %w", q.s.Name, err)
 	}
 	return nil
 }
 
 // Paused says whether the queue is paused.
 func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
-	if err := q.s.DB().GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.Name); err != nil {
-		return false, fmt.Errorf("find out whether %s is paused: %w", q.Name, err)
+	if err := q.s.DB().GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name); err != nil {
+		return false, fmt.Errorf("find out whether %s is paused: %w", q.s.Name, err)
 	}
 	return paused, nil
 }

@@ -35,10 +35,10 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 		return Division{}, err
 	}
 	if policy.ShardsIn(number) < 1 {
-		number = q.Division().Number() // it isn't registered yet
+		number = q.s.Division().Number() // it isn't registered yet
 	}
 	d := Division{Of: policy.ShardsIn(number), number: number}
-	if q.Shards > 0 {
+	if q.s.Shards > 0 {
 		d.Otherwise = q.s.OtherwiseDivided(number)
 	}
 	return d, nil
@@ -76,7 +76,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
 	for i := range o.Shards {
 		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
-		of.Share, of.RateShare, of.RateUsed = part.Share, part.RateShare, part.StartsLately(q.Rate)
+		of.Share, of.RateShare, of.RateUsed = part.Share, part.RateShare, part.StartsLately(q.s.Rate)
 		if part.Waits() {
 			of.WaitsSince = time.UnixMicro(part.WaitSince).UTC()
 		}
@@ -98,13 +98,13 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			o.Misplaced += n
 		}
 		return err
-	})}, store.Weights(q, "shard", "", func(place, used int) {
+	})}, store.Weights(q.s, "shard", "", func(place, used int) {
 		if i, ok := s.division.Shard(place); ok {
 			o.Shards[i].Used = used
 		}
 	}))
 	if err != nil {
-		err = fmt.Errorf("count the jobs of %s: %w", q.Name, err)
+		err = fmt.Errorf("count the jobs of %s: %w", q.s.Name, err)
 	}
 	return o, err
 }
@@ -138,7 +138,7 @@ func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 		r = s.shards[at]
 	}
 	if at < 0 || s.division.Of == 1 {
-		r.Share, r.RateShare = max(0, q.ThrottleLimit), q.Rate.Starts
+		r.Share, r.RateShare = max(0, q.s.ThrottleLimit), q.s.Rate.Starts
 	}
 	return r
 }

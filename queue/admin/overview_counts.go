@@ -53,7 +53,7 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 		}
 	}))
 	if err != nil {
-		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)
+		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.s.Name, err)
 	}
 	return jobs, nil
 }

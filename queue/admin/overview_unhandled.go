@@ -35,7 +35,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		" AND NOT EXISTS (SELECT 1 FROM " + q.s.DB().Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
 		" AND kind = 'job' AND state = 'starting')"
 	left := store.Args(handled, func(name string) any { return name })
-	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.Name})
+	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.s.Name})
 	unhandled := map[string]time.Time{}
 	err := q.s.DB().Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var name string
@@ -45,7 +45,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		return err
 	})})
 	if err != nil {
-		return nil, fmt.Errorf("find the job types of %s that no worker handles: %w", q.Name, err)
+		return nil, fmt.Errorf("find the job types of %s that no worker handles: %w", q.s.Name, err)
 	}
 	return unhandled, nil
 }

@@ -32,7 +32,7 @@ func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int
 		last, err = p.page(ctx, after)
 	}
 	if err != nil {
-		err = fmt.Errorf("purge %s: %w", q.Name, err)
+		err = fmt.Errorf("purge %s: %w", q.s.Name, err)
 	}
 	return p.finished, p.failed, err
 }
@@ -51,8 +51,8 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 		Finished, Old bool
 	}
 	query := "SELECT id, status = 'finished' AS finished, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
-		" FROM " + (*store.Queue)(p.Queue).Table() + " " + (*store.Queue)(p.Queue).DB().ByID + " WHERE id > ? ORDER BY id LIMIT ?"
-	err = (*store.Queue)(p.Queue).DB().SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
+		" FROM " + p.s.Table() + " " + p.s.DB().ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = p.s.DB().SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.s.KeepFinished)), engine.At(p.now.Add(-p.s.KeepFailed)), after, purgePage)
 	if err != nil {
 		return after, fmt.Errorf("find old jobs: %w", err)
 	}
@@ -77,7 +77,7 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		began := time.Now()
-		n, err := (*store.Queue)(p.Queue).DB().DeleteRows(ctx, (*store.Queue)(p.Queue).Table(), batch, store.HasEnded(status))
+		n, err := p.s.DB().DeleteRows(ctx, p.s.Table(), batch, store.HasEnded(status))
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -34,13 +33,13 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return q
+	return Of(q)
 }
 
 // purgeRow inserts a row that was last touched this long ago, n times.
 func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
-	now, err := (*store.Queue)(q).DB().Clock(t.Context())
+	now, err := q.s.DB().Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
 	}
-	_, err = (*store.Queue)(q).DB().ExecContext(t.Context(), "INSERT INTO "+(*store.Queue)(q).Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
+	_, err = q.s.DB().ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +62,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 func purgeLeft(t *testing.T, q *Queue) map[string]int {
 	t.Helper()
 	var names []string
-	if err := (*store.Queue)(q).DB().SelectContext(t.Context(), &names, "SELECT job_type FROM "+(*store.Queue)(q).Table()); err != nil {
+	if err := q.s.DB().SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.s.Table()); err != nil {
 		t.Fatal(err)
 	}
 	n := map[string]int{}
@@ -110,7 +109,7 @@ func TestPurge(t *testing.T) {
 		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 0 || failed != 0 {
 			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
 		}
-		q.KeepFinished = queue.DiscardAtOnce
+		q.s.KeepFinished = queue.DiscardAtOnce
 		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 2 || failed != 0 {
 			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
 		}
@@ -125,7 +124,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
-		if err := (*store.Queue)(q).DB().SelectContext(t.Context(), &found, "SELECT id FROM "+(*store.Queue)(q).Table()); err != nil {
+		if err := q.s.DB().SelectContext(t.Context(), &found, "SELECT id FROM "+q.s.Table()); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range found {
@@ -146,15 +145,15 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
 	purgeRow(t, q, "available", time.Hour, 1)
-	tx, err := (*store.Queue)(q).DB().BeginTx(t.Context(), nil)
+	tx, err := q.s.DB().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE "+(*store.Queue)(q).Table()+" "+(*store.Queue)(q).DB().ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+(*store.Queue)(q).Table()+" (job_type) VALUES ('new')"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -46,27 +47,27 @@ type Asker struct {
 // Why finds out why a job isn't running.
 func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) {
 	w.queue, w.by = q, by
-	if w.Job, err = q.s.Get(ctx, id); err != nil {
+	if w.Job, err = (*queue.Queue)(q.s).Get(ctx, id); err != nil {
 		return w, err
 	}
 	if w.situation, err = q.situation(ctx); err != nil {
 		return w, err
 	}
 	j, inShard := w.Job, ""
-	w.room = store.Room{Divided: true, Row: q.part(w.situation, j.Place), Limit: q.ThrottleLimit, Groups: q.ThrottleGroups}
+	w.room = store.Room{Divided: true, Row: q.part(w.situation, j.Place), Limit: q.s.ThrottleLimit, Groups: q.s.ThrottleGroups}
 	w.room.UsedBy = map[string]int{}
 	if w.room.Shard, w.placed = w.division.Shard(j.Place); w.placed {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	if q.Rate.Starts > 0 {
+	if q.s.Rate.Starts > 0 {
 		_, w.RateWait = q.s.StartsLeft(&w.room, w.now)
 	}
 	if err := q.s.DB().Read(ctx, q.s.Used(inShard, &w.room)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if j.Status == job.StatusAvailable && j.Flaw == nil {
-		if q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
-			j.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data))
+		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
+			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err

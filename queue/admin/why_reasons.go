@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
@@ -38,7 +37,7 @@ func (w *Why) explain() {
 		w.barred(ready)
 	}
 	if ready {
-		opening := j.Windows.Next(w.now.In(w.queue.Location))
+		opening := j.Windows.Next(w.now.In(w.queue.s.Location))
 		w.addIf(opening.After(w.now), "window", "its window opens at %s", w.local(opening))
 		w.limitFull()
 		w.groupFull()
@@ -109,7 +108,7 @@ func (w *Why) scheduled() {
 		w.add("due", "it has been due since %s, and the next worker sees to it", at)
 	case j.State() == job.Retry:
 		w.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
-	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.Location)):
+	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):
 		w.add("window", "it is not due until %s; its windows are %s, and closed now",
 			at, strings.Join(j.Windows.Strings(), ", "))
 	default:
@@ -190,7 +189,7 @@ func (w *Why) limitFull() {
 
 // rateUsedUp says if the queue's rate, or the shard's part of it, lets no job start.
 func (w *Why) rateUsedUp() {
-	rate, row, wait := w.queue.Rate, w.room.Row, w.RateWait.Round(time.Millisecond)
+	rate, row, wait := w.queue.s.Rate, w.room.Row, w.RateWait.Round(time.Millisecond)
 	switch {
 	case w.RateWait == 0:
 	case w.isShard():
@@ -220,9 +219,9 @@ func (w *Why) lanesFull() {
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
 		w.laneFull(host, "", w.by.Concurrency)
-		w.laneFull(host, workers.Lane(q.Name, ""), q.Concurrency)
-		t, _ := (*store.Queue)(q).Configured(name)
-		w.laneFull(host, workers.Lane(q.Name, name), t.Concurrency)
+		w.laneFull(host, workers.Lane(q.s.Name, ""), q.s.Concurrency)
+		t, _ := q.s.Configured(name)
+		w.laneFull(host, workers.Lane(q.s.Name, name), t.Concurrency)
 	}
 }
 
@@ -248,7 +247,7 @@ func (w *Why) laneFull(host, lane string, limit int) {
 }
 
 func (w *Why) local(t time.Time) string {
-	return t.In(w.queue.Location).Format("2006-01-02 15:04:05 MST")
+	return t.In(w.queue.s.Location).Format("2006-01-02 15:04:05 MST")
 }
 
 // brief is a time of some seconds and more for people.

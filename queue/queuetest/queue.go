@@ -135,7 +135,7 @@ func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
 // all are the queue's jobs, by id.
 func (q *Queue) all() (list []*job.Job) {
 	q.in.t.Helper()
-	q.in.check(q.Find(q.in.context(), admin.Filter{}, func(j *job.Job) error {
+	q.in.check(admin.Of(q.Queue).Find(q.in.context(), admin.Filter{}, func(j *job.Job) error {
 		list = append(list, j)
 		return nil
 	}))

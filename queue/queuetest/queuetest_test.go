@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/queuetest"
@@ -394,7 +395,7 @@ func TestNothingToWait(t *testing.T) {
 		p.Queues = append(p.Queues, sending(in.Queue(name), func(context.Context, *job.Job) error { return nil }).Queues...)
 	}
 	in.Work(p)
-	if err := in.Queue("paused").Pause(t.Context(), true); err != nil {
+	if err := admin.Of(in.Queue("paused").Queue).Pause(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)

@@ -72,7 +72,7 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 			}
 		}))
 		if due != nil && q.Rate.Starts > 0 {
-			why, err := q.Why(in.context(), due.ID, admin.Asker{})
+			why, err := admin.Of(q.Queue).Why(in.context(), due.ID, admin.Asker{})
 			in.check(err)
 			sooner(now.Add(why.RateWait))
 		}

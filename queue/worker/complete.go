@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -62,11 +61,11 @@ func (p Params) check() error {
 		switch {
 		case q.Queue == nil:
 			return errors.New("a Queue is nil")
-		case (*store.Queue)(q.Queue).DB() == nil:
+		case q.store().DB() == nil:
 			return errors.New("a Queue was not made by queue.Open or queue.New")
 		case known[q.Name]:
 			return fmt.Errorf("queue %s is there twice", q.Name)
-		case (*store.Queue)(q.Queue).DB() != (*store.Queue)(p.Queues[0].Queue).DB():
+		case q.store().DB() != p.Queues[0].store().DB():
 			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
 		known[q.Name] = true

@@ -116,7 +116,7 @@ const (
 
 // side is how many rounds of a source may be out side by side.
 func (d *dispatcher) side(s *source) int {
-	if (*store.Queue)(s.Queue).TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
+	if s.store().TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
 	}
 	return d.db.Writers
@@ -124,7 +124,7 @@ func (d *dispatcher) side(s *source) int {
 
 // isNarrow says that the source has too few slots for rounds side by side.
 func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width < d.db.Writers*besideFrom && !(*store.Queue)(s.Queue).TakesTurns()
+	return s.lane.width < d.db.Writers*besideFrom && !s.store().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
@@ -141,7 +141,7 @@ func (d *dispatcher) rivals(s *source) (n int) {
 // that the round has filled itself.
 func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
 	for _, other := range d.sources {
-		if other.Name != s.Name || !(*store.Queue)(other.Queue).TakesTurns() || other.gone != nil {
+		if other.Name != s.Name || !other.store().TakesTurns() || other.gone != nil {
 			continue
 		}
 		for _, e := range settled {

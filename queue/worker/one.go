@@ -13,7 +13,7 @@ import (
 // is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom, and those of Run.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
-		return (*store.Queue)(s.Queue).StartNow(w.work, store.NewRound(w.self), id)
+		return s.store().StartNow(w.work, store.NewRound(w.self), id)
 	})
 }
 
@@ -21,7 +21,7 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 // process calls it. queue.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
 func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
-		return (*store.Queue)(s.Queue).TakeOver(w.work, w.ID, id, from, token)
+		return s.store().TakeOver(w.work, w.ID, id, from, token)
 	})
 }
 

@@ -45,6 +45,9 @@ type Queue struct {
 	RetryHandlers map[string]handler.RetryHandler
 }
 
+// store is the queue with what a worker does to it.
+func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
+
 // Params are what a worker works with. Only Queues are required.
 type Params struct {
 	// Queues are all of one schema.DB.
@@ -84,7 +87,7 @@ type Params struct {
 // tables are those of the queues.
 func (p Params) tables() (all []schema.Queue) {
 	for _, q := range p.Queues {
-		all = append(all, (*store.Queue)(q.Queue).Options.Table())
+		all = append(all, q.store().Options.Table())
 	}
 	return all
 }

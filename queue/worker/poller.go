@@ -39,7 +39,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		switch found, err := (*store.Queue)(s.Queue).Look(ctx, s.types); {
+		switch found, err := s.store().Look(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
 			return false, nil // nobody knows
@@ -158,12 +158,12 @@ func (p *poller) lookAfter(s *source, upkeep *store.Look) {
 		var err error
 		more := false
 		if upkeep != nil {
-			more, err = (*store.Queue)(s.Queue).Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
 		} else if running {
-			stopping, err = (*store.Queue)(s.Queue).Stopping(p.work, p.ID)
+			stopping, err = s.store().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			found, err = (*store.Queue)(s.Queue).Look(p.work, s.types)
+			found, err = s.store().Look(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}

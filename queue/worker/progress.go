@@ -56,7 +56,7 @@ func (p *progress) send() {
 		defer cancel()
 		var err error
 		for s, list := range said {
-			held, failed := (*store.Queue)(s.Queue).SetProgress(ctx, p.ID, list)
+			held, failed := s.store().SetProgress(ctx, p.ID, list)
 			if failed == nil {
 				said[s] = held
 			}

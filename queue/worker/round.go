@@ -108,11 +108,11 @@ func (d *dispatcher) send(s *source, r *round) {
 // do does a round, in a task.
 func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) {
 	if r.decides {
-		done.Resting, err = (*store.Queue)(s.Queue).Undecided(ctx, r.Round, s.asked)
+		done.Resting, err = s.store().Undecided(ctx, r.Round, s.asked)
 		done.More = len(done.Resting) >= r.Slots
 		return done, err
 	}
-	return (*store.Queue)(s.Queue).Round(ctx, r.Round)
+	return s.store().Round(ctx, r.Round)
 }
 
 // part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock for one of the

@@ -30,7 +30,7 @@ func (s *scheduler) tend() {
 	s.busy = true
 	queues := map[string]timetable.Queue{}
 	for _, q := range s.Queues {
-		queues[q.Name] = q
+		queues[q.Name] = q.store()
 	}
 	s.task(func() func() error {
 		var jobs int

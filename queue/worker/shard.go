@@ -36,7 +36,7 @@ func (w *worker) addShards(s *source) {
 		if len(w.Shards) == 0 && of > 0 {
 			prefers = slices.Contains(nodes, number%of)
 		}
-		one := &shard{candidates: (*store.Queue)(s.Queue).Candidates(number, s.types), preferred: prefers, turn: (first+number)%n - n}
+		one := &shard{candidates: s.store().Candidates(number, s.types), preferred: prefers, turn: (first+number)%n - n}
 		s.shards = append(s.shards, one)
 	}
 }
@@ -86,7 +86,7 @@ func (s *source) next() (next *shard) {
 			next, longest = one, ago
 		}
 	}
-	if next != nil || !(*store.Queue)(s.Queue).TakesTurns() {
+	if next != nil || !s.store().TakesTurns() {
 		return next
 	}
 	most := 0
@@ -105,7 +105,7 @@ func (s *source) next() (next *shard) {
 
 // isBusy says that a shard takes turns, and a round of the source has one or waits for it: another would only wait behind it.
 func (s *source) isBusy(one *shard) bool {
-	return (*store.Queue)(s.Queue).TakesTurns() && slices.ContainsFunc(s.rounds, func(r *round) bool { return r.shard == one })
+	return s.store().TakesTurns() && slices.ContainsFunc(s.rounds, func(r *round) bool { return r.shard == one })
 }
 
 // nothing takes note that nothing is to be started any more.

@@ -103,7 +103,7 @@ func TestWorkersStayAtHome(t *testing.T) {
 		}
 		there := s
 		there.db = dbtest.Open(s.t, s.driver, s.source)
-		there.emails = must[*queue.Queue](s.t)(queue.New(there.db, (*store.Queue)(s.emails).Options))
+		there.emails = must[*queue.Queue](s.t)(queue.New(there.db, queue.Options(s.emails.Options)))
 		a, b := work(s, "low", low), work(there, "high", high)
 		a.ended()
 		b.ended()

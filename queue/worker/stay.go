@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
@@ -81,7 +80,7 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
-	err := (*store.Queue)(p.Queues[0].Queue).DB().Check(within, p.tables())
+	err := p.Queues[0].store().DB().Check(within, p.tables())
 	if within.Err() != nil {
 		return context.Cause(within)
 	}

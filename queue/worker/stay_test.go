@@ -101,7 +101,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 					s.t.Errorf("%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
 				}
 			}
-			if _, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), (*store.Queue)(s.emails).Options); !errors.Is(err, layout.is) {
+			if _, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options)); !errors.Is(err, layout.is) {
 				s.t.Errorf("open, %s %+d: %v", layout.table, layout.by, err)
 			}
 			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
@@ -134,7 +134,7 @@ func (s shop) unchecked() *queue.Queue {
 	s.t.Helper()
 	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))
 	s.t.Cleanup(func() { _ = db.Close() })
-	return must[*queue.Queue](s.t)(queue.New(db, (*store.Queue)(s.emails).Options))
+	return must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.emails.Options)))
 }
 
 func (s shop) count(query string) (n int64) {

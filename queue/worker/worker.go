@@ -18,7 +18,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -66,7 +65,7 @@ func newWorker(p Params) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := (*store.Queue)(p.Queues[0].Queue).DB()
+	db := p.Queues[0].store().DB()
 	l := &loop{
 		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
 		landed: make(chan func() error),
@@ -126,7 +125,7 @@ func (w *worker) begins(ctx context.Context) error {
 	for _, q := range w.Queues {
 		err := unfit[q.Name]
 		if err == nil {
-			err = (*store.Queue)(q.Queue).Register(ctx)
+			err = q.store().Register(ctx)
 		}
 		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
 			return err
