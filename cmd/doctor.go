@@ -1,25 +1,29 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/doctor"
 )
 
-const doctorLong = `Looks at the world in which hipq runs, and says of each thing whether it is ok, or what is wrong and what to do: who may
-read the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, whether handlers can be
-run here, the database and its version, each node that its DSN names, their clocks against each other's and this host's,
-isolation, time zones, packet size, the binary log, durability, rights, the tables and their sizes, the index by which workers
-find due jobs, whether workers come; and which of hipq's promises hold on this engine with these settings.
+const doctorLong = `Looks at the world in which hipq runs: who may read the config and SQLite's file, the disk, the crontab lines (or
+systemd's timers) of this user, whether handlers can be run here, the database and its version, each node that its DSN names,
+their clocks against each other's and this host's, isolation, time zones, packet size, durability, what sessions of applications
+and other users of this host may do, rights, the tables and their sizes, the index by which workers find due jobs, whether workers
+come. It says first what is wrong, then what could be safer (a warning), each with what to do; last, what is well. --json
+says what each check has found.
 
 It sees what the user sees who runs it: that should be the crontab's. It changes nothing, and may be repeated. What the config
-itself says is looked at by hipq config check. A check that can't be made is unknown: the disk of a server, say. After
---timeout nothing is waited for any more.
+itself says is looked at by hipq config check. A check that can't be made is unknown. After --timeout nothing is waited for
+any more.
 
 Exit codes: 0 nothing is wrong · 1 something is wrong, such as a database that can't be reached · 64 usage ·
 78 the config can't be read.`
@@ -54,28 +58,70 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	c.Database.Warn = a.warn
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
-	counts := map[doctor.Result]int{}
-	err = doctor.Examine(ctx, doctor.Options{
-		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c), foreignPrograms(c) }, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
-	}, func(f doctor.Finding) error {
+	o := doctor.Options{
+		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c), foreignPrograms(c) }, Now: time.Now,
+		Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
+	}
+	all := map[doctor.Result][]doctor.Finding{}
+	err = doctor.Examine(ctx, o, func(f doctor.Finding) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err
 		}
-		counts[f.Result]++
+		all[f.Result] = append(all[f.Result], f)
 		if a.json {
 			return a.printJSON(f)
 		}
-		a.out.line("%-7s  %-19s  %s", f.Result, f.Check, f.Found)
-		if f.Remedy != nil {
-			a.out.line("%-7s  %-19s  → %s", "", "", *f.Remedy)
-		}
-		return a.out.err
+		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil && !a.json {
+		err = a.sayFindings(all)
 	}
-	if n := counts[doctor.Wrong]; n > 0 {
+	if n := len(all[doctor.Wrong]); err == nil && n > 0 {
 		return fmt.Errorf("doctor: something is wrong (checks: %d)", n)
 	}
-	return nil
+	return err
+}
+
+// sayFindings says what is not well, the worst first, each with its remedy, which is said once; last, which checks found all well.
+func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
+	said := map[string]bool{}
+	for _, result := range []doctor.Result{doctor.Wrong, doctor.Warning, doctor.Unknown, doctor.OK} {
+		names := ""
+		for i, f := range all[result] {
+			names += f.Check
+			if i+1 < len(all[result]) && (result == doctor.OK || all[result][i+1].Found == f.Found) {
+				names += ", "
+				continue
+			}
+			if result == doctor.OK {
+				f.Found = ""
+			}
+			a.sayWrapped(string(result), strings.TrimSuffix(names+": "+f.Found, ": "))
+			names = ""
+			switch {
+			case f.Remedy == nil || said[*f.Remedy]:
+				continue
+			case strings.HasPrefix(*f.Remedy, "crontab "): // its line can't go on in another
+				a.out.line("%8s → %s", "", *f.Remedy)
+			default:
+				a.sayWrapped("", "→ "+*f.Remedy)
+			}
+			said[*f.Remedy] = true
+		}
+	}
+	return a.out.err
+}
+
+// sayWrapped prints a text beside its heading, on as many lines as it needs.
+func (a *app) sayWrapped(heading, text string) {
+	width := cmp.Or(a.out.columns(), 80)
+	line := fmt.Sprintf("%-8s", heading)
+	for i, word := range strings.Fields(oneLine(text)) {
+		if i > 0 && twwidth.Width(line+" "+word) > width {
+			a.out.line("%s", line)
+			line = strings.Repeat(" ", 8)
+		}
+		line += " " + word
+	}
+	a.out.line("%s", line)
 }

@@ -184,6 +184,24 @@ func TestYAML(t *testing.T) {
 	}
 }
 
+// What a release holds is signed by its workflow, and lists its libraries.
+func TestReleaseIsSigned(t *testing.T) {
+	for name, parts := range map[string][]string{
+		".github/workflows/release.yml": {"id-token: write", "uses: actions/attest@", "subject-checksums: dist/checksums.txt", "run: make release"},
+		".goreleaser.yaml":              {"checksum", "build/sbom.cdx.json"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range parts {
+			if !strings.Contains(string(text), part) {
+				t.Errorf("%s has no %s", name, part)
+			}
+		}
+	}
+}
+
 // An action is code that runs with a workflow's rights: each is the commit that somebody has looked at, with its version for people.
 func TestActionsArePinned(t *testing.T) {
 	workflows, err := filepath.Glob("../.github/workflows/*.yml")

@@ -91,6 +91,8 @@ func TestDocs(t *testing.T) {
 			t.Run("others", func(t *testing.T) { d.others(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
+			t.Run("claims", func(t *testing.T) { claims(t, p) })
+			t.Run("grants", func(t *testing.T) { grants(t, p) })
 		})
 	}
 }
@@ -287,25 +289,6 @@ func (d docs) commands(t *testing.T, p page) {
 	}
 	if p.name == "docs/commands.md" && len(helps) < 10 {
 		t.Errorf("%s: commands found: %d", p.name, len(helps))
-	}
-}
-
-var namedTest = regexp.MustCompile("`(Test\\w+|\\w+\\.txtar)`")
-
-// tests looks for tests that a page names and nobody has.
-func (d docs) tests(t *testing.T, p page) {
-	named := namedTest.FindAllStringSubmatch(p.text, -1)
-	if p.name == "docs/security.md" && len(named) < 30 {
-		t.Errorf("%s: tests found: %d", p.name, len(named))
-	}
-	for _, m := range named {
-		where := []string{"ls", "cmd/testdata/script/" + m[1]}
-		if strings.HasPrefix(m[1], "Test") {
-			where = []string{"grep", "-rqF", "--include=*_test.go", "func " + m[1] + "(", "."}
-		}
-		if err := d.command(d.root, where[0], where[1:]...).Run(); err != nil {
-			t.Errorf("%s: there is no test %s", p.name, m[1])
-		}
 	}
 }
 

@@ -85,6 +85,12 @@ func TestGrants(t *testing.T) {
 	if err := root.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
+	// when the user is gone that has made the trigger, nobody can insert
+	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
+	_, err = root.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 1449 {
+		t.Errorf("%v", err)
+	}
 }
 
 // The longest name of a table leaves room for its trigger.

@@ -38,14 +38,16 @@ var (
 
 const noKeyName = "hipq has none"
 
-// assured says whether a server may have the password: TLS has verified it, or it is on this host.
+// assured says whether a server may have the password: it is proven, or it is on this host.
 func assured(cfg *mysql.Config) bool {
-	if cfg.Net == "unix" || cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify && !cfg.AllowFallbackToPlaintext {
-		return true
-	}
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	ip, err := netip.ParseAddr(host)
-	return isTCP(cfg) && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
+	return proven(cfg) || isTCP(cfg) && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
+}
+
+// proven says whether a socket's place, or a certificate that TLS verifies, says which server it is.
+func proven(cfg *mysql.Config) bool {
+	return cfg.Net == "unix" || cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify && !cfg.AllowFallbackToPlaintext
 }
 
 // isTCP says whether Go dials a server: all other nets but unix are an application's own.

@@ -25,15 +25,7 @@ type TLS struct {
 // Unverified says what is wrong with the way to a MySQL server on another host if nothing proves that it is the right one. Else
 // it is empty. It asks no server.
 func (o Options) Unverified() string {
-	cfg, err := mysql.ParseDSN(o.DSN)
-	if err != nil || o.TLS != nil {
-		return ""
-	}
-	addrs := addresses(cfg)
-	if nodes, err := o.nodes(cfg); err == nil && len(nodes) > 0 {
-		addrs = nodes
-	}
-	for _, cfg.Addr = range addrs {
+	for _, cfg := range o.ways() {
 		switch {
 		case assured(cfg):
 		case cfg.TLS == nil:
@@ -43,6 +35,35 @@ func (o Options) Unverified() string {
 		}
 	}
 	return ""
+}
+
+// OnLoopback is the address of a MySQL server on this host if only its port says that it is the right one: another user of the host may
+// listen there while the server doesn't. Else it is empty.
+func (o Options) OnLoopback() string {
+	for _, cfg := range o.ways() {
+		if assured(cfg) && !proven(cfg) {
+			return cfg.Addr
+		}
+	}
+	return ""
+}
+
+// ways are the DSN, for each server; none if database.tls verifies them.
+func (o Options) ways() (all []*mysql.Config) {
+	cfg, err := mysql.ParseDSN(o.DSN)
+	if err != nil || o.TLS != nil {
+		return nil
+	}
+	addrs := addresses(cfg)
+	if nodes, err := o.nodes(cfg); err == nil && len(nodes) > 0 {
+		addrs = nodes
+	}
+	for _, addr := range addrs {
+		one := cfg.Clone()
+		one.Addr = addr
+		all = append(all, one)
+	}
+	return all
 }
 
 // config reads the files. addr is the server's.

@@ -45,66 +45,66 @@ mutant() { mutants+=("$1"); }
 mutant finish_without_token # nor worker or attempt: a late worker finishes another's attempt, without a look at it
 finish_without_token() {
   crash=(crash) queue=LateWorkerChangesNothing
-  edit queue/round_settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
+  edit internal/store/settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
     's/stopping = 0 AND worker_id = \?/stopping = 0 AND ? <> \x27\x27/'
 }
 
 mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt, after a look at it
 settle_without_token() {
   crash=(crash) queue=LateWorkerChangesNothing
-  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
+  edit internal/store/settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
     's/(\x27deciding\x27\)) AND worker_id = \?/$1 AND ? <> \x27\x27/'
 }
 
 mutant finish_without_state # nor worker: a late worker finishes what was taken from it and waits for its next attempt
 finish_without_state() {
   crash=(crash) queue=LateWorkerChangesNothing
-  edit queue/round_settle.go \
+  edit internal/store/settle.go \
     's/ AND status = \x27running\x27 AND stopping = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_without_state # the same after a look at it; and a commit whose answer was lost is done again
 settle_without_state() {
   crash=(crash) queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
-  edit queue/round_settle.go \
+  edit internal/store/settle.go \
     's/ AND status IN \(\x27running\x27, \x27answered\x27, \x27deciding\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_what_can_be_read # a row that another transaction holds counts as settled
 settle_what_can_be_read() {
   queue='RoundWaitsForNoRow' worker=ResultWaitsForAnotherTransaction
-  edit queue/round_settle.go 's/\t\t\tdone\.Unsettled = append\(done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
+  edit internal/store/settle.go 's/\t\t\tdone\.Unsettled = append\(done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
 }
 
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
   crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
-  edit queue/round_claim.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
+  edit internal/store/claim.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   crash=(crash) queue=RoundsShareNothing engines=(mysql)
-  edit queue/round_claim.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
+  edit internal/store/claim.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   queue='ReclaimFromADeadWorker|DeadInItsTurn'
-  edit queue/round_start.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
-  edit queue/round_room.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\) ?\+\n?/" AND ? <> \x27\x27"+/'
+  edit internal/store/claim_start.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
+  edit internal/store/throttle.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\) ?\+\n?/" AND ? <> \x27\x27"+/'
 }
 
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit queue/round_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.ForShare/" WHERE queue = ?"/'
+  edit internal/store/claim_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.ForShare/" WHERE queue = ?"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
 start_again() {
   queue=RoundMayBeRepeated worker='LostAnswers|ManyAnswersAreLost'
-  edit queue/round.go 's/\t\tif again \{/\t\tif again \&\& r.Slots < 0 {/'
+  edit internal/store/round.go 's/\t\tif again \{/\t\tif again \&\& r.Slots < 0 {/'
 }
 
 mutant start_under_another_token # and so doesn't know them again
@@ -128,31 +128,31 @@ rescue_from_the_living() {
 mutant rescue_as_finished # a lost attempt counts as done
 rescue_as_finished() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit queue/rescue.go 's/return j\.Outcome\(now\), lost/return job.Outcome{Verdict: job.Finished}, lost/'
+  edit internal/store/rescue.go 's/return j\.Outcome\(now\), lost/return job.Outcome{Verdict: job.Finished}, lost/'
 }
 
 mutant rescue_undecided # a job about which a dead worker was deciding stays its own
 rescue_undecided() {
   worker=WorkerDiesBeforeTheDecision
-  edit queue/rescue.go 's/case !ok:/case !ok || j.State() == job.Error \&\& j.Status.HasWorker():/'
+  edit internal/store/rescue.go 's/case !ok:/case !ok || j.State() == job.Error \&\& j.Status.HasWorker():/'
 }
 
 mutant rescue_as_due # a lost attempt starts again as the same attempt
 rescue_as_due() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit queue/rescue.go 's/case j\.Status == job\.StatusLocked:/case j.State() != job.Error:/'
+  edit internal/store/rescue.go 's/case j\.Status == job\.StatusLocked:/case j.State() != job.Error:/'
 }
 
 mutant rescue_costs_an_attempt # of a job that a worker in SQL had locked, and had not started
 rescue_costs_an_attempt() {
   queue=ALockCostsNoAttempt
-  edit queue/rescue.go 's/SET status = \?, wake_time = \?, worker_id = \x27NONE\x27/$&, attempt = attempt + 1/'
+  edit internal/store/rescue.go 's/SET status = \?, wake_time = \?, worker_id = \x27NONE\x27/$&, attempt = attempt + 1/'
 }
 
 mutant rescue_started_only # such jobs stay locked for ever
 rescue_started_only() {
   queue=ALockCostsNoAttempt
-  edit queue/rescue.go 's/case !ok:/case !ok || j.Status == job.StatusLocked:/'
+  edit internal/store/rescue.go 's/case !ok:/case !ok || j.Status == job.StatusLocked:/'
 }
 
 mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
@@ -165,8 +165,8 @@ mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit queue/round_start.go 's/err = q\.logRows\(ctx, tx, r\.Worker, activity\.Starting/err = unlogged(ctx, tx, r.Worker, activity.Starting/'
-  edit queue/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
+  edit internal/store/claim_start.go 's/err = q\.logRows\(ctx, tx, r\.Worker, activity\.Starting/err = unlogged(ctx, tx, r.Worker, activity.Starting/'
+  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -179,7 +179,7 @@ key_not_unique() {
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
   crash=(crash) queue=DuplicateAmongMany
-  edit queue/enqueue_add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
+  edit internal/store/add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
@@ -193,8 +193,8 @@ mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   crash=(crash)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
-  edit queue/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
-  edit queue/upkeep_promote.go 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
+  edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
+  edit internal/store/promote.go 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -202,31 +202,31 @@ final_comes_back() {
 mutant limit_without_turns
 limit_without_turns() {
   crash=(throttle) engines=(mysql)
-  edit queue/round_room.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.ExecContext(ctx, turn,/'
+  edit internal/store/throttle.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.ExecContext(ctx, turn,/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
   crash=(throttle) queue=Throttle
-  edit queue/round_room.go 's/r\.full, r\.first = true, j\n\t\treturn waits\n//'
+  edit internal/store/throttle.go 's/r\.full, r\.first = true, j\n\t\treturn waits\n//'
 }
 
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
   crash=(throttle) queue=Throttle
-  edit queue/round_room.go 's/(schema\.Counts ?\+) ?where/$1 " AND state <> \x27running\x27" + where/'
+  edit internal/store/throttle.go 's/(schema\.Counts ?\+) ?where/$1 " AND state <> \x27running\x27" + where/'
 }
 
 mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit queue/round_start.go 's/ \|\| len\(room\.heads\) > 0 && room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
+  edit internal/store/claim_start.go 's/ \|\| len\(room\.heads\) > 0 && room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
 }
 
 mutant first_not_noted # the same, for nobody writes it down
 first_not_noted() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit queue/round_room.go 's/\tif len\(heads\) > 0 \{\n/\tif len(heads) > headsMax {\n/'
+  edit internal/store/throttle.go 's/\tif len\(heads\) > 0 \{\n/\tif len(heads) > headsMax {\n/'
 }
 
 mutant shares_from_nothing # a share grows by what no other has given away
@@ -244,13 +244,13 @@ shares_in_use() {
 mutant shares_kept # what one shard gets isn't taken from the one that had it
 shares_kept() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit queue/shards_divide.go 's/\t\tif r\.share == shares\[i\] &&/\t\tif r.share > shares[i] || r.share == shares[i] \&\&/'
+  edit internal/store/shards_divide.go 's/\t\tif r\.share == shares\[i\] &&/\t\tif r.share > shares[i] || r.share == shares[i] \&\&/'
 }
 
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit queue/round_room.go 's/\tif !r\.divided \{\n\t\treturn rules/\tif r.limit > 0 {\n\t\treturn rules/'
+  edit internal/store/throttle.go 's/\tif !r\.divided \{\n\t\treturn rules/\tif r.limit > 0 {\n\t\treturn rules/'
 }
 
 # What the tests do that look at others, in their short form.

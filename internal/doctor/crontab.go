@@ -14,24 +14,30 @@ import (
 	"time"
 )
 
-// crontab is the check whether something starts a command of hipq for this user, as it should: a crontab, or a timer of systemd.
-// often says of a line's schedule, its five fields, whether it is often enough.
-func crontab(command, schedule, often string, enough func(fields []string) bool) func(context.Context, *patient) Finding {
+// schedules are how often cron should start each command.
+var schedules = map[string]string{"work": "* * * * *", "monitor": "5,20,35,50 * * * *", "purge": "0 4 1,15 * *"}
+
+// crontab is the check whether something starts a command of hipq with this config for this user: a crontab, or a timer of systemd.
+// enough says of a line's schedule, its five fields, whether that is as often as it should be.
+func crontab(command, often string, enough func(fields []string) bool) func(context.Context, *patient) Finding {
 	// hipq work, /usr/bin/hipq --config x work
 	runs := regexp.MustCompile(`(?:^|[\s;&|('"])((?:[^\s;&|('"]*/)?hipq)((?:\s+--?\S+(?:[\s=]\S+)?)*?\s+` + command + `)(?:\b|$)`)
 	return func(ctx context.Context, p *patient) Finding {
 		lines, err := p.crontabs(ctx)
 		var best *Finding
+		var others []string
 		for _, line := range lines {
 			at := runs.FindStringSubmatchIndex(line.command)
 			if at == nil {
 				continue
 			}
-			f := line.judge(p, started{
+			f, other := line.judge(p, started{
 				before: line.command[:at[2]], program: line.command[at[2]:at[3]], after: line.command[at[4]:],
-				schedule: schedule, often: often, enough: enough(line.fields),
+				schedule: schedules[command], often: often, enough: enough(line.fields),
 			})
-			if best == nil || severity(f.Result) < severity(best.Result) { // the line of another config is not this one's
+			if other != "" {
+				others = append(others, other)
+			} else if best == nil || severity(f.Result) < severity(best.Result) {
 				best = &f
 			}
 		}
@@ -43,18 +49,33 @@ func crontab(command, schedule, often string, enough func(fields []string) bool)
 				return found(OK, timer)
 			}
 		}
+		what := "this user starts no hipq " + command + " with this config here; another user or host may"
 		switch {
 		case best != nil:
 			return *best
 		case err != nil:
 			return found(Unknown, err.Error())
+		case len(others) > 0:
+			what += "; this user's lines are for " + strings.Join(others, ", ")
 		}
-		return found(Warning, fmt.Sprintf("no crontab of this user, and no timer of systemd, has hipq %s", command)).
-			but(fmt.Sprintf("unless it runs as another user or on another host, give crontab -e the line: %s hipq %s", schedule, command))
+		return found(Warning, what).but(p.cronLine(command))
 	}
 }
 
-// lookAtMail looks for the program by which cron mails what a line says.
+// cronLine is the line to add to this user's crontab.
+func (p *patient) cronLine(command string) string {
+	return fmt.Sprintf("crontab -e: %s %s %s --config %s", schedules[command], ownProgram(), command, p.Config.File)
+}
+
+// ownProgram is this program's file.
+func ownProgram() string {
+	if file, err := os.Executable(); err == nil {
+		return file
+	}
+	return "/usr/local/bin/hipq"
+}
+
+// lookAtMail looks for the program by which cron mails what a line prints.
 func lookAtMail(ctx context.Context, p *patient) Finding {
 	lines, err := p.crontabs(ctx)
 	if !slices.ContainsFunc(lines, func(l cronLine) bool { return strings.Contains(l.command, "hipq") }) {
@@ -68,8 +89,8 @@ func lookAtMail(ctx context.Context, p *patient) Finding {
 			return found(OK, file)
 		}
 	}
-	return found(Warning, "there is no "+strings.Join(p.Sendmail, " and no ")+", by which cron mails: Debian's throws away what a line says then").
-		but("install a program that takes mail (msmtp-mta, postfix), or watch hipq with hipq monitor --check")
+	return found(Warning, "cron can't mail what hipq says: there is no "+strings.Join(p.Sendmail, " and no ")).
+		but("install msmtp-mta or postfix, or watch hipq with hipq monitor --check")
 }
 
 // crontabWithin is how long the crontab program may take.

@@ -13,9 +13,6 @@ import (
 	"github.com/hipq/hipq/config"
 )
 
-// severity orders results by how bad they are.
-func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
-
 // eachMinute, eachHour and ever are how often a line has to come, by its fields.
 func eachMinute(fields []string) bool {
 	return (fields[0] == "*" || fields[0] == "*/1") && eachHour(fields)
@@ -53,16 +50,9 @@ var (
 	named     = regexp.MustCompile(`\s--config[\s=]+(\S+)`)
 )
 
-// judge says what of a line is not as it should be.
-func (l cronLine) judge(p *patient, s started) Finding {
-	f := found(OK, l.text)
-	var said, remedies []string
-	say := func(r Result, what, remedy string) {
-		if severity(r) > severity(f.Result) {
-			f.Result = r
-		}
-		said, remedies = append(said, what), append(remedies, remedy)
-	}
+// judge says what of a line is not as it should be. other is the config of another instance, if the line starts that.
+func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
+	f = found(OK, l.text)
 	env := l.inline(s.before)
 	if !elsewhere.MatchString(s.before) {
 		dir := env["HOME"]
@@ -73,58 +63,51 @@ func (l cronLine) judge(p *patient, s started) Finding {
 			dir = filepath.Join(env["HOME"], dir)
 		}
 		if !canRun(s.program, env["PATH"], dir) {
-			own := "/usr/local/bin/hipq"
-			if file, err := os.Executable(); err == nil {
-				own = file
-			}
-			say(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", s.program, env["PATH"]),
+			own := ownProgram()
+			f.add(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", s.program, env["PATH"]),
 				fmt.Sprintf("above the line set PATH=%s:/usr/bin:/bin, or write %s", filepath.Dir(own), own))
 		}
-		if known(dir) {
-			l.judgeConfig(p, s, env, dir, say)
+		file, places := l.config(s, env, dir)
+		if file == "" && places != nil {
+			f.add(Wrong, "it finds no config: "+strings.Join(places, ", "), "above the line set HIPQ_CONFIG="+p.Config.File)
+		}
+		own, err := os.Stat(p.Config.File)
+		if its, e := os.Stat(file); err == nil && e == nil && !os.SameFile(own, its) {
+			return f, file
 		}
 	}
 	if !s.enough {
-		say(Warning, "it comes at "+strings.Join(l.fields, " ")+", and not "+s.often, "let its line begin with "+s.schedule)
+		f.add(Warning, "it comes at "+strings.Join(l.fields, " ")+", and not "+s.often, "let its line begin with "+s.schedule)
 	}
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
-		say(Warning, "MAILTO is empty, so nobody hears of a failure", "above the line set MAILTO= to whom cron is to mail")
+		f.add(Warning, "MAILTO is empty, so nobody hears of a failure", "above the line set MAILTO= to whom cron is to mail")
 	}
 	if silenced.MatchString(s.after) {
-		say(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
+		f.add(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
 	}
-	if len(said) > 0 {
-		f.Found += "; " + strings.Join(said, "; ")
-	}
-	return f.but(strings.Join(remedies, "; "))
+	return f, ""
 }
 
-// judgeConfig says whether a line's hipq reads this config.
-func (l cronLine) judgeConfig(p *patient, s started, env map[string]string, dir string, say func(Result, string, string)) {
-	places := config.Places(env)
+// config is the file that a line's hipq reads, if it is there, and where hipq looks for it: nowhere, if that can't be seen from here.
+func (l cronLine) config(s started, env map[string]string, dir string) (file string, places []string) {
+	places = config.Places(env)
 	if at := named.FindStringSubmatch(s.after); at != nil {
 		places = []string{strings.Trim(at[1], `'"`)}
 	} else if env["HIPQ_CONFIG"] != "" {
 		places = []string{env["HIPQ_CONFIG"]}
 	}
-	if slices.ContainsFunc(places, func(place string) bool { return !known(place) }) {
-		return
+	if slices.ContainsFunc(append(places, dir), func(place string) bool { return !known(place) }) {
+		return "", nil
 	}
-	remedy := "above the line set HIPQ_CONFIG=" + p.Config.File
 	for _, place := range places {
 		if !filepath.IsAbs(place) {
 			place = filepath.Join(dir, place)
 		}
-		its, err := os.Stat(place)
-		if err != nil {
-			continue
+		if _, err := os.Stat(place); err == nil {
+			return place, places
 		}
-		if own, err := os.Stat(p.Config.File); err == nil && !os.SameFile(own, its) {
-			say(Warning, "its config is "+place+", and not "+p.Config.File, remedy)
-		}
-		return
 	}
-	say(Wrong, "it finds no config: "+strings.Join(places, ", "), remedy)
+	return "", places
 }
 
 // inline is the environment of a line's hipq: cron's own, what the crontab says, and what stands before the program.

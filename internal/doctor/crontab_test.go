@@ -22,7 +22,7 @@ func TestCrontab(t *testing.T) {
 		result            Result
 		found, remedy     string
 	}{
-		"none":              {result: Warning, found: "no crontab of this user", remedy: "* * * * * hipq work"},
+		"none":              {result: Warning, found: "this user starts no hipq work with this config here", remedy: "crontab -e: * * * * * /"},
 		"own":               {own: cron + "* * * * * hipq work --linger\n", result: OK},
 		"config before it":  {own: "* * * * * {dir}/bin/hipq --config {dir}/hipq.yaml work\n", result: OK},
 		"config behind it":  {own: "*/1 * * * * {dir}/bin/hipq work --config={dir}/hipq.yaml\n", result: OK},
@@ -44,10 +44,14 @@ func TestCrontab(t *testing.T) {
 			own: "HIPQ_CONFIG={dir}/hipq.yaml\n* * * * * hipq work\n", result: Wrong,
 			found: "cron doesn't find hipq (its PATH is /usr/bin:/bin)", remedy: "above the line set PATH=",
 		},
-		"no program":     {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
-		"no config":      {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
-		"missing one":    {own: cron + "* * * * * hipq work --config /etc/nosuch.yaml\n", result: Wrong, found: "no config: /etc/nosuch.yaml", remedy: "HIPQ_CONFIG="},
-		"another one":    {own: cron + "* * * * * hipq work --config {dir}/other.yaml\n", result: Warning, found: "its config is {dir}/other.yaml, and not {dir}/hipq.yaml", remedy: "HIPQ_CONFIG="},
+		"no program":  {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
+		"no config":   {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
+		"missing one": {own: cron + "* * * * * hipq work --config /etc/nosuch.yaml\n", result: Wrong, found: "no config: /etc/nosuch.yaml", remedy: "HIPQ_CONFIG="},
+		"another instance's": {
+			own: "MAILTO=\n" + cron + "0 3 * * * hipq work --config {dir}/other.yaml\n", result: Warning,
+			found: "another user or host may; this user's lines are for {dir}/other.yaml", remedy: " work --config {dir}/hipq.yaml",
+		},
+		"both":           {own: cron + "0 3 * * * hipq work --config {dir}/other.yaml\n* * * * * hipq work\n", result: OK},
 		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it comes at 0 3 * * *, and not each minute", remedy: "begin with * * * * *"},
 		"at hours":       {own: cron + "* 9-17 * * * hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
 		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
@@ -79,7 +83,7 @@ func TestCrontab(t *testing.T) {
 			t.Setenv("PATH", filepath.Join(dir, "bin")+":/usr/bin:/bin")
 			t.Setenv("XDG_CONFIG_HOME", dir)
 			p := &patient{Options: Options{Etc: filepath.Join(dir, "etc"), Config: &config.Config{File: filepath.Join(dir, "hipq.yaml")}}}
-			f := crontab("work", "* * * * *", "each minute", eachMinute)(t.Context(), p)
+			f := crontab("work", "each minute", eachMinute)(t.Context(), p)
 			remedy := ""
 			if f.Remedy != nil {
 				remedy = *f.Remedy

@@ -1,9 +1,10 @@
-// Package doctor looks at the world in which hipq runs: this host, the crontab, the database and its settings. What the config
-// itself says is not its affair, for whoever reads the config checks that.
+// Package doctor looks at the world in which hipq runs: this host, the crontab, the database and its settings. The config itself is
+// checked when it is read.
 package doctor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/config"
@@ -45,6 +46,28 @@ func (f Finding) but(remedy string) Finding {
 	return f
 }
 
+// add tells more of the same thing. The worst of its results counts.
+func (f *Finding) add(r Result, what, remedy string) {
+	if severity(r) > severity(f.Result) {
+		f.Result = r
+	}
+	f.Found = joined(f.Found, what)
+	if f.Remedy != nil {
+		remedy = joined(*f.Remedy, remedy)
+	}
+	*f = f.but(remedy)
+}
+
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// severity orders results by how bad they are.
+func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
+
 // trouble is what an error says of a check: that something is wrong, or that nobody knows.
 func trouble(err error) Finding {
 	kind, remedy := schema.Diagnose(err)
@@ -57,8 +80,7 @@ func trouble(err error) Finding {
 // Options say what is looked at.
 type Options struct {
 	Config *config.Config
-	// Handlers says what keeps the config's handlers from being run on this host, and which of them another user could have written,
-	// for cmd makes them.
+	// Handlers says what keeps the config's handlers from being run on this host, and which of them another user could have written.
 	Handlers func() (troubles, foreign []string)
 	// Now is this host's clock.
 	Now func() time.Time
@@ -72,56 +94,43 @@ type Options struct {
 type check struct {
 	name string
 	look func(context.Context, *patient) Finding
+	// driver is the only one for which there is something to see; "" is both.
+	driver string
 }
 
-// checks are all, in the order in which they are told: those first that need no database, for it may keep silent.
+// checks are all of a driver's, in the order in which they are told. Those that need no database come first, because it may keep silent.
 func checks(driver string) []check {
-	all := []check{{"config", lookAtConfig}}
-	if driver == engine.SQLite.Name {
-		all = append(all, check{"database_file", lookAtFile})
-	}
-	all = append(all,
-		check{"disk", lookAtDisk},
-		check{"crontab_work", crontab("work", "* * * * *", "each minute", eachMinute)},
-		check{"crontab_monitor", crontab("monitor", "5,20,35,50 * * * *", "each hour", eachHour)},
-		check{"crontab_purge", crontab("purge", "0 4 1,15 * *", "", ever)},
-		check{"crontab_mail", lookAtMail},
-		check{"handlers", lookAtHandlers},
-		check{"database", lookAtDatabase},
-	)
-	if driver == engine.MySQL.Name {
-		all = append(all, check{"nodes", lookAtNodes}, check{"node_clocks", lookAtNodeClocks})
-	}
-	all = append(all,
-		check{"clock", lookAtClock},
-		check{"isolation", lookAtIsolation},
-		check{"time_zone", lookAtZone},
-	)
-	if driver == engine.MySQL.Name {
-		all = append(all, check{"packet", lookAtPacket}, check{"binlog", lookAtBinlog}, check{"sysdate", lookAtSysdate})
-	}
-	all = append(all,
-		check{"durability", lookAtDurability},
-		check{"rights_init", lookAtInitRights},
-		check{"rights_worker", lookAtWorkerRights},
-		check{"rights_application", lookAtApplicationRights},
-		check{"tables", lookAtTables},
-	)
-	if driver == engine.MySQL.Name {
-		all = append(all, check{"procedures", lookAtProcedures})
-	}
-	return append(all,
-		check{"shards", lookAtShards},
-		check{"sizes", lookAtSizes},
-		check{"workers", lookAtWorkers},
-		check{"schedules", lookAtSchedules},
-		check{"promise_no_job_lost", promiseNoJobLost},
-		check{"promise_one_worker", promiseOneWorker},
-		check{"promise_limits", promiseLimits},
-		check{"promise_order", promiseOrder},
-		check{"promise_clock", promiseClock},
-		check{"promise_no_strays", promiseNoStrays},
-	)
+	sqlite, mysql := engine.SQLite.Name, engine.MySQL.Name
+	return slices.DeleteFunc([]check{
+		{"config", lookAtConfig, ""},
+		{"database_file", lookAtFile, sqlite},
+		{"disk", lookAtDisk, sqlite},
+		{"crontab_work", crontab("work", "each minute", eachMinute), ""},
+		{"crontab_monitor", crontab("monitor", "each hour", eachHour), ""},
+		{"crontab_purge", crontab("purge", "", ever), ""},
+		{"crontab_mail", lookAtMail, ""},
+		{"handlers", lookAtHandlers, ""},
+		{"database", lookAtDatabase, ""},
+		{"loopback", lookAtLoopback, mysql},
+		{"nodes", lookAtNodes, mysql},
+		{"node_clocks", lookAtNodeClocks, mysql},
+		{"clock", lookAtClock, ""},
+		{"isolation", lookAtIsolation, ""},
+		{"time_zone", lookAtZone, ""},
+		{"packet", lookAtPacket, mysql},
+		{"sysdate", lookAtSysdate, mysql},
+		{"insert_id", lookAtInsertID, mysql},
+		{"idle_transactions", lookAtIdleTransactions, mysql},
+		{"auto_increment", lookAtAutoIncrement, mysql},
+		{"durability", lookAtDurability, ""},
+		{"rights_worker", lookAtRights, ""},
+		{"tables", lookAtTables, ""},
+		{"procedures", lookAtProcedures, mysql},
+		{"shards", lookAtShards, ""},
+		{"sizes", lookAtSizes, ""},
+		{"workers", lookAtWorkers, ""},
+		{"schedules", lookAtSchedules, ""},
+	}, func(c check) bool { return c.driver != "" && c.driver != driver })
 }
 
 // Examine makes all checks, one after the other, and tells of each. It changes nothing, and may be repeated. When the context

@@ -6,37 +6,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/hipq/hipq/internal/engine"
 )
 
 // lookAtConfig tells what the config's reader has warned of: who else can read a password, mostly.
 func lookAtConfig(_ context.Context, p *patient) Finding {
-	what := p.Config.File
+	f := found(OK, p.Config.File)
 	if info, err := os.Stat(p.Config.File); err == nil {
-		what = info.Mode().String() + " " + what
+		f.Found = info.Mode().String() + " " + f.Found
 	}
-	if len(p.Config.Warnings) == 0 {
-		return found(OK, what)
-	}
-	var said, remedies []string
 	for _, w := range p.Config.Warnings { // what is, a colon, and what to do
+		what, remedy := w, ""
 		if cut := strings.LastIndex(w, ": "); cut >= 0 {
-			w, remedies = w[:cut], append(remedies, w[cut+2:])
+			what, remedy = w[:cut], w[cut+2:]
 		}
-		said = append(said, w)
+		f.add(Wrong, what, remedy)
 	}
-	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
+	return f
 }
 
 // lookAtHandlers tells which handlers' programs can't be run here, or are another user's, and which job types are left out.
 func lookAtHandlers(_ context.Context, p *patient) Finding {
-	said, foreign := p.Handlers()
-	if len(said) > 0 {
-		return found(Wrong, strings.Join(append(said, foreign...), "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
-	}
-	if len(foreign) > 0 {
-		return found(Warning, strings.Join(foreign, "; ")).but("mend it, or set allow_foreign_handlers")
+	wrong, foreign := p.Handlers()
+	switch said := strings.Join(append(wrong, foreign...), "; "); {
+	case len(wrong) > 0:
+		return found(Wrong, said).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	case len(foreign) > 0:
+		return found(Warning, said).but("mend it, or set allow_foreign_handlers")
 	}
 	return found(OK, "all can be run here")
 }
@@ -76,9 +71,6 @@ const (
 
 // lookAtDisk looks at the room of the disk that has SQLite's file.
 func lookAtDisk(_ context.Context, p *patient) Finding {
-	if p.Config.Database.Driver != engine.SQLite.Name {
-		return found(Unknown, "the server's disk can't be seen from here").but("have the server's own monitoring watch it")
-	}
 	folder := filepath.Dir(p.Config.Database.Path)
 	v, err := volumeOf(folder)
 	if err != nil {

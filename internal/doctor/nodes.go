@@ -105,39 +105,32 @@ func lookAtNodes(ctx context.Context, p *patient) Finding {
 		return found(OK, "one server, and no cluster")
 	}
 	f := found(OK, "")
-	var said, remedies []string
-	say := func(r Result, what, remedy string) {
-		if severity(r) > severity(f.Result) {
-			f.Result = r
-		}
-		said, remedies = append(said, what), append(remedies, remedy)
-	}
 	clusters, size, serving := map[string]string{}, 0, 0
 	for _, n := range nodes {
 		if r, what, remedy := n.judge(); r != OK {
-			say(r, what, remedy)
+			f.add(r, what, remedy)
 			continue
 		}
 		serving++
 		clusters[n.is["wsrep_cluster_state_uuid"]] = n.addr
 		size, _ = strconv.Atoi(n.is["wsrep_cluster_size"])
 		if step, err := strconv.Atoi(n.is["auto_increment_increment"]); err == nil && step < size {
-			say(Warning, fmt.Sprintf("%s numbers rows in steps of %d, and there are %d nodes: two give the same ids, and one of them tries again",
-				n.addr, step, size), "SET GLOBAL wsrep_auto_increment_control = ON, and in the server's configuration too")
+			f.add(Warning, fmt.Sprintf("%s numbers rows in steps of %d, and there are %d nodes: two give the same ids, and one of them tries again",
+				n.addr, step, size), "SET GLOBAL wsrep_auto_increment_control = ON"+inConfiguration)
 		}
 	}
 	if len(clusters) > 1 {
-		say(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "let database.dsn name the nodes of one")
+		f.add(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "let database.dsn name the nodes of one")
 	}
 	if size == 1 || size == 2 {
-		say(Warning, "when one of the cluster's nodes goes without a word, nobody serves", "run three nodes, or two and Galera's arbitrator (garbd)")
+		f.add(Warning, "when one of the cluster's nodes goes without a word, nobody serves", "run three nodes, or two and Galera's arbitrator (garbd)")
 	}
 	whole := fmt.Sprintf("nodes that database.dsn names: %d; that can serve: %d; in the cluster: %d", len(nodes), serving, size)
 	if wait := p.variables["wsrep_sync_wait"]; wait != "" && wait != "0" {
 		whole += "; wsrep_sync_wait is " + wait + ": each read waits for what the others have committed"
 	}
-	f.Found = strings.Join(append([]string{whole}, said...), "; ")
-	return f.but(strings.Join(remedies, "; "))
+	f.Found = joined(whole, f.Found)
+	return f
 }
 
 // judge says whether the node could serve, else why not, and what to do.

@@ -44,7 +44,6 @@ func TestNodes(t *testing.T) {
 	want(t, found["node_clocks"], OK, "the nodes' clocks are", "")
 	if cluster := strings.Contains(found["database"].Found, "Galera"); !cluster {
 		want(t, found["nodes"], Wrong, "is in no cluster", "take ")
-		want(t, found["promise_one_worker"], Wrong, "does not hold", "see nodes")
 	}
 	first.Cut()
 	found = look(both)
@@ -62,7 +61,6 @@ func TestGaleraNodes(t *testing.T) {
 	found := examine(t.Context(), t, "mysql", dbtest.AnyOf(t, dsns...), Options{})
 	want(t, found["nodes"], OK, "nodes that database.dsn names: 3; that can serve: 3; in the cluster: 3", "")
 	want(t, found["node_clocks"], OK, "the nodes' clocks are", "")
-	want(t, found["promise_one_worker"], OK, "holds", "")
 	found = examine(t.Context(), t, "mysql", dsns[1]+"?wsrep_sync_wait=15", Options{})
 	want(t, found["nodes"], OK, "that database.dsn names: 1; that can serve: 1; in the cluster: 3; wsrep_sync_wait is 15", "")
 

@@ -10,12 +10,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
-
-// noUsers is what there is to say of rights in SQLite.
-const noUsers = "SQLite knows no users: who may write the file may do everything"
 
 func (p *patient) rights() (schema.Rights, error) {
 	names, err := p.Config.Names()
@@ -25,50 +21,15 @@ func (p *patient) rights() (schema.Rights, error) {
 	return schema.Grants(p.Config.Database, names, p.queues())
 }
 
-// lookAtInitRights finds out whether this user might run hipq init. That it may not is as it should be, if another may.
-func lookAtInitRights(ctx context.Context, p *patient) Finding {
-	if p.isSQLite() {
-		return found(OK, noUsers)
-	}
-	rights, err := p.rights()
-	if err != nil {
-		return trouble(err)
-	}
-	has, err := p.granted(ctx, "CREATE", "ALTER", "INDEX", "DROP")
-	if err != nil {
-		return trouble(err)
-	}
-	if len(has) == 4 {
-		return found(OK, "this user may run hipq init too")
-	}
-	return found(OK, "hipq init wants a user of its own: "+rights.Init)
-}
-
-// granted are those of the privileges that this user has in the whole database. A role's don't show.
-func (p *patient) granted(ctx context.Context, privileges ...string) (has []string, err error) {
-	const granted = "SELECT DISTINCT privilege_type FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
-		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
-		" WHERE grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')" +
-		" AND privilege_type IN "
-	args := make([]any, len(privileges))
-	for i, name := range privileges {
-		args[i] = name
-	}
-	if err := p.db.SelectContext(ctx, &has, granted+engine.In(len(args)), args...); err != nil {
-		return nil, fmt.Errorf("ask for the user's rights: %w", err)
-	}
-	return has, nil
-}
-
-// lookAtWorkerRights finds out whether this user may do what all commands but init do.
-func lookAtWorkerRights(ctx context.Context, p *patient) Finding {
+// lookAtRights finds out whether this user may do what all commands but init do.
+func lookAtRights(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		tx, err := p.db.BeginTx(ctx, nil) // IMMEDIATE: who may not write the file may not even begin
 		if err != nil {
 			return trouble(fmt.Errorf("begin to write: %w", err))
 		}
 		_ = tx.Rollback()
-		return found(OK, "this user may write the file; "+noUsers)
+		return found(OK, "this user may write the file")
 	}
 	rights, err := p.rights()
 	if err != nil {
@@ -119,16 +80,4 @@ func (p *patient) lacks(ctx context.Context, table string) (rights []string, err
 		}
 	}
 	return rights, nil
-}
-
-// lookAtApplicationRights says what an application needs: who it is nobody knows here.
-func lookAtApplicationRights(_ context.Context, p *patient) Finding {
-	if p.isSQLite() {
-		return found(OK, noUsers)
-	}
-	rights, err := p.rights()
-	if err != nil {
-		return trouble(err)
-	}
-	return found(OK, "an application that enqueues by plain SQL needs no more than: "+strings.Join(rights.Application, " "))
 }

@@ -52,13 +52,14 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 	return found(OK, name+p.variables["version"]+", "+schema.WithoutPassword(p.Config.Database.DSN))
 }
 
-// serverVariables are those of the server that the checks ask for, as hipq's connections have them. No server has all.
+// serverVariables are those of the server that the checks ask for, as hipq's connections have them, and the one that hipq sets for these
+// as the server has it. No server has all.
 func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
-	const query = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation', 'time_zone'," +
-		" 'system_time_zone', 'max_allowed_packet', 'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
-		" 'innodb_flush_method', 'innodb_doublewrite', 'read_only')"
+	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation'," +
+		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
+		" 'innodb_flush_method', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'socket')"
 	all := map[string]string{}
-	err := db.Read(ctx, engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
+	read := func(rows *sql.Rows) error {
 		for rows.Next() {
 			var name, value string
 			if err := rows.Scan(&name, &value); err != nil {
@@ -67,12 +68,17 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 			all[strings.ToLower(name)] = value
 		}
 		return nil
-	}})
+	}
+	err := db.Read(ctx, engine.Query{SQL: session, Scan: read},
+		engine.Query{SQL: "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'", Scan: read})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the server's settings: %w", err)
 	}
 	return all, nil
 }
+
+// inConfiguration ends a remedy that would be gone when the server starts anew.
+const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
 
@@ -113,14 +119,10 @@ func lookAtIsolation(_ context.Context, p *patient) Finding {
 }
 
 func lookAtZone(_ context.Context, p *patient) Finding {
-	what := "the config's is " + p.Config.Location.String() + ", times in tables are UTC"
-	if p.isSQLite() {
-		return found(OK, what)
+	if zone := p.variables["time_zone"]; !p.isSQLite() && zone != "+00:00" {
+		return found(Wrong, "hipq's connections are in "+zone+", and want UTC").but("let no proxy between hipq and the server change the session")
 	}
-	if zone := p.variables["time_zone"]; zone != "+00:00" {
-		return found(Wrong, what+", but hipq's connections are in "+zone).but("let no proxy between hipq and the server change the session")
-	}
-	return found(OK, what+"; the server's own is "+p.variables["system_time_zone"])
+	return found(OK, "times in tables are UTC, the config's zone is "+p.Config.Location.String())
 }
 
 // leastPacket is what a server must take at once: up to 4 MiB of statements are sent together, and quoting may double them.
@@ -134,30 +136,9 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	what := "max_allowed_packet is " + size(n)
 	if n < leastPacket {
 		return found(Wrong, what+": jobs with much data, and many at once, are refused").
-			but("SET GLOBAL max_allowed_packet = 16777216, and in the server's configuration too")
+			but("SET GLOBAL max_allowed_packet = 16777216" + inConfiguration)
 	}
 	return found(OK, what)
-}
-
-func lookAtBinlog(_ context.Context, p *patient) Finding {
-	if p.variables["log_bin"] != "ON" {
-		return found(OK, "there is none: no replica can follow, and a restore ends with the backup")
-	}
-	return found(OK, "binlog_format is "+p.variables["binlog_format"]) // Open refuses STATEMENT
-}
-
-// lookAtSysdate finds out whether a session can set the clock of the stored procedures: it may set what NOW says, and then SYSDATE
-// must not say the same.
-func lookAtSysdate(ctx context.Context, p *patient) Finding {
-	var same bool
-	if err := p.db.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
-		return trouble(err)
-	}
-	if same {
-		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
-			but("take sysdate-is-now out of the server's configuration, and start it anew")
-	}
-	return found(OK, "the clock of the stored procedures is the server's, whatever a session sets")
 }
 
 // lookAtDurability finds out whether what was committed is still there after a crash.
@@ -167,7 +148,6 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 	}
 	f := found(OK, "each commit is on the disk when it is answered")
 	flush, method := p.variables["innodb_flush_log_at_trx_commit"], p.variables["innodb_flush_method"]
-	const inConfiguration = ", and in the server's configuration too"
 	switch {
 	case flush != "1" && p.isGalera():
 		return found(Warning, "innodb_flush_log_at_trx_commit is "+flush+": the last second's jobs are lost if all nodes of the cluster crash at once").
@@ -178,10 +158,10 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 			but("SET GLOBAL innodb_flush_log_at_trx_commit = 1" + inConfiguration)
 	case method == "nosync" || method == "littlesync":
 		return found(Wrong, "innodb_flush_method is "+method+": accepted jobs are lost if the server's host crashes").
-			but("take innodb_flush_method out of the server's configuration, and start it anew")
+			but("take innodb_flush_method out of my.cnf, and restart the server")
 	case strings.HasPrefix(p.variables["innodb_doublewrite"], "OFF"):
 		f = found(Warning, "innodb_doublewrite is OFF: a page that was half written in a crash can't be mended, unless the file system writes pages whole").
-			but("innodb_doublewrite = ON in the server's configuration")
+			but("innodb_doublewrite = ON in my.cnf, and restart the server")
 	case p.variables["log_bin"] == "ON" && p.variables["sync_binlog"] != "1":
 		f = found(Warning, "sync_binlog is "+p.variables["sync_binlog"]+": after a crash of its host the binary log may lack jobs, and so may replicas and restores").
 			but("SET GLOBAL sync_binlog = 1" + inConfiguration)

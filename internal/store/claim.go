@@ -14,11 +14,11 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read entries of the claim index
+// Candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read entries of the claim index
 // without locks, hundreds at a time, and lock the jobs that they come to by id: a locking read of several ranges would lock the first
 // jobs of each. They read on behind the last entry, because at the head lie entries of jobs that are gone, until the database purges
 // them. Once in a while they read from the head: so long a job that should be next may be passed over. They are safe for concurrent use.
-type candidates struct {
+type Candidates struct {
 	q     *Queue
 	shard int
 	types []string
@@ -64,8 +64,8 @@ type candidate struct {
 const partMain, partFree = "NONE", "free"
 
 // Candidates are those of these types in a shard, for one worker.
-func (q *Queue) Candidates(shard int, types []string) Candidates {
-	c := &candidates{q: q, shard: shard, types: types}
+func (q *Queue) Candidates(shard int, types []string) *Candidates {
+	c := &Candidates{q: q, shard: shard, types: types}
 	for _, part := range []string{partMain, partFree} {
 		for _, t := range types {
 			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: part, jobType: t})
@@ -74,14 +74,14 @@ func (q *Queue) Candidates(shard int, types []string) Candidates {
 	return c
 }
 
-// Forget implements rounds.Candidates.
-func (c *candidates) Forget() {
+// Forget makes the next round read from the first job on.
+func (c *Candidates) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget()
 }
 
-func (c *candidates) forget() {
+func (c *Candidates) forget() {
 	for _, r := range c.ranges {
 		r.read, r.last, r.ended = nil, nil, false
 	}
@@ -89,10 +89,10 @@ func (c *candidates) forget() {
 }
 
 // stale says that it is time to read from the head again.
-func (c *candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
+func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
 // known hands out up to n, the first in order, as far as they have been read already.
-func (c *candidates) known(n int) []candidate {
+func (c *Candidates) known(n int) []candidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stale() {
@@ -103,7 +103,7 @@ func (c *candidates) known(n int) []candidate {
 
 // next hands out up to n, the first in order, of the ranges that the room admits, held jobs among them. first says that it is the round's
 // first call: that may read from the head again.
-func (c *candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room, first bool) (list []candidate, err error) {
+func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room, first bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if first && c.stale() {
@@ -149,14 +149,14 @@ func take(ranges []*indexRange, n int) (list []candidate) {
 }
 
 // more says that there may be others than those that were handed out.
-func (c *candidates) more(room *Room) bool {
+func (c *Candidates) more(room *Room) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended || r.cut })
 }
 
 // unread takes back candidates that were handed out and are still due, in order. A range that was forgotten meanwhile reads them again.
-func (c *candidates) unread(list []candidate) {
+func (c *Candidates) unread(list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range slices.Backward(list) {
@@ -168,7 +168,7 @@ func (c *candidates) unread(list []candidate) {
 }
 
 // read reads on in each of the ranges of which nothing is left, all in one query.
-func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
+func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
 	var empty []*indexRange
 	for _, r := range ranges {
 		if len(r.read) == 0 && !r.ended {
@@ -202,7 +202,7 @@ func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 const rangesMax = 250
 
 // query reads the next entries of ranges.
-func (c *candidates) query(ranges []*indexRange) engine.Query {
+func (c *Candidates) query(ranges []*indexRange) engine.Query {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -231,7 +231,7 @@ func (c *candidates) query(ranges []*indexRange) engine.Query {
 
 // lock is the query that locks those of the candidates whose jobs are due and not locked by another transaction. One that has got other
 // data since it was read may be in another shard: there it counts, and its group.
-func (c *candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
+func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	byID, ids := map[int64]*candidate{}, make([]any, len(list))
 	for i := range list {
 		byID[list[i].ID], ids[i] = &list[i], list[i].ID

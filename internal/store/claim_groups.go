@@ -27,7 +27,7 @@ const (
 
 // addHeld adds to the room the ranges of the groups that hold jobs back and have room, for a claim of n jobs. It looks at some groups each
 // time, in turns.
-func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *candidates, r *Room, n int) error {
+func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *Candidates, r *Room, n int) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *candidates, r *Ro
 
 // holding gives the next groups that hold jobs back, by name. Each is one dive into the index, however many jobs it holds: that needs a
 // constant to begin at, so the groups that the worker knows are asked about at once, and only a new one costs a query of its own.
-func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after string) (groups []string, err error) {
+func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after string) (groups []string, err error) {
 	follows := map[string]*string{}
 	ask := append([]string{after}, c.holding[after]...)
 	for at := after; len(groups) < groupsMax; {

@@ -19,13 +19,13 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *Done) error {
-	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.candidates.shard)
+func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.Candidates.shard)
 	if err != nil {
 		return err
 	}
 	if !first.open && !room.open {
-		r.candidates.unread(first.due)
+		r.Candidates.unread(first.due)
 		return nil
 	}
 	slots := r.Slots
@@ -61,8 +61,8 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 }
 
 // claim locks n jobs that there is room for, at most. More says that there may be others.
-func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *Room, due []candidate, n int) (taken []*job.Job, more bool, err error) {
-	if err := q.addHeld(ctx, tx, r.candidates, room, n); err != nil {
+func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r Round, room *Room, due []candidate, n int) (taken []*job.Job, more bool, err error) {
+	if err := q.addHeld(ctx, tx, r.Candidates, room, n); err != nil {
 		return nil, false, err
 	}
 	stride := 1 // how many more candidates are looked at where some were not to be had
@@ -77,10 +77,10 @@ func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *Room, d
 			if err := tx.Flush(ctx); err != nil {
 				return nil, false, err
 			}
-			list, err = r.candidates.next(ctx, tx, size, room, walked == 0)
+			list, err = r.Candidates.next(ctx, tx, size, room, walked == 0)
 			list = slices.DeleteFunc(list, func(c candidate) bool { return seen[c.ID] })
 			if len(list) > 0 && err == nil {
-				err = tx.Read(ctx, r.candidates.lock(tx, list))
+				err = tx.Read(ctx, r.Candidates.lock(tx, list))
 			}
 			if err != nil {
 				return nil, false, fmt.Errorf("lock due jobs: %w", err)
@@ -98,13 +98,13 @@ func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *Room, d
 			return taken, true, nil
 		}
 		if len(taken) == n || len(list) == 0 {
-			return taken, room.unfinished || len(taken) == n && r.candidates.more(room), nil
+			return taken, room.unfinished || len(taken) == n && r.Candidates.more(room), nil
 		}
 	}
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *Room, list []candidate, n int) (taken []*job.Job, err error) {
+func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *Room, list []candidate, n int) (taken []*job.Job, err error) {
 	var jobs, full []*job.Job
 	for _, one := range list {
 		if one.job != nil {
@@ -149,7 +149,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *Room,
 			room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
 		}
 	}
-	r.candidates.unread(left)
+	r.Candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
 }
 
@@ -165,7 +165,7 @@ func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 }
 
 // markStarted moves locked jobs to running and counts their attempts.
-func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *Room, jobs []*job.Job, done *Done) error {
+func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *Room, jobs []*job.Job, done *Done) error {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -303,6 +303,7 @@ func TestDiscardAtOnce(t *testing.T) {
 		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
+		s.settle("w1", done, jobs[4])
 		must[any](t)(nil, s.Cancel(t.Context(), added[5].ID))
 		for n, want := range []string{"finished/1", "finished/1", "finished/1", "failed/1", "finished/1"} {
 			id := added[n].ID

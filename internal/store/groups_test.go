@@ -356,7 +356,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		}
 		random := rand.New(rand.NewPCG(1, uint64(limit)))
 		// a worker's own, for they remember at which groups it has looked
-		candidates := map[string]store.Candidates{}
+		candidates := map[string]*store.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
 			s.hire(w)
 			candidates[w] = s.candidates("send")
@@ -387,7 +387,9 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 			})
 			r := s.newRound(worker, 1+random.IntN(2*atOnce), settled(done, settle...)...)
 			r.Candidates = candidates[worker]
-			r.Candidates.Forget() // else what has just come in may be overtaken
+			for _, c := range append(inAll(r.Candidates), r.Candidates) {
+				c.Forget() // else what has just come in may be overtaken
+			}
 			started := s.do(r).Started
 			m.check(ids(started))
 			running, ended = append(running, started...), ended+len(settle)

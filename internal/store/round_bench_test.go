@@ -98,7 +98,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 var bencher = workers.Worker{ID: "bench", Host: "bench", PID: 1}
 
 // startRound does a round of the bencher, which is to start n jobs.
-func (q *Queue) startRound(b *testing.B, c Candidates, n int, settle ...Settled) Done {
+func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled) Done {
 	b.Helper()
 	r := NewRound(bencher)
 	r.Settle, r.Slots, r.Candidates = settle, n, c

@@ -25,7 +25,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 	w := workers.Worker{ID: "w2"}
 	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
 		"candidate": func(tx *engine.Tx) engine.Query {
-			return (&candidates{q: q}).lock(tx, []candidate{{Position: schema.Position{ID: added.ID}}})
+			return (&Candidates{q: q}).lock(tx, []candidate{{Position: schema.Position{ID: added.ID}}})
 		},
 		"attempt": func(tx *engine.Tx) engine.Query {
 			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})

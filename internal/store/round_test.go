@@ -311,7 +311,9 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 func TestRateIsSaid(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} }, func(s env) {
 		s.hire("w")
-		s.add(make9("send")...)
+		jobs := make9("send")
+		jobs[1].ThrottleFactor = new(0) // the rate holds for every weight
+		s.add(jobs...)
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
 			s.t.Errorf("%+v", got)
 		}

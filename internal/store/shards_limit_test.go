@@ -54,7 +54,7 @@ func (f *fleet) work(name string, seed uint64) {
 			return
 		}
 		s := envOf(f.t, f.db, q)
-		var candidates []store.Candidates
+		var candidates []*store.Candidates
 		for shard := range max(1, o.Shards) {
 			candidates = append(candidates, (*store.Queue)(q).Candidates(shard, types))
 		}

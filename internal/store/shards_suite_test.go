@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/hipq/hipq/internal/store"
@@ -49,24 +50,25 @@ func (s env) startIn(worker string, shard, n int) []*job.Job {
 }
 
 // candidates are those of these types in all of the queue's shards.
-func (s env) candidates(types ...string) store.Candidates {
+func (s env) candidates(types ...string) *store.Candidates {
 	if s.Shards <= 1 {
 		return s.core().Candidates(0, types)
 	}
-	all := make(everywhere, s.Shards)
+	all := make([]*store.Candidates, s.Shards)
 	for shard := range all {
 		all[shard] = s.core().Candidates(shard, types)
 	}
-	return all
+	everywhere.Store(all[0], all)
+	return all[0]
 }
 
-// everywhere are candidates in each shard.
-type everywhere []store.Candidates
+// everywhere has the candidates in each shard, by those in the first.
+var everywhere sync.Map
 
-func (e everywhere) Forget() {
-	for _, one := range e {
-		one.Forget()
-	}
+func inAll(c *store.Candidates) []*store.Candidates {
+	all, _ := everywhere.Load(c)
+	list, _ := all.([]*store.Candidates)
+	return list
 }
 
 // divided has the limit and the rate divided anew, as if that had last been done a second ago.
@@ -87,9 +89,9 @@ func (s env) upkeepOf(l store.Look) {
 // round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
 // started is in the queue's order.
 func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
-	all, ok := r.Candidates.(everywhere)
+	all := inAll(r.Candidates)
 	switch {
-	case !ok:
+	case all == nil:
 		return s.core().Round(ctx, r)
 	case r.Slots == 0:
 		r.Candidates = all[0]

@@ -34,12 +34,12 @@ func (q *Queue) tryNow(ctx context.Context, r Round, id int64) (j *job.Job, err 
 		if j, err = q.Get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
 		}
-		return q.startOne(ctx, tx, round{Round: r}, j)
+		return q.startOne(ctx, tx, r, j)
 	})
 	return j, err
 }
 
-func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) error {
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job) error {
 	switch {
 	case j.Status.IsFinal():
 		return ErrFinal

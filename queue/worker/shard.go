@@ -10,7 +10,7 @@ import (
 
 // shard is one shard of a source's queue, as the worker sees it.
 type shard struct {
-	candidates store.Candidates
+	candidates *store.Candidates
 	// more says that a round may find something to start, moreAt when that was found out. waitUntil is until when the queue's rate
 	// is used up there.
 	more              bool

@@ -1,0 +1,86 @@
+package cmd_test
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/schema"
+)
+
+var namedTest = regexp.MustCompile("`(Test\\w+|\\w+\\.txtar)`")
+
+// tests looks for tests that a page names and nobody has.
+func (d docs) tests(t *testing.T, p page) {
+	for _, m := range namedTest.FindAllStringSubmatch(p.text, -1) {
+		where := []string{"ls", "cmd/testdata/script/" + m[1]}
+		if strings.HasPrefix(m[1], "Test") {
+			where = []string{"grep", "-rqF", "--include=*_test.go", "func " + m[1] + "(", "."}
+		}
+		if err := d.command(d.root, where[0], where[1:]...).Run(); err != nil {
+			t.Errorf("%s: there is no test %s", p.name, m[1])
+		}
+	}
+}
+
+// claims looks for paragraphs, bullets and rows of tables in the page about security that name no test. There are none behind what
+// introduces others, and in the part about what is not defended.
+func claims(t *testing.T, p page) {
+	if p.name != "docs/security.md" {
+		return
+	}
+	_, text, _ := strings.Cut(p.text, "\n## ")
+	held := 0
+	for _, part := range strings.Split(text, "\n## ") {
+		title, text, _ := strings.Cut(part, "\n")
+		if title == "What is not defended" {
+			continue
+		}
+		text = regexp.MustCompile(`\n(- |\|)`).ReplaceAllString(text, "\n\n$1") // each is a block of its own
+		for _, block := range regexp.MustCompile(`\n\n+`).Split(strings.TrimSpace(text), -1) {
+			switch block = strings.TrimSpace(block); {
+			case namedTest.MatchString(block):
+				held++
+			case block != "" && !strings.HasSuffix(block, ":") && !strings.HasPrefix(block, "|---") && !strings.HasPrefix(block, "| who |"):
+				t.Errorf("%s: no test is named by: %s", p.name, block)
+			}
+		}
+	}
+	if held < 50 {
+		t.Errorf("%s: claims with tests: %d", p.name, held)
+	}
+}
+
+var moreLines = regexp.MustCompile(`^-- … and (\d+) more$`)
+
+// grants compares the statements that a page shows with those that are printed. A line may stand for so many that follow.
+func grants(t *testing.T, p page) {
+	for _, b := range p.with("sql", "grants") {
+		names, err := schema.NewNames("shop", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: "hipq@tcp(db)/shop"}, names, []schema.Queue{{Name: "emails"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed := strings.Split(strings.TrimSpace(rights.String()), "\n")
+		at := 0
+		for line := range strings.Lines(b.text) {
+			line = strings.TrimSuffix(line, "\n")
+			if m := moreLines.FindStringSubmatch(line); m != nil {
+				n, _ := strconv.Atoi(m[1])
+				at += n
+				continue
+			}
+			if at >= len(printed) || printed[at] != line {
+				t.Fatalf("%s:%d: %q is not line %d of what is printed", p.name, b.line, line, at+1)
+			}
+			at++
+		}
+		if at != len(printed) {
+			t.Errorf("%s:%d: it has %d of %d lines", p.name, b.line, at, len(printed))
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package doctor
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// The checks here are about what others may do to hipq: sessions of applications, and other users of this host.
+
+// lookAtLoopback finds out whether another user of this host could pretend to be the server.
+func lookAtLoopback(_ context.Context, p *patient) Finding {
+	addr := p.Config.Database.OnLoopback()
+	if addr == "" {
+		return found(OK, "the server is reached by a socket, or by TLS, or on another host")
+	}
+	remedy := "set database.tls, or let the DSN name the server's socket"
+	if socket := p.variables["socket"]; socket != "" {
+		remedy = "database.dsn: USER:PASSWORD@unix(" + socket + ")/DATABASE"
+	}
+	return found(Warning, "while the server restarts, another user of this host may listen on "+addr+" and get the password").
+		but(remedy)
+}
+
+// lookAtSysdate finds out whether a session can set the clock of the stored procedures: it may set what NOW says, and then SYSDATE
+// must not say the same.
+func lookAtSysdate(ctx context.Context, p *patient) Finding {
+	var same bool
+	if err := p.db.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
+		return trouble(err)
+	}
+	if same {
+		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
+			but("take sysdate-is-now out of my.cnf, and restart the server")
+	}
+	return found(OK, "the clock of the stored procedures is the server's, whatever a session sets")
+}
+
+// lookAtInsertID finds out which queues take a row from a session that has set insert_id. A constraint refuses the row that it tries, if
+// no trigger has done so before, and nothing is committed. Its own id is one that uses up no other.
+func lookAtInsertID(ctx context.Context, p *patient) Finding {
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	defer func() { // nobody may use the connection any more
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Close()
+	}()
+	for _, s := range []string{"SET insert_id = 1", "START TRANSACTION"} {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return found(Unknown, err.Error())
+		}
+	}
+	var open []string
+	for _, q := range p.Config.Queues {
+		table, err := p.db.CheckQueue(q.Name)
+		if err == nil {
+			_, err = conn.ExecContext(ctx, "INSERT INTO "+table+" (id, job_type, timeout) VALUES (-1, 'NONE', 0)")
+		}
+		switch my, _ := errors.AsType[*mysql.MySQLError](err); {
+		case err == nil || my != nil && (my.Number == 4025 || my.Number == 3819): // a constraint of MariaDB, of MySQL
+			open = append(open, table)
+		case my == nil || my.Number != 31017: // the trigger's
+			return found(Unknown, "whether the triggers are there can't be seen: "+err.Error())
+		}
+	}
+	if len(open) > 0 {
+		return found(Warning, "a session that sets insert_id can keep everybody from adding jobs to "+strings.Join(open, ", ")).
+			but("where you don't trust them: the triggers of hipq init --print-grants")
+	}
+	return found(OK, "each queue has its trigger")
+}
+
+// lookAtIdleTransactions finds out whether the server ends a transaction that somebody has left open. MySQL has no such setting.
+func lookAtIdleTransactions(_ context.Context, p *patient) Finding {
+	switch is := p.variables["idle_transaction_timeout"]; is {
+	case "0":
+		return found(Warning, "idle_transaction_timeout is 0: an open transaction of an application holds up jobs until its connection ends").
+			but("SET GLOBAL idle_transaction_timeout = 60" + inConfiguration)
+	case "":
+		return found(OK, "this server can't end idle transactions")
+	default:
+		return found(OK, "idle_transaction_timeout is "+is)
+	}
+}
+
+// lookAtAutoIncrement finds out whether one long insert holds up all others.
+func lookAtAutoIncrement(_ context.Context, p *patient) Finding {
+	is := p.variables["innodb_autoinc_lock_mode"]
+	if is != "2" {
+		return found(Warning, "innodb_autoinc_lock_mode is "+is+": an INSERT … SELECT into a queue holds up all other inserts there until it ends").
+			but("innodb_autoinc_lock_mode = 2 in my.cnf, and restart the server")
+	}
+	return found(OK, "innodb_autoinc_lock_mode is 2")
+}
