@@ -23,9 +23,9 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 
 func (a *app) cancelCommand() *cobra.Command {
 	running := false
-	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
-	started := []admin.Standing{admin.Standing(job.Running), admin.Standing(job.Error)}
-	others := slices.Concat([]admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Standing{admin.Waiting})
+	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
+	started := []admin.Status{admin.Status(job.Running), admin.Status(job.Error)}
+	others := slices.Concat([]admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})
 	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
@@ -37,7 +37,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		case running:
 			o.stop()
 			return nil
-		case slices.Contains(append(started, admin.Waiting), admin.Standing(f.state)):
+		case slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
 			return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 		}
 		o.can = admin.CanCancel
@@ -66,7 +66,7 @@ func (o *operation) stop() {
 		return nil
 	}
 	o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-		if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
+		if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
 			c.Result = asked
 		}
 		return nil

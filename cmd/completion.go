@@ -228,7 +228,7 @@ func newestIDs(l lookUp, i *instance) (names []string, err error) {
 	}
 	standings := standingsOf(l.cmd)
 	if len(standings) == 0 {
-		standings = []admin.Standing{""} // all
+		standings = []admin.Status{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {

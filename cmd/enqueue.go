@@ -124,12 +124,12 @@ func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOpti
 }
 
 // enqueueOne adds a job, or in a dry run finds out what would come of it.
-func enqueueOne(ctx context.Context, q *queue.Queue, j job.New, dryRun bool) (job.Added, error) {
+func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, dryRun bool) (job.Added, error) {
 	enqueue := q.EnqueueMany
 	if dryRun {
 		enqueue = q.WouldEnqueue
 	}
-	all, err := enqueue(ctx, []job.New{j})
+	all, err := enqueue(ctx, []job.Params{j})
 	if err != nil {
 		return job.Added{}, err
 	}
@@ -162,8 +162,8 @@ func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 }
 
 // newJob reads the flags.
-func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.New, error) {
-	j := job.New{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
+func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {
+	j := job.Params{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err

@@ -21,8 +21,8 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 func (a *app) rescheduleCommand() *cobra.Command {
 	var at, in string
 	var priority int
-	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
-	others := []admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
+	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
+	others := []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
 	c := a.operateCommand(&cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
@@ -38,7 +38,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var when admin.When
+		var when admin.RescheduleOptions
 		if changed("in") {
 			when.In = &delay
 		}

@@ -29,7 +29,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Long:       retryLong,
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
-	}, "retried", []admin.Standing{admin.Failed}, []admin.Standing{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
+	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
 		if !again && f.state == string(admin.Closed) {
 			return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
 		}
@@ -95,7 +95,7 @@ func (a *app) dismissCommand() *cobra.Command {
 		Long:       dismissLong,
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},
-	}, "dismissed", []admin.Standing{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
+	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
 		o.can = admin.CanDismiss
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Dismiss(ctx, ids...)

@@ -192,7 +192,7 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 	for _, l := range left {
 		ours := always
 		if !ours {
-			ours, err = alert.NewBoard(i.db).Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
+			ours, err = alert.NewLog(i.db).Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
 		}
 		if ours || err != nil {
 			a.warn(fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err))

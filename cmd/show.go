@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -97,7 +97,7 @@ func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64
 func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = texts.NullText(e.Output)
-		if name, slot := timetable.Of(e.Output); name != "" {
+		if name, slot := scheduler.Of(e.Output); name != "" {
 			s.Schedule, s.Slot = &name, utc(slot)
 		}
 	}
