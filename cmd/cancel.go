@@ -24,8 +24,8 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 func (a *app) cancelCommand() *cobra.Command {
 	var f operateFlags
 	var running bool
-	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
-	started := []admin.Standing{admin.Standing(job.Running), admin.Standing(job.Error)}
+	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
+	started := []admin.Status{admin.Status(job.Running), admin.Status(job.Error)}
 	c := &cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
@@ -37,7 +37,7 @@ func (a *app) cancelCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case !running && slices.Contains(append(started, admin.Waiting), admin.Standing(f.state)):
+			case !running && slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
 				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 			}
 			o.can = admin.CanCancel
@@ -59,7 +59,7 @@ func (a *app) cancelCommand() *cobra.Command {
 				}
 				o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error { return cancelOrStop(cmd.Context(), q, batch[0]) }
 				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-					if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
+					if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
 						c.Result = asked
 					}
 					return nil
@@ -68,7 +68,7 @@ func (a *app) cancelCommand() *cobra.Command {
 			return a.operate(cmd, o)
 		},
 	}
-	f.add(c, slices.Concat(waiting, []admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Standing{admin.Waiting})...)
+	f.add(c, slices.Concat(waiting, []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})...)
 	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
 	return about(c, waiting...)

@@ -111,7 +111,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if o.dryRun {
 		enqueue = q.WouldEnqueue
 	}
-	all, err := enqueue(cmd.Context(), []job.New{j})
+	all, err := enqueue(cmd.Context(), []job.Params{j})
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 }
 
 // newJob reads the flags.
-func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.New, error) {
-	j := job.New{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
+func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {
+	j := job.Params{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err

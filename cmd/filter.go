@@ -102,7 +102,7 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	return admin.Filter{
-		Standing: admin.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
+		Standing: admin.Status(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
 		Since: since, Until: until, Limit: f.limit,
 	}, err
 }

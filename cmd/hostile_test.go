@@ -60,7 +60,7 @@ var hostile = func() map[string][]string {
 	words := []string{"''", "'bogus'", "NULL", "0", "1", "99", "X'ff'"}
 	return map[string][]string{
 		"job_type": texts, "job_data": append([]string{"'" + strings.Repeat("x", 1<<20+1) + "'"}, texts...), "job_key": texts, "throttle_group": texts, "shard_key": texts, "worker_id": texts,
-		"lock_token": texts, "attempt_token": texts, "wish": texts, "error": texts, "result": texts, "output": texts,
+		"lock_token": texts, "attempt_token": texts, "retry_override": texts, "error": texts, "result": texts, "output": texts,
 		"time_windows": append([]string{`'["25:00-26:00"]'`, `'[]'`, `'[1]'`, `'null'`, `'{"a":1}'`, `'["05:00-07:00"'`}, texts...),
 		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "interrupts": numbers, "losses": numbers,
 		"retry_of": numbers, "retried_as": numbers,

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/store"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
@@ -238,7 +238,7 @@ func learn(ctx context.Context, db *schema.DB, c *config.Config) error {
 	if len(c.Schedules) == 0 {
 		return nil
 	}
-	_, failed, err := timetable.New(db, c.Schedules).Learn(ctx, 0)
+	_, failed, err := scheduler.New(db, c.Schedules).Load(ctx, 0)
 	return errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 }
 

@@ -47,13 +47,13 @@ func (a *app) jobsCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, filterOfJobs(tableRows, admin.Standings...))
+	f.add(c, filterOfJobs(tableRows, admin.Statuses...))
 	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard of the queue; the first is 0 (-1: of all)")
 	return c
 }
 
 // filterOfJobs is what a filter of jobs is about.
-func filterOfJobs(limit int, standings ...admin.Standing) filtered {
+func filterOfJobs(limit int, standings ...admin.Status) filtered {
 	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
 	for _, s := range standings {
 		of.states = append(of.states, string(s))
@@ -140,8 +140,8 @@ func standing(j *job.Job) string {
 
 // problem is what is wrong with a job.
 func problem(j *job.Job) string {
-	if j.Flaw != nil {
-		return j.Flaw.Error()
+	if j.Invalid != nil {
+		return j.Invalid.Error()
 	}
 	return dash(j.Error)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -180,7 +180,7 @@ func (i *instance) runAs() string {
 
 // mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
-	board := alert.NewBoard(i.db)
+	board := alert.NewLog(i.db)
 	queues, err := i.mailed()
 	if err != nil {
 		return err
@@ -240,12 +240,12 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 	if len(i.Schedules) == 0 {
 		return nil
 	}
-	board := alert.NewBoard(i.db)
+	board := alert.NewLog(i.db)
 	ours, err := board.Claim(ctx, "looked at schedules", now, time.Hour)
 	if err != nil || !ours {
 		return err
 	}
-	rows, err := timetable.New(i.db, i.Schedules).Own(ctx)
+	rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	board := alert.NewBoard(i.db)
+	board := alert.NewLog(i.db)
 	since, noted, err := lookSince(ctx, board, queues, now, since)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 
 // lookSince is since when to look for what has failed in queues: a time, or if all of them have been looked at since, shortly before
 // that. noted are the notices of it.
-func lookSince(ctx context.Context, board alert.Board, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
+func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
 	for _, q := range queues {
 		noted = append(noted, "looked for failed jobs of "+q.Name)
 	}
@@ -117,7 +117,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 
 // untold are those ways in which jobs of a queue failed of which nobody has told for an hour, the latest first, and which the caller
 // has claimed to tell.
-func untold(ctx context.Context, board alert.Board, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
+func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
 	if len(newest) == 0 {
 		return nil, nil
 	}

@@ -175,7 +175,7 @@ func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor
 		return err
 	}
 	what := "missed hours up to " + missing[len(missing)-1].Format(time.RFC3339)
-	if ours, err := alert.NewBoard(i.db).Claim(ctx, what, now, 24*time.Hour); err != nil || !ours {
+	if ours, err := alert.NewLog(i.db).Claim(ctx, what, now, 24*time.Hour); err != nil || !ours {
 		return err
 	}
 	a.printMissing(a.err, missing)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -131,10 +131,10 @@ func (i *instance) state(ctx context.Context, most int64) (monitor.State, error)
 	if err != nil || len(i.Schedules) == 0 {
 		return s, err
 	}
-	rows, err := timetable.New(i.db, i.Schedules).Own(ctx)
+	rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
 	for _, r := range rows {
-		if late := r.Overdue(); late > timetable.OverdueFor {
-			s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: r.Name, For: late, Within: timetable.OverdueFor})
+		if late := r.Overdue(); late > scheduler.OverdueFor {
+			s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: r.Name, For: late, Within: scheduler.OverdueFor})
 		}
 	}
 	return s, err

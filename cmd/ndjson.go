@@ -48,7 +48,7 @@ type ndjson struct {
 	// would are, in a dry run, the queues, types and keys of the jobs that would be added; else it is nil.
 	would map[[3]string]bool
 	// pending are the jobs of lines that were read and not added, all of one queue.
-	pending []job.New
+	pending []job.Params
 	lines   []int
 	to      *queue.Queue
 	size    int
@@ -223,8 +223,8 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 	return q, err
 }
 
-func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err error) {
-	j = job.New{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
+func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.Params, err error) {
+	j = job.Params{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
 	if l.Key != nil {
 		if *l.Key == "" {
 			return j, errors.New("job_key is empty; leave it out for a key of its own")
@@ -309,7 +309,7 @@ func (n *ndjson) flush(ctx context.Context) error {
 }
 
 // wouldEnqueue says what would become of jobs if those before them had been added. It keeps all keys in memory.
-func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.New) ([]job.Added, error) {
+func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.Params) ([]job.Added, error) {
 	added, err := n.to.WouldEnqueue(ctx, jobs)
 	for i := range added {
 		key := [3]string{n.to.Name, jobs[i].Type, jobs[i].Key}

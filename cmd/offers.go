@@ -232,7 +232,7 @@ func idOffers(l *lookUp) error {
 	}
 	standings := standingsOf(l.cmd)
 	if len(standings) == 0 {
-		standings = []admin.Standing{""} // all
+		standings = []admin.Status{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {

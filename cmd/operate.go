@@ -25,7 +25,7 @@ type operation struct {
 	ids          []int64
 	// filter finds the jobs if there are no ids, in each of the standings.
 	filter    *filterFlags
-	standings []admin.Standing
+	standings []admin.Status
 	dryRun    bool
 	// ask makes a person at a terminal confirm what a filter has found.
 	ask bool

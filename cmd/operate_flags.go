@@ -19,7 +19,7 @@ type operateFlags struct {
 	all, yes, dryRun bool
 }
 
-func (f *operateFlags) add(c *cobra.Command, standings ...admin.Standing) {
+func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
 	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
@@ -31,18 +31,18 @@ func (f *operateFlags) add(c *cobra.Command, standings ...admin.Standing) {
 const standingsNote = "hipq_standings"
 
 // about notes that a command can do something about the jobs of these standings.
-func about(c *cobra.Command, standings ...admin.Standing) *cobra.Command {
+func about(c *cobra.Command, standings ...admin.Status) *cobra.Command {
 	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
 // alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
-func alsoAbout(c *cobra.Command, flag string, standings ...admin.Standing) {
+func alsoAbout(c *cobra.Command, flag string, standings ...admin.Status) {
 	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.
-func standingsOf(c *cobra.Command) (all []admin.Standing) {
+func standingsOf(c *cobra.Command) (all []admin.Status) {
 	words := strings.Fields(c.Annotations[standingsNote])
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "true" {
@@ -50,7 +50,7 @@ func standingsOf(c *cobra.Command) (all []admin.Standing) {
 		}
 	})
 	for _, w := range words {
-		all = append(all, admin.Standing(w))
+		all = append(all, admin.Status(w))
 	}
 	return all
 }
@@ -77,7 +77,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):
 		return operation{}, usagef("--limit: the ids say which jobs; leave it out")
 	case f.state != "":
-		standings = []admin.Standing{admin.Standing(f.state)}
+		standings = []admin.Status{admin.Status(f.state)}
 	}
 	return operation{verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
 }

@@ -25,7 +25,7 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 	defer cancel()
 	say := func(leftType) (bool, error) { return true, nil }
 	if now, err := i.db.Clock(ctx); err == nil && !a.verbose && !a.err.isTerminal() {
-		board := alert.NewBoard(i.db)
+		board := alert.NewLog(i.db)
 		say = func(l leftType) (bool, error) {
 			return board.Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
@@ -173,12 +173,12 @@ func (p *purging) run(ctx context.Context) error {
 		return err
 	}
 	if !p.options.DryRun {
-		if err := alert.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*unhandledAgain)); err != nil {
+		if err := alert.NewLog(p.i.db).Purge(ctx, p.now.Add(-2*unhandledAgain)); err != nil {
 			return err
 		}
 	}
 	o.Before = p.now.Add(-p.i.ActivityKeep)
-	gone, err := timetable.New(p.i.db, p.i.Schedules).Purge(ctx, o.Before, o.DryRun)
+	gone, err := scheduler.New(p.i.db, p.i.Schedules).Purge(ctx, o.Before, o.DryRun)
 	if err := errors.Join(p.tell("schedules", "", gone, o.Before), err); err != nil {
 		return err
 	}

@@ -545,7 +545,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Look{New: true}, nil, nil); err != nil {
+		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -21,7 +21,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	var f operateFlags
 	var at, in string
 	var priority int
-	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
+	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
 	c := &cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
@@ -41,7 +41,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var when admin.When
+			var when admin.RescheduleOptions
 			if changed("in") {
 				when.In = &delay
 			}

@@ -44,7 +44,7 @@ func (a *app) runCommand() *cobra.Command {
 			return a.runJob(cmd, args[0], id)
 		},
 	}
-	return about(c, admin.Standing(job.Initial), admin.Standing(job.Retry))
+	return about(c, admin.Status(job.Initial), admin.Status(job.Retry))
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
@@ -116,7 +116,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 		if placed && !j.IsNew() || j.State() == job.Final {
 			return nil
 		}
-		if _, err := (*store.Queue)(q.Queue).Upkeep(cmd.Context(), w, store.Look{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
+		if _, err := (*store.Queue)(q.Queue).Upkeep(cmd.Context(), w, store.Poll{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
 			return err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)

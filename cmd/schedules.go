@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue/schedule"
 )
 
@@ -38,10 +38,10 @@ func (a *app) schedulesCommand() *cobra.Command {
 		},
 	}
 	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "pause", done: "paused", so: "paused", do: (*timetable.Timetable).Pause, paused: true,
+		verb: "pause", done: "paused", so: "paused", do: (*scheduler.Scheduler).Pause, paused: true,
 	}, "Hold schedules back", "The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"))
 	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "resume", done: "resumed", so: "not paused", do: (*timetable.Timetable).Resume,
+		verb: "resume", done: "resumed", so: "not paused", do: (*scheduler.Scheduler).Resume,
 	}, "Let schedules go on", "A schedule goes on with its next slot from now.", "unpause", "continue", "enable"))
 	c.AddCommand(a.scheduleRunCommand())
 	return c
@@ -76,14 +76,14 @@ type scheduled struct {
 }
 
 // timetable is that of the config's schedules, and its rows by name.
-func (i *instance) timetable(ctx context.Context) (t *timetable.Timetable, rows map[string]timetable.Row, err error) {
-	t = timetable.New(i.db, i.Schedules)
+func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows map[string]scheduler.Row, err error) {
+	t = scheduler.New(i.db, i.Schedules)
 	rows, err = t.Rows(ctx)
 	return t, rows, err
 }
 
 // scheduleNames are those of the config, and those that the database has besides.
-func (i *instance) scheduleNames(rows map[string]timetable.Row) (names []string) {
+func (i *instance) scheduleNames(rows map[string]scheduler.Row) (names []string) {
 	for _, s := range i.Schedules {
 		names = append(names, s.Name)
 	}
@@ -151,7 +151,7 @@ func (a *app) listSchedules(cmd *cobra.Command) error {
 }
 
 // scheduled is a schedule of the config, as the database has it, or one of another config.
-func (i *instance) scheduled(name string, rows map[string]timetable.Row, now time.Time) scheduled {
+func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now time.Time) scheduled {
 	row := rows[name]
 	next := row.NextSlot.Time
 	out := scheduled{
@@ -164,7 +164,7 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	if s := i.schedule(name); s != nil {
 		missed := string(s.Missed)
 		out.InConfig, out.Queue, out.JobType, out.Missed = true, s.Queue, s.Job.Type, &missed
-		out.When = timetable.SpecOf(*s)
+		out.When = scheduler.SpecOf(*s)
 		if out.InTurn {
 			out.OtherWhen = &row.Spec
 			if row.Spec == out.When {
@@ -196,7 +196,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
-	case late > timetable.OverdueFor:
+	case late > scheduler.OverdueFor:
 		say("overdue for %s: does hipq work run?", late.Round(time.Second))
 	case late > 0:
 		say("due for %s", late.Round(time.Second))
@@ -215,7 +215,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 // scheduling is what to do to a schedule, and the words for it.
 type scheduling struct {
 	verb, done, so string
-	do             func(t *timetable.Timetable, ctx context.Context, name string) (changed bool, err error)
+	do             func(t *scheduler.Scheduler, ctx context.Context, name string) (changed bool, err error)
 	paused, dryRun bool
 }
 
@@ -244,14 +244,14 @@ unreachable or busy · 78 configuration.`,
 }
 
 // knownSchedules opens the instance with all of the config's schedules in the database, and refuses other names.
-func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*instance, *timetable.Timetable, map[string]timetable.Row, error) {
+func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*instance, *scheduler.Scheduler, map[string]scheduler.Row, error) {
 	i, err := a.open(cmd)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	t, rows, err := i.timetable(cmd.Context())
 	if err == nil && learn {
-		rows, _, err = t.Learn(cmd.Context(), 0)
+		rows, _, err = t.Load(cmd.Context(), 0)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {

@@ -65,7 +65,7 @@ func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) erro
 		if dryRun {
 			enqueue = q.WouldEnqueue
 		}
-		all, err := enqueue(cmd.Context(), []job.New{s.JobNow(now)})
+		all, err := enqueue(cmd.Context(), []job.Params{s.JobNow(now)})
 		if err != nil {
 			return fmt.Errorf("schedule %s: %w", name, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -106,7 +106,7 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = texts.NullText(e.Output)
-		if name, slot := timetable.Of(e.Output); name != "" {
+		if name, slot := scheduler.Of(e.Output); name != "" {
 			s.Schedule, s.Slot = &name, utc(slot)
 		}
 	}

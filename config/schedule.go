@@ -21,7 +21,7 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 		Queue:    b.text(path+".queue", s.Queue, ""),
 		Jitter:   b.seconds(path+".jitter", s.Jitter, 0, 0),
 		Missed:   oneOf(b, path+".missed", s.Missed, schedule.Latest, schedule.Skip, schedule.All),
-		Job: job.New{
+		Job: job.Params{
 			Type: b.text(path+".type", s.Type, ""),
 			Data: b.text(path+".data", s.Data, ""),
 			Key:  b.text(path+".key", s.Key, ""),
@@ -106,7 +106,7 @@ func (b builder) unusual(path string, s scheduleSection, types []job.Type) {
 }
 
 // override reads what a schedule's jobs have instead of their type's.
-func (b builder) override(path string, s scheduleSection, j *job.New) {
+func (b builder) override(path string, s scheduleSection, j *job.Params) {
 	whole := func(key, text string, low int) *int {
 		if text == "" {
 			b.note(path+key, nil, "")

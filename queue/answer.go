@@ -99,14 +99,14 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 // changes says whether an answer would change a job as it is, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
 	answered := j.Status == job.StatusAnswered
-	ends := j.Status.IsFinal() || answered && (j.Error == job.None || j.Wish == job.Outcome{Verdict: job.Failed}.Wish())
+	ends := j.Status.IsFinal() || answered && (j.Error == job.None || j.RetryOverride == job.Outcome{Verdict: job.Failed}.RetryOverride())
 	switch {
 	case ends && (j.Error == job.None) != (a.Verdict == job.Finished):
 		return false, store.ErrFinal
 	case ends:
 		return false, nil
-	case j.Flaw != nil:
-		return false, j.Flaw
+	case j.Invalid != nil:
+		return false, j.Invalid
 	case j.Attempt == 0:
 		return false, store.ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:

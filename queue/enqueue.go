@@ -13,8 +13,8 @@ import (
 )
 
 // Enqueue adds one job. With a Key of your own it may be repeated; without one, an error may leave open if the job is in.
-func (q *Queue) Enqueue(ctx context.Context, j job.New) (job.Added, error) {
-	added, err := q.EnqueueMany(ctx, []job.New{j})
+func (q *Queue) Enqueue(ctx context.Context, j job.Params) (job.Added, error) {
+	added, err := q.EnqueueMany(ctx, []job.Params{j})
 	if err != nil {
 		return job.Added{}, err
 	}
@@ -24,23 +24,23 @@ func (q *Queue) Enqueue(ctx context.Context, j job.New) (job.Added, error) {
 // EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added:
 // the first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key
 // of your own may simply be enqueued again.
-func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]job.Added, error) {
+func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.Params) ([]job.Added, error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
-	return q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.addChunk(ctx, some) })
+	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.addChunk(ctx, some) })
 }
 
 // WouldEnqueue says what EnqueueMany would do now, by a transaction that it rolls back. A job that would be added has the ID 0.
-func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []job.Added, err error) {
+func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.Params) (would []job.Added, err error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
 	rolledBack := errors.New("rolled back")
 	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
-		would, err = q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.store().Add(ctx, tx, some, false, "") })
+		would, err = q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, tx, some, false, "") })
 		return cmp.Or(err, rolledBack)
 	})
 	if refused, ok := errors.AsType[*job.DuplicateError](err); ok && refused.Index > 0 {
@@ -62,7 +62,7 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []job.A
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it
 // back. With SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which
 // has an instance of the same name, the jobs are in that one.
-func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]job.Added, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) ([]job.Added, error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
 		return nil, err
@@ -71,11 +71,11 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]j
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
 	joined := q.store().DB().Join(tx)
-	return q.inChunks(prepared, func(some []job.New) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
+	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
 }
 
 // inChunks calls add for each statement, with as many jobs as the servers' packet limits and SQLite's parameters allow.
-func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]job.Added, error)) ([]job.Added, error) {
+func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added, error)) ([]job.Added, error) {
 	const maxRows, maxBytes = 500, 1 << 20
 	added := make([]job.Added, 0, len(jobs))
 	for len(jobs) > 0 {
@@ -97,7 +97,7 @@ func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]job.Added, error
 }
 
 // addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
-func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []job.Added, err error) {
+func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
 	tries := 0
 	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++

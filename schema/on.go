@@ -27,7 +27,7 @@ import (
 // database in memory is one for each connection, so its pool has SetMaxOpenConns(1).
 //
 // Close leaves the pool open.
-func On(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
+func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 	if err := names.check(); err != nil {
 		return nil, err
 	}

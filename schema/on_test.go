@@ -17,7 +17,7 @@ import (
 func TestOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		pool := dbtest.Pool(t, driver, source)
-		db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+		db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestOnOneConnection(t *testing.T) {
 	}
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
-	db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestHighIDsOnAPool(t *testing.T) {
 		names := dbtest.Open(t, driver, source, "emails").Names
 		pool := dbtest.Pool(t, driver, source) // which wants its settings back
 		pool.SetMaxOpenConns(1)
-		db, err := schema.On(t.Context(), pool, names)
+		db, err := schema.FromPool(t.Context(), pool, names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestHighIDsOnAPool(t *testing.T) {
 // TestOnAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
 func TestOnAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
-	db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestOnRefuses(t *testing.T) {
 		"UTF-16":         {wide, schema.Named("shop"), schema.ErrConfig, "UTF-16"},
 		"closed":         {closed, schema.Named("shop"), nil, "closed"},
 	} {
-		_, err := schema.On(t.Context(), c.pool, c.names)
+		_, err := schema.FromPool(t.Context(), c.pool, c.names)
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -164,7 +164,7 @@ func TestOnNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := schema.On(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
+	if _, err := schema.FromPool(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
 		t.Error(err)
 	}
 }

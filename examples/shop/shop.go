@@ -30,7 +30,7 @@ type Sent struct {
 }
 
 // SendReceipt is the job type: whoever enqueues or handles such jobs goes by it.
-const SendReceipt job.Of[Receipt] = "send_receipt"
+const SendReceipt job.Kind[Receipt] = "send_receipt"
 
 // Shop takes orders.
 type Shop struct {
@@ -65,7 +65,7 @@ func (s *Shop) open(ctx context.Context, driver string) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.hipq, err = schema.On(ctx, s.pool, schema.Named("shop")); err != nil {
+	if s.hipq, err = schema.FromPool(ctx, s.pool, schema.Named("shop")); err != nil {
 		return err
 	}
 	options := queue.Options{Name: "emails", Types: []job.Type{receipts()}}
@@ -158,7 +158,7 @@ func (s *Shop) send(ctx context.Context, j *job.Job, r Receipt) (Sent, error) {
 
 // Work sends receipts until ctx ends.
 func (s *Shop) Work(ctx context.Context, log *slog.Logger) error {
-	_, err := worker.Stay(ctx, worker.Params{
+	_, err := worker.RunUntilDone(ctx, worker.Params{
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
 			string(SendReceipt): handler.ForResult(SendReceipt, s.send),
 		}}},

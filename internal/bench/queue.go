@@ -64,8 +64,8 @@ func types(n int) []job.Type {
 	return list
 }
 
-func (q *Queue) job(i int) job.New {
-	job := job.New{Type: q.Types[i%len(q.Types)].Name, Data: data(i)}
+func (q *Queue) job(i int) job.Params {
+	job := job.Params{Type: q.Types[i%len(q.Types)].Name, Data: data(i)}
 	if g := q.ThrottleGroups; g != nil && g.By == ByRegion {
 		job.Data = fmt.Sprintf(`{"user":%d,"action":"welcome mail","region":"r%d"}`, i, i%regions)
 	}
@@ -75,7 +75,7 @@ func (q *Queue) job(i int) job.New {
 // Fill adds n jobs in bulk.
 func (q *Queue) Fill(ctx context.Context, n int) error {
 	for from := 0; from < n; from += perTransaction {
-		jobs := make([]job.New, min(perTransaction, n-from))
+		jobs := make([]job.Params, min(perTransaction, n-from))
 		for i := range jobs {
 			jobs[i] = q.job(from + i)
 		}

@@ -26,7 +26,7 @@ func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
 	for i := 0; policy.Hash(key, q.Shards) != shard; i++ {
 		key = strconv.Itoa(i)
 	}
-	jobs := make([]job.New, n)
+	jobs := make([]job.Params, n)
 	for i := range jobs {
 		jobs[i] = q.job(i)
 		jobs[i].ShardKey = key

@@ -210,7 +210,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 // add enqueues a job for a kind.
 func (s *shop) add(name string, w words, timeout time.Duration) int64 {
 	s.Helper()
-	added, err := s.queues[name].Enqueue(s.Context(), job.New{Type: "say", Data: w.data(), Timeout: timeout})
+	added, err := s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout})
 	if err != nil {
 		s.Fatal(err)
 	}

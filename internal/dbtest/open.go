@@ -38,5 +38,5 @@ func open(t testing.TB, driver, source string) (*schema.DB, error) {
 	if os.Getenv(poolVar) == "" {
 		return schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
 	}
-	return schema.On(t.Context(), Pool(t, driver, source), schema.Named("shop"))
+	return schema.FromPool(t.Context(), Pool(t, driver, source), schema.Named("shop"))
 }

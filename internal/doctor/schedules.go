@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/scheduler"
 )
 
 // lookAtSchedules says which schedules of the config have a slot that no worker has seen to for some time.
@@ -14,7 +14,7 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 	if len(p.Config.Schedules) == 0 {
 		return found(OK, "the config has none")
 	}
-	rows, err := timetable.New(p.db, p.Config.Schedules).Own(ctx)
+	rows, err := scheduler.New(p.db, p.Config.Schedules).Own(ctx)
 	if err != nil {
 		return trouble(err)
 	}
@@ -24,7 +24,7 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 		if r.Paused {
 			paused++
 		}
-		if by := r.Overdue(); by > timetable.OverdueFor {
+		if by := r.Overdue(); by > scheduler.OverdueFor {
 			late = append(late, fmt.Sprintf("%s for %s", r.Name, by.Round(time.Second)))
 		}
 		if r.InTurn() {

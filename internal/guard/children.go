@@ -93,7 +93,7 @@ func (c *children) count() map[int]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pids, _ := process.Children()
-	for _, pid := range c.foundlings(pids) {
+	for _, pid := range c.adopted(pids) {
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
 			continue
 		}
@@ -106,7 +106,7 @@ func (c *children) count() map[int]int {
 
 // foundlings are those of these children of which it is sure that they are not own: what was being started when they were
 // first seen has become known since, and isn't they.
-func (c *children) foundlings(pids []int) (sure []int) {
+func (c *children) adopted(pids []int) (sure []int) {
 	oldest := c.begun + 1
 	for number := range c.starting {
 		oldest = min(oldest, number)

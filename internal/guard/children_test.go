@@ -12,7 +12,7 @@ func TestChildrenFoundlings(t *testing.T) {
 	c.adopts = true
 	want := func(pids []int, want ...int) {
 		t.Helper()
-		if got := c.foundlings(pids); !slices.Equal(got, want) {
+		if got := c.adopted(pids); !slices.Equal(got, want) {
 			t.Errorf("of %d are foundlings %d, want %d", pids, got, want)
 		}
 	}

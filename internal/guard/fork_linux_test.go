@@ -35,7 +35,7 @@ func TestForkIsFound(t *testing.T) {
 			_ = worker.Wait()
 			cleared := make(chan []string, 1)
 			if by == "strays" {
-				go func() { cleared <- guard.KillStrays(id) }()
+				go func() { cleared <- guard.KillOrphans(id) }()
 			}
 			time.Sleep(time.Second) // longer than it takes to look twice
 			letBegin()

@@ -33,5 +33,5 @@ func (*Guard) Close() error { return nil }
 // Serve refuses.
 func Serve(*os.File, []string) error { return process.CanRun() }
 
-// KillStrays finds nothing to kill.
-func KillStrays(string) []string { return nil }
+// KillOrphans finds nothing to kill.
+func KillOrphans(string) []string { return nil }

@@ -34,8 +34,8 @@ type hunt struct {
 	mu     sync.Mutex
 	groups map[int]struct{}
 	// foundlings are the worker's, with when they were born.
-	foundlings map[int]int
-	strays     map[int]stray
+	adopted map[int]int
+	strays  map[int]orphan
 	// forks are those, with when they were born, that there were at the first look and that may still become the worker's
 	// programs: nothing shows yet whose they are.
 	forks map[int]int
@@ -43,7 +43,7 @@ type hunt struct {
 }
 
 func newHunt(workerID string) *hunt {
-	return &hunt{workerID: workerID, groups: map[int]struct{}{}, foundlings: map[int]int{}, strays: map[int]stray{}}
+	return &hunt{workerID: workerID, groups: map[int]struct{}{}, adopted: map[int]int{}, strays: map[int]orphan{}}
 }
 
 func (h *hunt) addGroup(pgid int) {
@@ -70,23 +70,23 @@ func (h *hunt) forgetGroups() {
 func (h *hunt) known() (groups map[int]struct{}, foundlings map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return maps.Clone(h.groups), maps.Clone(h.foundlings)
+	return maps.Clone(h.groups), maps.Clone(h.adopted)
 }
 
 // addFoundling notes what the worker has adopted.
-func (h *hunt) addFoundling(pid, born int) {
+func (h *hunt) addAdopted(pid, born int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.foundlings[pid] = born
+	h.adopted[pid] = born
 }
 
 // headcount counts the foundlings, and gives the new ones.
 func (h *hunt) headcount() (fresh map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.foundlings
-	h.foundlings = h.children.count()
-	fresh = maps.Clone(h.foundlings)
+	before := h.adopted
+	h.adopted = h.children.count()
+	fresh = maps.Clone(h.adopted)
 	maps.DeleteFunc(fresh, func(pid, born int) bool { return before[pid] == born })
 	return fresh
 }
@@ -96,8 +96,8 @@ func (h *hunt) any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.children != nil && h.children.adopts { // then whatever there is descends from its children
-		h.foundlings = h.children.count()
-		return len(h.groups)+len(h.foundlings) > 0
+		h.adopted = h.children.count()
+		return len(h.groups)+len(h.adopted) > 0
 	}
 	h.look()
 	return len(h.groups)+len(h.strays)+len(h.forks) > 0
@@ -135,7 +135,7 @@ func (h *hunt) signal(sig syscall.Signal) (found bool) {
 }
 
 // signalFor is what a stray gets, when all get sig: no TERM twice, nor one beside its group's.
-func (h *hunt) signalFor(s *stray, sig syscall.Signal) syscall.Signal {
+func (h *hunt) signalFor(s *orphan, sig syscall.Signal) syscall.Signal {
 	if sig == syscall.SIGKILL {
 		return sig
 	}

@@ -67,7 +67,7 @@ echo $$ >%[1]s/pid; sleep 60; :`, dir))
 			signalTo(t, worker, syscall.SIGKILL)
 			_ = worker.Wait()
 			if by == "strays" {
-				if left := guard.KillStrays(id); len(left) > 0 {
+				if left := guard.KillOrphans(id); len(left) > 0 {
 					t.Errorf("left: %q", left)
 				}
 				if processtest.Alive(pid) || processtest.Alive(escaped) {

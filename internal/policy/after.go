@@ -12,9 +12,9 @@ type Next struct {
 	Status job.Status
 	// Error is None if there is nothing to say. So is Result; an empty one leaves the job's.
 	Error, Result string
-	// Output and Wish are kept for as long as the attempt has no entry in the activity.
-	Output, Wish string
-	Scheduled    time.Time
+	// Output and Override are kept for as long as the attempt has no entry in the activity.
+	Output, Override string
+	Scheduled        time.Time
 	// Interrupts are the attempts that don't count against the retry policy's.
 	Interrupts int
 	// Wake is when it becomes due; zero if it is.

@@ -20,7 +20,7 @@ type adding struct {
 	*Queue
 	tx       *engine.Tx
 	division policy.Division
-	jobs     []job.New
+	jobs     []job.Params
 	// added is what has become of each, and todo the indexes of those of which that is still open.
 	added []job.Added
 	todo  []int
@@ -31,13 +31,13 @@ type adding struct {
 //
 // byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
 // again. It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity.
-func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]job.Added, error) {
+func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) ([]job.Added, error) {
 	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
 		return nil, err
 	}
 	jobs := a.jobs
-	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.Params.IsTimed) || q.db.DearNow && len(jobs) > 1) {
 		if err := q.db.SetClock(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 		})
 	}
 	lock := ""
-	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
+	if slices.ContainsFunc(jobs, func(j job.Params) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
 		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
 		// shared locks on them, and two transactions that both want to write then deadlock.
 		lock = q.db.ForUpdate
@@ -97,8 +97,8 @@ func (a *adding) log(ctx context.Context, by string) error {
 }
 
 // complete fills in what jobs leave to their types, and refuses weightless ones, also by what is registered.
-func (a *adding) complete(ctx context.Context, prepared []job.New) error {
-	a.jobs = make([]job.New, len(prepared))
+func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
+	a.jobs = make([]job.Params, len(prepared))
 	for i, j := range prepared {
 		t, err := a.TypeOf(ctx, a.tx, j.Type)
 		if err != nil {
@@ -107,7 +107,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) error {
 		a.jobs[i] = j.WithDefaults(t)
 	}
 	a.division = a.Options.Division()
-	weightless := slices.IndexFunc(a.jobs, func(j job.New) bool { return *j.ThrottleFactor < 1 })
+	weightless := slices.IndexFunc(a.jobs, func(j job.Params) bool { return *j.ThrottleFactor < 1 })
 	if weightless < 0 && a.Shards > 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 }
 
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
-func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
+func (a *adding) replace(ctx context.Context, id int64, j *job.Params) (replaced bool, err error) {
 	at, status, wake := a.due(j)
 	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+ScheduledAnew+
 		", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
@@ -185,7 +185,7 @@ func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bo
 }
 
 // due says when a job may start first, and where it stands until then.
-func (a *adding) due(j *job.New) (text string, status job.Status, wake engine.Time) {
+func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine.Time) {
 	when := j.At
 	if when.IsZero() {
 		when = a.tx.Now.Add(j.In)
@@ -196,7 +196,7 @@ func (a *adding) due(j *job.New) (text string, status job.Status, wake engine.Ti
 }
 
 // typeAndKey is what is unique among the jobs that are not final.
-func typeAndKey(j job.New) [2]string { return [2]string{j.Type, j.Key} }
+func typeAndKey(j job.Params) [2]string { return [2]string{j.Type, j.Key} }
 
 // live gives the ids of those of the types and keys that are taken.
 func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, error) {

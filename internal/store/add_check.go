@@ -7,7 +7,7 @@ import (
 )
 
 // Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
-func (q *Queue) Check(j job.New) error {
+func (q *Queue) Check(j job.Params) error {
 	if err := j.Check(); err != nil {
 		return err
 	}
@@ -17,11 +17,11 @@ func (q *Queue) Check(j job.New) error {
 	return nil
 }
 
-func (q *Queue) Prepare(jobs []job.New) (prepared []job.New, err error) {
+func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 	if q.db == nil {
 		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
 	}
-	prepared = make([]job.New, len(jobs))
+	prepared = make([]job.Params, len(jobs))
 	for i, j := range jobs {
 		if err := q.Check(j); err != nil {
 			return nil, err

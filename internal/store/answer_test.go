@@ -43,7 +43,7 @@ var done = job.Outcome{Verdict: job.Finished}
 
 func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
-		id := s.add(job.New{Type: "send", Key: "k"})[0].ID
+		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
 		_, err := s.answer(queue.Answer{Key: "k", Verdict: job.Finished})
 		s.wantAnswer(err, queue.ErrNotStarted)
 		_, err = s.answer(queue.Answer{Key: "other", Verdict: job.Finished})
@@ -81,7 +81,7 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 	for _, word := range []job.Outcome{done, {Verdict: job.TryAgain, Error: "no"}, {Verdict: job.Failed, Error: "no"}, {Verdict: job.Finished, Result: "r"}} {
 		suiteWith(t, asynchronous, func(s env) {
-			s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "report", Key: "b"}, job.New{Type: "report", Key: "c"})
+			s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "report", Key: "b"}, job.Params{Type: "report", Key: "c"})
 			jobs := s.start("w1", 3)
 			for _, j := range jobs[:2] {
 				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.Failed, Error: "answered"}); err != nil {
@@ -105,7 +105,7 @@ func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 
 func TestAnswersAreOverdue(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
 		s.settle("w1", done, s.start("w1", 3)...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
 		s.upkeep()
@@ -141,7 +141,7 @@ func TestAnswersAreOverdue(t *testing.T) {
 // An error of an attempt goes to the retry decision like one of a handler.
 func TestAnswerToTryAgain(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"})
+		s.add(job.Params{Type: "send", Key: "a"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
 		if err != nil || !got.Changed || got.Job.State() != job.Error {
@@ -175,7 +175,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		for verdict, want := range ends {
 			t.Run(name+"/"+string(verdict), func(t *testing.T) {
 				suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
-					s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+					s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send"})
 					j := s.start("w1", 1)[0]
 					a := queue.Answer{Key: "a", Verdict: verdict}
 					if a.Result = "ok"; verdict != job.Finished {
@@ -193,7 +193,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 						_, err = s.answer(queue.Answer{Key: "a", Verdict: job.Failed})
 						s.wantAnswer(err, queue.ErrFinal)
 					}
-					if _, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, job.ErrDuplicateKey) {
+					if _, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, job.ErrDuplicateKey) {
 						t.Errorf("its key beside the handler: %v", err)
 					}
 					if n := len(s.start("w2", 9)); n > 0 {
@@ -219,7 +219,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 // A job that waits for an answer counts against the limits.
 func TestAsynchronousJobsCount(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		if n := len(s.start("w1", 9)); n > 0 {
 			t.Errorf("%d were started", n)
@@ -251,7 +251,7 @@ func TestAnswerIsChecked(t *testing.T) {
 // The token of an attempt names it until the next one starts, also when the job is locked for that, or was given back.
 func TestTokenOutlivesTheLock(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
 		first := s.start("w1", 3)
 		s.settle("w1", done, first...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000'")
@@ -278,9 +278,9 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 func TestAnswerAndSettlementAtOnce(t *testing.T) {
 	suite(t, func(s env) {
 		const n = 200
-		jobs := make([]job.New, n)
+		jobs := make([]job.Params, n)
 		for i := range jobs {
-			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(i)}
+			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint(i)}
 		}
 		s.add(jobs...)
 		for _, j := range s.start("w1", n) {

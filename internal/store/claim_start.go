@@ -54,7 +54,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 			return err
 		}
 	}
-	if err := q.Refuse(ctx, tx, r.Worker, room.flawed...); err != nil {
+	if err := q.Reject(ctx, tx, r.Worker, room.flawed...); err != nil {
 		return err
 	}
 	return q.markStarted(ctx, tx, r, room, taken, done)
@@ -119,7 +119,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *Room,
 		j, waiting := one.job, false
 		switch {
 		case j == nil: // another was faster, or holds it
-		case j.Flaw != nil:
+		case j.Invalid != nil:
 			room.flawed = append(room.flawed, j)
 		case len(taken) == n:
 			waiting = true

@@ -21,13 +21,13 @@ func TestEveryFieldIsRead(t *testing.T) {
 			ID: 17, Queue: "emails", Type: "type", Data: "data", Key: "key", Status: job.StatusAwaiting, Timeout: 18 * time.Second,
 			Error: "error", Result: "result", Output: "output", Attempt: 19, ScheduledRunTime: at(1), Priority: 20, ThrottleFactor: 21, Windows: windows,
 			ShardKey: "shard", Place: 8003, StartTime: at(2), CreateTime: at(3), UpdateTime: at(4), WorkerID: "worker", Token: "token",
-			Group: "group", AttemptToken: "attempt", Wish: "wish", Stopping: true,
+			Group: "group", AttemptToken: "attempt", RetryOverride: "retry_override", Stopping: true,
 			Progress:   job.Progress{Percent: 24, Note: "note", Attempt: 19, Time: at(6)},
 			Interrupts: 15, Losses: 16, RetryOf: 22, RetriedAs: 23, WakeTime: at(5),
 		}
 		s.exec("INSERT INTO shop_emails (id, job_type, job_data, job_key, status, timeout, priority, throttle_factor, time_windows,"+
 			" throttle_group, shard_key, attempt, scheduled_run_time, wake_time, start_time, worker_id, lock_token, error, result, output,"+
-			" create_time, update_time, attempt_token, wish, stopping, interrupts, losses, retry_of, retried_as,"+
+			" create_time, update_time, attempt_token, retry_override, stopping, interrupts, losses, retry_of, retried_as,"+
 			" progress, progress_note, progress_attempt, progress_time, shard) VALUES (17, 'type', 'data', 'key', 'awaiting', 18, 20, 21, ?,"+
 			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
 			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'wish', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
@@ -93,7 +93,7 @@ func TestStartedJobsAreAsStored(t *testing.T) {
 	} {
 		suiteWith(t, change, func(s env) {
 			windows := must[job.Windows](s.t)(job.ParseWindows([]string{"00:00-24:00"}))
-			s.add(inRegion("east", 2), job.New{Type: "report", Data: "d", Windows: &windows, ShardKey: "s", ThrottleFactor: new(0)})
+			s.add(inRegion("east", 2), job.Params{Type: "report", Data: "d", Windows: &windows, ShardKey: "s", ThrottleFactor: new(0)})
 			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo", Result: "r"}, s.start("w", 1)...)
 			s.exec("UPDATE shop_emails SET wake_time = create_time, scheduled_run_time = create_time WHERE status = 'scheduled'")
 			s.upkeep()

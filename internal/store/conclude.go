@@ -16,7 +16,7 @@ import (
 // work is done elsewhere, or a retry handler must decide. The output stays in the row until then.
 func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
-	next := policy.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
+	next := policy.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
 	switch {
 	case o.Verdict == job.Sent:
 		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
@@ -27,8 +27,8 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 		}
 		return nil, q.write(ctx, tx, j, next)
 	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
-		if next.Wish == job.None { // a lost attempt's row says until when its worker was heard of
-			next.Wish = j.Wish
+		if next.Override == job.None { // a lost attempt's row says until when its worker was heard of
+			next.Override = j.RetryOverride
 		}
 		return nil, q.write(ctx, tx, j, next)
 	}
@@ -60,7 +60,7 @@ func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
 	set, args := "", []any{
-		n.Status, n.Error, OrNone(n.Output), OrNone(n.Wish), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
+		n.Status, n.Error, OrNone(n.Output), OrNone(n.Override), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
 		n.Interrupts, j.Losses, j.WorkerID,
 	}
 	if n.Result != "" {
@@ -75,7 +75,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET status = ?, error = ?, output = ?, wish = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
+		" SET status = ?, error = ?, output = ?, retry_override = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
 		" interrupts = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
 	if err != nil {

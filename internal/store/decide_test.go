@@ -45,7 +45,7 @@ func (s env) fail(waits job.Status, o job.Outcome, j *job.Job) store.Settled {
 
 func TestRetryHandlersDecisionHolds(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send", Data: "old"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send", Data: "old"}, job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
 		jobs := s.start("w1", 4)
 		failed := make([]store.Settled, len(jobs))
 		for i, j := range jobs {
@@ -91,7 +91,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 func TestDecisionIsTakenByAnother(t *testing.T) {
 	suite(t, func(s env) {
 		for range 4 {
-			s.add(job.New{Type: "send"})
+			s.add(job.Params{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
 		late := s.fail(job.StatusDeciding, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
@@ -99,7 +99,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
-		look := must[store.Look](t)(s.core().Look(t.Context(), []string{"send"}))
+		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
@@ -141,7 +141,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 // A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others besides.
 func TestUndecidedMayBeRepeated(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(slices.Repeat([]job.New{{Type: "send"}}, 5)...)
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 5)...)
 		for _, j := range s.start("w1", 5) {
 			s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 		}
@@ -181,7 +181,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 // The policy decides as the handler wished, also by another worker.
 func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		jobs := s.start("w1", 2)
 		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
 		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
@@ -197,7 +197,7 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 func TestStop(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Types[1].Async = true }, func(s env) {
 		for _, name := range []string{"send", "send", "send", "send", "report", "send", "report"} {
-			s.add(job.New{Type: name})
+			s.add(job.Params{Type: name})
 		}
 		stop := func(n int) string {
 			t.Helper()
@@ -251,8 +251,8 @@ func TestStartNow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s env) {
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
 		closed := must[job.Windows](t)(job.ParseWindows([]string{now.Add(3*time.Hour).Format("15:00") + "-" + now.Add(4*time.Hour).Format("15:00")}))
-		s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send", Windows: &closed}, job.New{Type: "send"},
-			job.New{Type: "send", ThrottleFactor: new(0)}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send", Windows: &closed}, job.Params{Type: "send"},
+			job.Params{Type: "send", ThrottleFactor: new(0)}, job.Params{Type: "send"})
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')") // 6
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.hire("w1")
@@ -274,7 +274,7 @@ func TestStartNow(t *testing.T) {
 		}
 		for id, want := range map[int64]error{
 			s.nth(1): store.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): store.ErrNoRoom, s.nth(4): store.ErrLocked,
-			s.nth(6): store.ErrNotTakenIn, s.nth(6) + 1: queue.ErrNotFound,
+			s.nth(6): store.ErrNotIngested, s.nth(6) + 1: queue.ErrNotFound,
 		} {
 			if _, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
@@ -287,7 +287,7 @@ func TestStartNow(t *testing.T) {
 // A queue that doesn't keep what has ended deletes it in the same transaction; the activity stays.
 func TestDiscardAtOnce(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished, o.KeepFailed = queue.DiscardAtOnce, queue.DiscardAtOnce }, func(s env) {
-		added := s.add(slices.Repeat([]job.New{{Type: "send"}}, 6)...)
+		added := s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 		jobs := s.start("w1", 5)
 		for range 2 { // the second time as after a lost answer of the database
 			if r := s.settle("w1", done, jobs[:2]...); len(r.Lost) > 0 {
@@ -319,7 +319,7 @@ func TestDiscardAtOnce(t *testing.T) {
 // What is discarded is only what ended so: not a job that an answer has made one to keep meanwhile.
 func TestDiscardLeavesTheOthers(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		jobs := s.start("w1", 2)
 		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: job.Failed, Error: "no"}); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func counted(t *testing.T, f func(s env, sent *sent)) {
 }
 
 // inTx enqueues jobs in an application's transaction, and gives the statements that this adds to it.
-func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.New) (texts []string) {
+func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (texts []string) {
 	s.t.Helper()
 	tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
 	texts = sent.during(func() { must[[]job.Added](s.t)(s.EnqueueTx(s.t.Context(), tx, jobs...)) })
@@ -36,9 +36,9 @@ func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.New) (texts [
 func TestEnqueueTxAddsFewStatements(t *testing.T) {
 	counted(t, func(s env, sent *sent) {
 		none, zero := job.Windows{}, 0
-		many := func(from, n int) (jobs []job.New) {
+		many := func(from, n int) (jobs []job.Params) {
 			for i := range n {
-				jobs = append(jobs, job.New{Type: "send", Key: fmt.Sprint("many-", from+i)})
+				jobs = append(jobs, job.Params{Type: "send", Key: fmt.Sprint("many-", from+i)})
 			}
 			return jobs
 		}
@@ -54,17 +54,17 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name string
-			jobs []job.New
+			jobs []job.Params
 			want int
 		}{
 			{"the first: what is registered of the queue and its types is read", many(0, 1), 4},
-			{"another", []job.New{{Type: "send"}}, 2},
-			{"a type that nobody has registered", []job.New{{Type: "fleeting"}}, 2},
-			{"all that a job may say", []job.New{{Type: "send", Key: "k", Data: "{}", ShardKey: "s", Timeout: time.Minute, Windows: &none}}, 2},
-			{"a key that is taken", []job.New{{Type: "send", Key: "k"}}, 2},
-			{"a time, which needs the clock", []job.New{{Type: "send", In: time.Hour}}, 3},
-			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 2},
-			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 3 + replacing},
+			{"another", []job.Params{{Type: "send"}}, 2},
+			{"a type that nobody has registered", []job.Params{{Type: "fleeting"}}, 2},
+			{"all that a job may say", []job.Params{{Type: "send", Key: "k", Data: "{}", ShardKey: "s", Timeout: time.Minute, Windows: &none}}, 2},
+			{"a key that is taken", []job.Params{{Type: "send", Key: "k"}}, 2},
+			{"a time, which needs the clock", []job.Params{{Type: "send", In: time.Hour}}, 3},
+			{"no weight, which the queue may refuse", []job.Params{{Type: "send", ThrottleFactor: &zero}}, 2},
+			{"one that may replace another: that is looked for first, with the time", []job.Params{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 3 + replacing},
 			{"a few", many(10, 3), 2 + several},
 			{"many", many(100, 400), 2 + several},
 			{"many of which some are taken", many(300, 400), 2 + several + refused},
@@ -80,11 +80,11 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 // What another program changes of a type holds as soon as it is not remembered any more.
 func TestTypeThatAnotherHasChanged(t *testing.T) {
 	counted(t, func(s env, sent *sent) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		o := options()
 		o.Types[0].Priority = 7
 		other := openStore(t, s.db, o)
-		enqueued := func() *job.Job { return other.get(s.add(job.New{Type: "send"})[0].ID) }
+		enqueued := func() *job.Job { return other.get(s.add(job.Params{Type: "send"})[0].ID) }
 		if j := enqueued(); j.Priority != 100 {
 			t.Errorf("priority %d, though the type is remembered", j.Priority)
 		}

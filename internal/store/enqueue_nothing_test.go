@@ -11,7 +11,7 @@ import (
 
 // Neither a queue that is none nor a transaction that is none is a panic.
 func TestEnqueueIntoNothing(t *testing.T) {
-	one := job.New{Type: "send"}
+	one := job.Params{Type: "send"}
 	var none queue.Queue
 	if _, err := none.Enqueue(t.Context(), one); !errors.Is(err, queue.ErrOptions) {
 		t.Errorf("into the zero Queue: %v", err)

@@ -17,10 +17,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-func keyed(n int, on job.OnDuplicate) []job.New {
-	jobs := make([]job.New, n)
+func keyed(n int, on job.OnDuplicate) []job.Params {
+	jobs := make([]job.Params, n)
 	for i := range jobs {
-		jobs[i] = job.New{Type: "send", Key: fmt.Sprintf("k%03d", i), OnDuplicate: on}
+		jobs[i] = job.Params{Type: "send", Key: fmt.Sprintf("k%03d", i), OnDuplicate: on}
 	}
 	return jobs
 }
@@ -28,7 +28,7 @@ func keyed(n int, on job.OnDuplicate) []job.New {
 // A multi-row insert goes in several statements: one that is refused comes behind others that are in.
 func TestDuplicateAmongMany(t *testing.T) {
 	suite(t, func(s env) {
-		there := s.add(job.New{Type: "send", Key: "k070"})[0].ID
+		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		seen := map[int64]bool{}
 		for i, a := range s.add(keyed(120, "")...) {
 			if seen[a.ID] || a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
@@ -45,7 +45,7 @@ func TestDuplicateAmongMany(t *testing.T) {
 
 func TestRefusedAmongMany(t *testing.T) {
 	suite(t, func(s env) {
-		there := s.add(job.New{Type: "send", Key: "k070"})[0].ID
+		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		added, err := s.EnqueueMany(t.Context(), keyed(120, job.RefuseDuplicate))
 		refused, ok := errors.AsType[*job.DuplicateError](err)
 		if !ok || refused.Index != 70 || refused.ID != there {
@@ -67,7 +67,7 @@ func TestHundredsOfTypes(t *testing.T) {
 		var types []string
 		for _, name := range s.Types {
 			types = append(types, name.Name)
-			s.add(job.New{Type: name.Name})
+			s.add(job.Params{Type: name.Name})
 		}
 		s.hire("w1")
 		r := s.newRound("w1", 1000)
@@ -96,18 +96,18 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		_, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "k"})
+		_, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "k"})
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		s.add(job.New{Type: "send", Key: "other"})
+		s.add(job.Params{Type: "send", Key: "other"})
 	})
 }
 
 // A job that another transaction holds keeps no other job of a dead worker from being reclaimed.
 func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 3)
 		s.bury("w")
 		letGo := s.held(fmt.Sprint("SELECT id FROM shop_emails WHERE id = ", s.nth(2)))
@@ -170,7 +170,7 @@ func TestIDsOfAnotherStep(t *testing.T) {
 		s.db.SetMaxOpenConns(1)
 		s.exec("SET auto_increment_increment = 5")
 		for _, n := range []int{1, 2, 49, 120} {
-			s.wantKeys(s.add(slices.Repeat([]job.New{{Type: "send"}}, n)...))
+			s.wantKeys(s.add(slices.Repeat([]job.Params{{Type: "send"}}, n)...))
 		}
 		s.db.SetMaxOpenConns(0)
 
@@ -193,7 +193,7 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 		o.Types = append(o.Types, newer)
 		openStore(t, s.db, o)
 
-		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "newer"}, job.New{Type: "newer"}))
+		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "newer"}, job.Params{Type: "newer"}))
 		must[any](t)(nil, tx.Commit())
 		var priority int
 		must[any](t)(nil, s.db.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
@@ -216,13 +216,13 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 		}
 		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
 		for range 2 {
-			must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "fleeting"}))
+			must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "fleeting"}))
 		}
 		must[any](t)(nil, tx.Rollback())
 		if known() {
 			t.Error("it is known before it has jobs")
 		}
-		s.add(job.New{Type: "fleeting"})
+		s.add(job.Params{Type: "fleeting"})
 		if !known() {
 			t.Error("it isn't known though it has a job")
 		}

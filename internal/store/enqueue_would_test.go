@@ -12,8 +12,8 @@ import (
 // WouldEnqueue says what EnqueueMany does then, but for the ids of what is added, and writes nothing.
 func TestWouldEnqueue(t *testing.T) {
 	suite(t, func(s env) {
-		enqueue := func(jobs ...job.New) { must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
-		enqueue(job.New{Type: "send", Key: "live"}, job.New{Type: "send", Key: "runs"}, job.New{Type: "send", Key: "over"})
+		enqueue := func(jobs ...job.Params) { must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
+		enqueue(job.Params{Type: "send", Key: "live"}, job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "over"})
 		s.exec("UPDATE shop_emails SET status = 'running', attempt = 1 WHERE job_key = 'runs'")
 		s.exec("UPDATE shop_emails SET status = 'finished' WHERE job_key = 'over'")
 		written := func() (n int) {
@@ -32,9 +32,9 @@ func TestWouldEnqueue(t *testing.T) {
 		lists["many"] = append(lists["many"], "many0")
 		for _, how := range job.OnDuplicates {
 			for name, keys := range lists {
-				var jobs []job.New
+				var jobs []job.Params
 				for _, key := range keys {
-					jobs = append(jobs, job.New{Type: "send", Key: key, OnDuplicate: how})
+					jobs = append(jobs, job.Params{Type: "send", Key: key, OnDuplicate: how})
 				}
 				before := written()
 				would, refused := s.WouldEnqueue(s.t.Context(), jobs)
@@ -54,7 +54,7 @@ func TestWouldEnqueue(t *testing.T) {
 			}
 		}
 		before := written()
-		if _, err := s.WouldEnqueue(s.t.Context(), []job.New{{Type: "unheard-of"}}); err != nil || written() != before {
+		if _, err := s.WouldEnqueue(s.t.Context(), []job.Params{{Type: "unheard-of"}}); err != nil || written() != before {
 			s.t.Errorf("a new type: %v, or it was registered", err)
 		}
 	})

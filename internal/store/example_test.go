@@ -23,7 +23,7 @@ func Example() {
 	check(err)
 	defer pool.Close()
 
-	db, err := schema.On(ctx, pool, schema.Named("shop"))
+	db, err := schema.FromPool(ctx, pool, schema.Named("shop"))
 	check(err)
 	defer db.Close()
 	_, err = db.Migrate(ctx, []schema.Queue{{Name: "emails"}}) // or hipq init
@@ -35,7 +35,7 @@ func Example() {
 	check(err)
 	_, err = tx.ExecContext(ctx, "CREATE TABLE orders AS SELECT 4711 AS id")
 	check(err)
-	added, err := emails.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "order-4711", In: time.Hour})
+	added, err := emails.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "order-4711", In: time.Hour})
 	check(err)
 	check(tx.Commit()) // both happen, or neither
 
@@ -53,11 +53,11 @@ func ExampleQueue_Enqueue() {
 	emails, err := queue.Open(ctx, db, queue.Options{Name: "emails"})
 	check(err)
 	for range 2 {
-		added, err := emails.Enqueue(ctx, job.New{Type: "send", Key: "order-4711"})
+		added, err := emails.Enqueue(ctx, job.Params{Type: "send", Key: "order-4711"})
 		check(err)
 		fmt.Println(added.ID, added.Duplicate)
 	}
-	_, err = emails.Enqueue(ctx, job.New{Type: "send", Key: "order-4711", OnDuplicate: job.RefuseDuplicate})
+	_, err = emails.Enqueue(ctx, job.Params{Type: "send", Key: "order-4711", OnDuplicate: job.RefuseDuplicate})
 	fmt.Println(err)
 	// Output:
 	// 1 false

@@ -13,13 +13,13 @@ import (
 func ForgetTypes(q *Queue) { q.known.Store(nil) }
 
 // PlaceOf is where the table has a job that is to be added.
-func PlaceOf(q *Queue, j job.New) int {
+func PlaceOf(q *Queue, j job.Params) int {
 	j.ShardKey = cmp.Or(j.ShardKey, job.None)
 	return q.Division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data))
 }
 
 // enqueue adds jobs.
-func (q *Queue) enqueue(tb testing.TB, jobs ...job.New) (added []job.Added) {
+func (q *Queue) enqueue(tb testing.TB, jobs ...job.Params) (added []job.Added) {
 	tb.Helper()
 	prepared, err := q.Prepare(jobs)
 	for some := range slices.Chunk(prepared, 500) {

@@ -14,9 +14,9 @@ func TestCountFoundIsBounded(t *testing.T) {
 	long := time.Now().Add(24 * time.Hour)
 	suite(t, func(s env) {
 		for range 4 {
-			s.failed(job.New{Type: "send", Key: "k"})
+			s.failed(job.Params{Type: "send", Key: "k"})
 		}
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		s.exec("UPDATE shop_emails SET attempt = 1 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET id = id + 200000 WHERE id >= ?", s.nth(4)) // so many jobs were there before the last two
 		for name, c := range map[string]struct {
@@ -34,7 +34,7 @@ func TestCountFoundIsBounded(t *testing.T) {
 			"state, key":     {admin.Filter{Standing: admin.Failed, Key: "k"}, 1, false},
 			"state, since":   {admin.Filter{Standing: admin.Failed, Since: long.Add(-48 * time.Hour)}, 1, false},
 			"state, until":   {admin.Filter{Standing: admin.Failed, Until: long}, 1, false},
-			"retry":          {admin.Filter{Standing: admin.Standing(job.Retry)}, 1, false},
+			"retry":          {admin.Filter{Standing: admin.Status(job.Retry)}, 1, false},
 		} {
 			n, all, err := s.CountFound(t.Context(), c.by)
 			if n != c.n || all != c.all || err != nil {

@@ -30,8 +30,8 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 				undivided(t)
 			}
 			suiteWith(t, change, func(s env) {
-				of := func(jobType string, weight int) job.New {
-					j := job.New{Type: "send"}
+				of := func(jobType string, weight int) job.Params {
+					j := job.Params{Type: "send"}
 					if s.Shards > 1 {
 						j = s.goingTo(3, 1, weight)[0]
 					}
@@ -84,7 +84,7 @@ func TestFirstIsNotOvertaken(t *testing.T) {
 // One that comes before it in order is not held up.
 func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	firsts(t, func(s env, _ []*job.Job, _ int64) {
-		j := job.New{Type: "send", Priority: new(1)}
+		j := job.Params{Type: "send", Priority: new(1)}
 		if s.Shards > 1 {
 			j.ShardKey = s.goingTo(3, 1, 1)[0].ShardKey
 		}
@@ -134,9 +134,9 @@ func TestFirstBehindItsGroup(t *testing.T) {
 		o.ThrottleGroups = &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"a": 3}}
 	}, func(s env) {
 		s.hire("w")
-		first := s.add(job.New{Type: "send", Data: `{"g":"a"}`})
+		first := s.add(job.Params{Type: "send", Data: `{"g":"a"}`})
 		s.claim("w", "send", 1)
-		s.add(job.New{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.New{Type: "send", Data: `{"g":"b"}`})
+		s.add(job.Params{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.Params{Type: "send", Data: `{"g":"b"}`})
 		s.claim("w", "report", 1)
 		s.wantClaimed(1)
 		if s.get(first[0].ID).State() != job.Running {
@@ -149,9 +149,9 @@ func TestFirstBehindItsGroup(t *testing.T) {
 func TestSecondIsNotOvertaken(t *testing.T) {
 	undivided(t)
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
-		s.add(job.New{Type: "send", ThrottleFactor: new(4)})
+		s.add(job.Params{Type: "send", ThrottleFactor: new(4)})
 		running := s.claim("w", "send", 1).Started
-		s.add(job.New{Type: "send"}, job.New{Type: "report", ThrottleFactor: new(4)}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "report", ThrottleFactor: new(4)}, job.Params{Type: "send"})
 		if s.claim("w", "send", 9); len(s.claim("w", "report", 1).Started) > 0 {
 			t.Fatal("there was room")
 		}

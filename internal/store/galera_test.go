@@ -53,9 +53,9 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 	enqueue := func() {
 		t.Helper()
 		added = append(added, first.add(keyed(7, "")...)...)
-		jobs := make([]job.New, 120)
+		jobs := make([]job.Params, 120)
 		for i := range jobs {
-			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(len(added), "-", i)}
+			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint(len(added), "-", i)}
 		}
 		added = append(added, first.add(jobs...)...)
 		first.exec("DELETE FROM shop_emails WHERE job_key LIKE 'k%'")
@@ -91,7 +91,7 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 func TestGaleraDuplicateAmongMany(t *testing.T) {
 	all := nodes(t)
 	first := all[0]
-	there := first.add(job.New{Type: "send", Key: "k070"})[0].ID
+	there := first.add(job.Params{Type: "send", Key: "k070"})[0].ID
 	tx := first.appTx("SET autocommit = 1")
 	for i, a := range must[[]job.Added](t)(first.EnqueueTx(t.Context(), tx, keyed(200, "")...)) {
 		if a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
@@ -126,9 +126,9 @@ func TestGaleraSameKeys(t *testing.T) {
 			for c := range 2 {
 				wg.Go(func() {
 					for round := range 15 {
-						jobs := make([]job.New, 20)
+						jobs := make([]job.Params, 20)
 						for i, k := range rand.Perm(30)[:20] {
-							jobs[i] = job.New{Type: "send", Key: fmt.Sprintf("%s-%d", on, k), Data: fmt.Sprintf("%d-%d-%d", n, c, round), OnDuplicate: on}
+							jobs[i] = job.Params{Type: "send", Key: fmt.Sprintf("%s-%d", on, k), Data: fmt.Sprintf("%d-%d-%d", n, c, round), OnDuplicate: on}
 						}
 						added, err := s.EnqueueMany(t.Context(), jobs)
 						if err != nil {
@@ -206,7 +206,7 @@ func TestGaleraSeesOthers(t *testing.T) {
 		},
 	} {
 		end := harmed[1].ReadOnly()
-		id := first.add(job.New{Type: "send", Key: "new"})[0].ID
+		id := first.add(job.Params{Type: "send", Key: "new"})[0].ID
 		time.AfterFunc(300*time.Millisecond, end)
 		if err := look(id); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -38,13 +38,13 @@ func byRegion(limit int, limits map[string]int) func(*queue.Options) {
 	}
 }
 
-func inRegion(region string, weight int) job.New {
-	return job.New{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
+func inRegion(region string, weight int) job.Params {
+	return job.Params{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
 }
 
 func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s env) {
-		east, west, none := inRegion("east", 1), inRegion("west", 1), job.New{Type: "send", Data: "no JSON"}
+		east, west, none := inRegion("east", 1), inRegion("west", 1), job.Params{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
 		first := s.start("w1", 20)
 		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
@@ -89,7 +89,7 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 func TestManyFullGroups(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		const groups = 250
-		var jobs []job.New
+		var jobs []job.Params
 		for i := range 2 * groups {
 			jobs = append(jobs, inRegion(fmt.Sprint(i%groups), 1))
 		}
@@ -141,7 +141,7 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 // When the first that a group holds back can't start after all, it is the next of them that does, not one behind it.
 func TestHeldJobsFollowEachOther(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
-		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 3)...)
+		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 3)...)
 		first := s.start("w1", 9)
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.add(inRegion("east", 1)) // 4
@@ -158,7 +158,7 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 // A round that could have started more of what is held says so, although nothing is due.
 func TestMoreIsHeld(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s env) {
-		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 5)...)
+		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 5)...)
 		first := s.start("w1", 9)
 		candidates := s.candidates("send")
 		round := func(settle ...store.Settled) store.Done {
@@ -231,7 +231,7 @@ func TestGroupsMayChange(t *testing.T) {
 		if got := s.places(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
 			t.Errorf("by type: started %v", got)
 		}
-		byType.add(job.New{Type: "send"})
+		byType.add(job.Params{Type: "send"})
 		byType.start("w2", 9)
 		byType.wantState(s.nth(4), job.Initial, "throttled", 0)
 
@@ -247,15 +247,15 @@ func TestGroupsMayChange(t *testing.T) {
 func TestGroupOfAJob(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"7": 1, "true": 1, "ä": 1}), func(s env) {
 		for _, data := range []string{`{"to":{"region":7}}`, `{"to":{"region":7}}`, `{"to":{"region":true}}`, `{"to":{"region":true}}`, `{"to":{"region":"\u00e4"}}`, `{"to":{"region":"ä"}}`} {
-			s.add(job.New{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
+			s.add(job.Params{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
 		}
 		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
-			s.add(job.New{Type: "send", Data: data})
+			s.add(job.Params{Type: "send", Data: data})
 		}
 		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
 			t.Errorf("started %v", got)
 		}
-		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
+		_, err := s.EnqueueMany(t.Context(), []job.Params{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,11 +269,11 @@ func TestGroupOfAJob(t *testing.T) {
 func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 	undivided(t) // a shard whose share is too small starts what weighs nothing meanwhile
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
-		var jobs []job.New
+		var jobs []job.Params
 		for range 300 {
-			jobs = append(jobs, job.New{Type: "send"})
+			jobs = append(jobs, job.Params{Type: "send"})
 		}
-		light := job.New{Type: "report", ThrottleFactor: new(0)}
+		light := job.Params{Type: "report", ThrottleFactor: new(0)}
 		s.add(append(jobs, light, light)...)
 		if got := s.places(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
 			t.Errorf("started %v", got)
@@ -368,7 +368,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 				s.t.Fatalf("%d of %d are done", ended, added)
 			}
 			if step < steps {
-				var jobs []job.New
+				var jobs []job.Params
 				for range random.IntN(2 * atOnce) {
 					j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
 					j.Priority = new(random.IntN(5))

@@ -13,14 +13,14 @@ import (
 )
 
 // takeInMax is how many rows one transaction takes in.
-const takeInMax = 500
+const ingestMax = 500
 
 // takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
 // more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
-func (q *Queue) takeIn(ctx context.Context, w workers.Worker) (more bool, err error) {
-	more, err = q.takeInSome(ctx, w, true)
+func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
+	more, err = q.ingestSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
-		more, err = q.takeInSome(ctx, w, false)
+		more, err = q.ingestSome(ctx, w, false)
 	}
 	if err != nil {
 		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
@@ -29,20 +29,20 @@ func (q *Queue) takeIn(ctx context.Context, w workers.Worker) (more bool, err er
 }
 
 // takeInSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
-func (q *Queue) takeInSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
+func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
 		}
 		sound, flawed := apart(found)
-		more = len(found) == takeInMax && len(sound) > 0
+		more = len(found) == ingestMax && len(sound) > 0
 		if err := q.findPlaces(ctx, tx, sound); err != nil {
 			return err
 		}
 		var entries []activity.Entry
 		for _, j := range sound {
-			if err := q.TakeInOne(ctx, tx, j); err != nil {
+			if err := q.IngestOne(ctx, tx, j); err != nil {
 				return err
 			}
 			entries = append(entries, q.Entry(j, activity.Added))
@@ -54,8 +54,8 @@ func (q *Queue) takeInSome(ctx context.Context, w workers.Worker, refuse bool) (
 		if err != nil {
 			return err
 		}
-		more = more || len(found) == takeInMax && len(flawed) > 0
-		return q.Refuse(ctx, tx, w, flawed...)
+		more = more || len(found) == ingestMax && len(flawed) > 0
+		return q.Reject(ctx, tx, w, flawed...)
 	})
 	return more, err
 }
@@ -70,13 +70,13 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
 	var size int
 	read := q.reader(of, &size)
-	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
+	return engine.Query{SQL: query, Args: []any{ingestMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j, err := read(row)
 		if err != nil {
 			return err
 		}
-		if j.Data = job.None; j.Flaw == nil {
-			j.Flaw = job.CheckSize(size)
+		if j.Data = job.None; j.Invalid == nil {
+			j.Invalid = job.CheckSize(size)
 		}
 		*found = append(*found, j)
 		return nil
@@ -84,7 +84,7 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 }
 
 // takeInOne makes a job of a row, whatever that says of what only hipq can say.
-func (q *Queue) TakeInOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	t, err := q.TypeOf(ctx, tx, j.Type)
 	if err != nil {
 		return err

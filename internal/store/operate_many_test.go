@@ -25,8 +25,8 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 				}
 			}
 		}
-		s.failed(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
-		s.add(job.New{Type: "send", Key: "d"})
+		s.failed(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "d"})
 		first, second, third, fourth := s.nth(1), s.nth(2), s.nth(3), s.nth(4)
 		ids := []int64{first, 99, fourth, second}
 		added, err := s.Retry(s.t.Context(), false, ids...)
@@ -52,7 +52,7 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 func TestFailures(t *testing.T) {
 	suite(t, func(s env) {
 		fail := func(typ, text string) {
-			s.add(job.New{Type: typ})
+			s.add(job.Params{Type: typ})
 			s.settle("w", job.Outcome{Verdict: job.Failed, Error: text}, s.start("w", 1)...)
 		}
 		fail("send", "gone: 1")

@@ -14,7 +14,7 @@ import (
 )
 
 // failed makes jobs that have failed for good.
-func (s env) failed(jobs ...job.New) (list []int64) {
+func (s env) failed(jobs ...job.Params) (list []int64) {
 	s.t.Helper()
 	for _, a := range s.add(jobs...) {
 		list = append(list, a.ID)
@@ -41,7 +41,7 @@ func (s env) wantLinks(id, retryOf, retriedAs int64) {
 func TestRetryIsANewJobOnce(t *testing.T) {
 	suite(t, func(s env) {
 		low := 7
-		s.add(job.New{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
+		s.add(job.Params{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
 		if _, err := s.Retry(s.t.Context(), true, 1); !errors.Is(err, admin.ErrNotFinal) {
 			s.t.Error(err)
 		}
@@ -83,7 +83,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 // A job that went well may be repeated too, and stays what it is.
 func TestRetryWhatHasFinished(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		s.settle("w", finished, s.start("w", 1)...)
 		must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))
 		s.wantState(1, job.Final, "finished", 1)
@@ -95,8 +95,8 @@ func TestRetryWhatHasFinished(t *testing.T) {
 // Where the key is another live job's, nothing is repeated, and the failed job is still to be seen to.
 func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s env) {
-		s.failed(job.New{Type: "send", Key: "k"})
-		s.add(job.New{Type: "send", Key: "k"})
+		s.failed(job.Params{Type: "send", Key: "k"})
+		s.add(job.Params{Type: "send", Key: "k"})
 		if added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]; !added.Duplicate || added.ID != s.nth(2) {
 			s.t.Errorf("%+v", added)
 		}
@@ -120,8 +120,8 @@ func TestRetryOfWhatWasNeverAJob(t *testing.T) {
 
 func TestDismiss(t *testing.T) {
 	suite(t, func(s env) {
-		s.failed(job.New{Type: "send"})
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.failed(job.Params{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.settle("w", finished, s.start("w", 1)...)
 		before := s.get(1)
 		for range 2 {
@@ -150,9 +150,9 @@ func TestRetryAtOnce(t *testing.T) {
 	const n = 60
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
-		jobs := make([]job.New, n)
+		jobs := make([]job.Params, n)
 		for i := range jobs {
-			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(i)}
+			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint(i)}
 		}
 		list := s.failed(jobs...)
 		var mu sync.Mutex

@@ -34,7 +34,7 @@ func (s env) jumble() {
 	now := must[time.Time](s.t)(s.db.Clock(s.t.Context())).Add(-time.Hour)
 	for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {-10, 2}, {30, 4}} {
 		name := []string{"send", "report"}[j.minute%2]
-		s.add(job.New{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
+		s.add(job.Params{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
 	}
 }
 
@@ -109,7 +109,7 @@ func TestOrderIsChecked(t *testing.T) {
 func TestTableOfAnotherOrder(t *testing.T) {
 	undivided(t) // one order over all jobs
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send", Priority: new(1)}, job.New{Type: "send", Priority: new(3)}, job.New{Type: "send", Priority: new(2)})
+		s.add(job.Params{Type: "send", Priority: new(1)}, job.Params{Type: "send", Priority: new(3)}, job.Params{Type: "send", Priority: new(2)})
 		o := options()
 		o.PriorityOrder = job.HighestFirst
 		must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
@@ -124,7 +124,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 // The default priority holds for types that the config doesn't name.
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s env) {
-		s.add(job.New{Type: "new"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "new"}, job.Params{Type: "send"})
 		if a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority; a != 1000 || b != 100 {
 			t.Errorf("priorities %d and %d", a, b)
 		}
@@ -134,7 +134,7 @@ func TestDefaultPriority(t *testing.T) {
 // The upkeep of a queue is the same in any order.
 func TestUpkeepInAnyOrder(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.exec("UPDATE shop_emails SET status = 'throttled' WHERE id = ?", s.nth(1)) // and its groups are gone
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", s.nth(2))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")

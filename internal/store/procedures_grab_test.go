@@ -20,9 +20,9 @@ import (
 // Order holds over types and parts of the line, and what is due now is there at once. What came in by plain SQL is hipq's to take in.
 func TestProceduresGrabInOrder(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send", Key: "c"}, job.New{Type: "report", Key: "b", Priority: new(50)},
-			job.New{Type: "send", Key: "a", Priority: new(7), ThrottleFactor: new(0)}, job.New{Type: "other", Key: "no"},
-			job.New{Type: "send", Key: "d", In: time.Hour}, job.New{Type: "send", Key: "later", In: time.Hour})
+		s.add(job.Params{Type: "send", Key: "c"}, job.Params{Type: "report", Key: "b", Priority: new(50)},
+			job.Params{Type: "send", Key: "a", Priority: new(7), ThrottleFactor: new(0)}, job.Params{Type: "other", Key: "no"},
+			job.Params{Type: "send", Key: "d", In: time.Hour}, job.Params{Type: "send", Key: "later", In: time.Hour})
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = UTC_TIMESTAMP(6) WHERE job_key = 'd'")
 		s.exec("INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'plain', 60)")
 		if got := s.grabbed("w1", 2); got != "a b" {
@@ -44,7 +44,7 @@ func (s env) byKey(key string) (id int64) {
 // What a worker has grabbed is nobody else's, and goes back at no cost, when it ends or dies. What it runs is lost with it.
 func TestProceduresGiveBack(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send", Key: "runs"}, job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+		s.add(job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
 		s.begin("w1")
 		if got := s.grabbed("w1", 5); got != "a b" {
 			t.Error(got)
@@ -88,8 +88,8 @@ func TestProceduresLost(t *testing.T) {
 // The limit holds for those who grab and for rounds, and nothing that weighs something overtakes the next that doesn't fit.
 func TestProceduresKeepTheLimit(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 3 }, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)},
-			job.New{Type: "send", Key: "light"}, job.New{Type: "report", Key: "free", ThrottleFactor: new(0)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "heavy", ThrottleFactor: new(2)},
+			job.Params{Type: "send", Key: "light"}, job.Params{Type: "report", Key: "free", ThrottleFactor: new(0)}, job.Params{Type: "send", Key: "giant", ThrottleFactor: new(9)})
 		if got := s.grabbed("w1", 9); got != "a b free" {
 			t.Error(got)
 		}
@@ -148,7 +148,7 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 	for name, change := range unserved {
 		t.Run(name, func(t *testing.T) {
 			proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-				s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+				s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
 				a, b := s.begin("w1"), s.grab("w1")
 				o := options()
 				o.Shards = 1
@@ -181,7 +181,7 @@ func closedNow() string {
 func TestProceduresStartNotNow(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		now, closed := time.Now(), closedNow()
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'b'", closed)
 		if got := s.grabbed("w1", 9); got != "a" { // and b goes to its window
 			t.Error(got)
@@ -196,7 +196,7 @@ func TestProceduresStartNotNow(t *testing.T) {
 		if wait := j.ScheduledRunTime.Sub(now); wait < 2*time.Hour || wait > 3*time.Hour || !j.WakeTime.Equal(j.ScheduledRunTime) {
 			t.Errorf("in %s", wait)
 		}
-		s.add(job.New{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "c"})
 		g := s.grab("w1")
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
@@ -221,10 +221,10 @@ func TestProceduresGrabTypes(t *testing.T) {
 		for _, types := range []string{`["send","report"]`, `["send"]`, "send"} {
 			for _, n := range []int{1, 9} {
 				s.exec("DELETE FROM shop_emails")
-				s.add(job.New{Type: "send", Key: "a", Data: `{"to":"ä"}`, Timeout: 7 * time.Second}, job.New{Type: "send", Key: "b", Priority: new(50)},
-					job.New{Type: "send", Key: "closed", Priority: new(60)}, job.New{Type: "send", Key: "taken", Priority: new(70)},
-					job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)},
-					job.New{Type: "send", Key: "light"})
+				s.add(job.Params{Type: "send", Key: "a", Data: `{"to":"ä"}`, Timeout: 7 * time.Second}, job.Params{Type: "send", Key: "b", Priority: new(50)},
+					job.Params{Type: "send", Key: "closed", Priority: new(60)}, job.Params{Type: "send", Key: "taken", Priority: new(70)},
+					job.Params{Type: "send", Key: "heavy", ThrottleFactor: new(2)}, job.Params{Type: "send", Key: "giant", ThrottleFactor: new(9)},
+					job.Params{Type: "send", Key: "light"})
 				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
 				s.exec("UPDATE shop_emails SET attempt = 2 WHERE job_key = 'heavy'")
 				if s.db.IDsByKey { // a node of a cluster passes over nothing
@@ -261,7 +261,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 func TestProceduresStartAsRounds(t *testing.T) {
 	type situation struct {
 		name string
-		jobs []job.New
+		jobs []job.Params
 		exec string
 		want string
 	}
@@ -275,7 +275,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 		"status = 'scheduled', wake_time = '2100-01-01'":        false,
 		"status = 'finished'":                                   false,
 	} {
-		s := situation{set, []job.New{{Key: "x", ThrottleFactor: new(2)}, {Key: "a"}, {Key: "b"}}, "UPDATE shop_emails SET " + set + " WHERE job_key = 'x'", "a b"}
+		s := situation{set, []job.Params{{Key: "x", ThrottleFactor: new(2)}, {Key: "a"}, {Key: "b"}}, "UPDATE shop_emails SET " + set + " WHERE job_key = 'x'", "a b"}
 		if counts {
 			s.want = ""
 		}
@@ -286,23 +286,23 @@ func TestProceduresStartAsRounds(t *testing.T) {
 		situations []situation
 	}{
 		{func(*queue.Options) {}, []situation{
-			{"one becomes due", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}}, "UPDATE shop_emails SET status = 'scheduled', wake_time = '2026-01-01' WHERE job_key = 'c'", "c a"},
-			{"types", []job.New{{Key: "a"}, {Type: "report", Key: "b"}, {Type: "report", Key: "c", Priority: new(1)}, {Type: "other", Key: "d"}}, "", "c a b"},
-			{"a pause", []job.New{{Key: "a"}}, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'", ""},
+			{"one becomes due", []job.Params{{Key: "a"}, {Key: "c", Priority: new(1)}}, "UPDATE shop_emails SET status = 'scheduled', wake_time = '2026-01-01' WHERE job_key = 'c'", "c a"},
+			{"types", []job.Params{{Key: "a"}, {Type: "report", Key: "b"}, {Type: "report", Key: "c", Priority: new(1)}, {Type: "other", Key: "d"}}, "", "c a b"},
+			{"a pause", []job.Params{{Key: "a"}}, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'", ""},
 		}},
 		{limited, []situation{
-			{"no weight", []job.New{{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "c", ThrottleFactor: new(0)}}, "", "a b c"},
-			{"no weight first", []job.New{{Key: "a", ThrottleFactor: new(0)}, {Key: "b", ThrottleFactor: new(2)}, {Key: "c", ThrottleFactor: new(0)}, {Key: "d"}}, "", "a b c"},
-			{"a giant", []job.New{{Key: "a"}, {Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "a"},
-			{"a giant first", []job.New{{Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "b"},
-			{"a heavy one of another type", []job.New{{Key: "a"}, {Type: "report", Key: "b", ThrottleFactor: new(2)}, {Key: "c"}}, "", "a"},
+			{"no weight", []job.Params{{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "c", ThrottleFactor: new(0)}}, "", "a b c"},
+			{"no weight first", []job.Params{{Key: "a", ThrottleFactor: new(0)}, {Key: "b", ThrottleFactor: new(2)}, {Key: "c", ThrottleFactor: new(0)}, {Key: "d"}}, "", "a b c"},
+			{"a giant", []job.Params{{Key: "a"}, {Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "a"},
+			{"a giant first", []job.Params{{Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", "b"},
+			{"a heavy one of another type", []job.Params{{Key: "a"}, {Type: "report", Key: "b", ThrottleFactor: new(2)}, {Key: "c"}}, "", "a"},
 		}},
 		{limited, counting},
 		{func(o *queue.Options) { o.PriorityOrder = job.HighestFirst }, []situation{
-			{"the highest first", []job.New{{Key: "a"}, {Type: "report", Key: "b", Priority: new(-1)}, {Key: "c", Priority: new(200)}}, "", "c a b"},
+			{"the highest first", []job.Params{{Key: "a"}, {Type: "report", Key: "b", Priority: new(-1)}, {Key: "c", Priority: new(200)}}, "", "c a b"},
 		}},
 		{func(o *queue.Options) { o.Order = job.BySchedule }, []situation{
-			{"by the schedule", []job.New{{Key: "a"}, {Type: "report", Key: "b", Priority: new(1)}}, "", "a b"},
+			{"by the schedule", []job.Params{{Key: "a"}, {Type: "report", Key: "b", Priority: new(1)}}, "", "a b"},
 		}},
 	} {
 		proceduresSuite(t, c.change, func(s env) {
@@ -358,7 +358,7 @@ func TestProceduresGrabEnds(t *testing.T) {
 // When a pause has returned nothing starts any more: it waits for a start that is under way, and a start waits for it.
 func TestProceduresPauseMeansNow(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"})
+		s.add(job.Params{Type: "send", Key: "a"})
 		g := s.grab("w1")
 		starting, pausing := s.conn(), s.conn()
 		exec := func(on *sql.Conn, statement string) error {
@@ -394,9 +394,9 @@ func TestProceduresPauseMeansNow(t *testing.T) {
 func TestProceduresFirstIsNotOvertaken(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
 		grab := func(jobType string) int { return len(s.call("job_grab", "w1", "emails", jobType, 9)) }
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		running := s.claim("w", "send", 1).Started
-		s.add(job.New{Type: "report", ThrottleFactor: new(4)}, job.New{Type: "send"}, job.New{Type: "send", ThrottleFactor: new(0)})
+		s.add(job.Params{Type: "report", ThrottleFactor: new(4)}, job.Params{Type: "send"}, job.Params{Type: "send", ThrottleFactor: new(0)})
 		if s.claim("w", "report", 1); grab("send") != 1 { // it weighs nothing
 			t.Error("one behind the first without room was grabbed")
 		}

@@ -14,16 +14,16 @@ func TestProceduresOverdue(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 6 }, func(s env) {
 		grabs := map[string]row{}
 		for _, key := range []string{"hangs", "stopped", "answered", "young", "unstarted"} {
-			s.add(job.New{Type: "send", Key: key, Timeout: 10e9})
+			s.add(job.Params{Type: "send", Key: key, Timeout: 10e9})
 			if key == "unstarted" {
 				grabs[key] = s.grab("w1")
 			} else {
 				grabs[key] = s.begin("w1")
 			}
 		}
-		s.add(job.New{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
+		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
 		s.start("h", 1)
-		s.add(job.New{Type: "send", Key: "next"})
+		s.add(job.Params{Type: "send", Key: "next"})
 		must[string](t)(s.Stop(t.Context(), s.byKey("stopped")))
 		must[queue.Answered](t)(s.answer(queue.Answer{Key: "answered", Verdict: job.TryAgain, Error: "busy"}))
 		s.upkeep()

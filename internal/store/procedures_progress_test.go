@@ -13,7 +13,7 @@ import (
 // A worker by SQL says how far it is: under its token, of what it has started, and without waiting for anybody.
 func TestProcedureProgress(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		g := s.begin("w1")
 		say := func(percent, note any) string {
 			t.Helper()
@@ -90,7 +90,7 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 			{queue.Answer{Key: "failed", Verdict: job.Failed, Error: "never"}, "never NONE"},
 			{queue.Answer{Key: "finished", Verdict: job.Finished, Result: "ok"}, "NONE ok"},
 		} {
-			id := s.add(job.New{Type: "send", Key: tt.answer.Key})[0].ID
+			id := s.add(job.Params{Type: "send", Key: tt.answer.Key})[0].ID
 			g := s.begin("w1")
 			s.one("job_progress", "w1", "emails", id, g["token"], 40, "")
 			must[queue.Answered](t)(s.answer(tt.answer))

@@ -14,7 +14,7 @@ import (
 // The procedures of one queue do what those of the instance do, also in the caller's transaction.
 func TestProceduresOfOneQueue(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"})
+		s.add(job.Params{Type: "send", Key: "a"})
 		conn := s.conn()
 		exec := func(statement string) sql.Result {
 			return must[sql.Result](t)(conn.ExecContext(t.Context(), statement))

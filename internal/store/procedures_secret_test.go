@@ -14,7 +14,7 @@ func TestProceduresWantTheSecret(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		const hipqWork = "0198c5a8-5f0e-7c31-9d2a-6f1b2c3d4e5f"
 		s.hire(hipqWork)
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
 		running, grabbed := s.begin("w1"), s.grab("w1")
 		other := s.start(hipqWork, 1)[0]
 		var id string
@@ -35,7 +35,7 @@ func TestProceduresWantTheSecret(t *testing.T) {
 // A token tells nothing about the next: not its time, nor the host's address, as a UUID of version 1 does.
 func TestProceduresTokens(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		a, b := s.grab("w1")["token"], s.grab("w1")["token"]
 		same := 0
 		for i := range min(len(a), len(b)) {

@@ -113,7 +113,7 @@ func TestProceduresInAnySession(t *testing.T) {
 // A transaction that sees an older time settles the job as it is now: its last attempt is its last.
 func TestProceduresInAnOldTransaction(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.Types[0].Retry.Attempts = 1 }, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		conn := s.conn()
 		exec := func(statement string) { must[any](t)(conn.ExecContext(t.Context(), statement)) }
 		exec("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -133,7 +133,7 @@ func TestProceduresInAnOldTransaction(t *testing.T) {
 // Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
 func TestProceduresBacklogLocksNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		mine, other := s.conn(), s.conn()
 		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
 		for _, conn := range []*sql.Conn{mine, other} {
@@ -192,7 +192,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 // A transaction that fails a job, which reads what the config says, holds up no pause, and no init.
 func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		g := s.begin("w1")
 		other := s.conn()
 		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }

@@ -385,7 +385,7 @@ func (s env) refused(name string, args ...any) uint16 {
 // A queue that is not registered, for somebody has deleted its row, takes and gives no jobs; those that it has given are settled.
 func TestProceduresOfAnUnregisteredQueue(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
 		done, failed, grabbed := s.begin("w1"), s.begin("w1"), s.grab("w1")
 		s.exec("DELETE FROM shop_queues")
 		s.exec("UPDATE shop_job_types SET settings = 'NONE'")

@@ -16,9 +16,9 @@ import (
 func TestProceduresTogether(t *testing.T) {
 	const jobs, limit = 60, 3
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = limit }, func(s env) {
-		var list []job.New
+		var list []job.Params
 		for i := range jobs {
-			list = append(list, job.New{Type: "send", ThrottleFactor: new(1 + i%2)})
+			list = append(list, job.Params{Type: "send", ThrottleFactor: new(1 + i%2)})
 		}
 		s.add(list...)
 		left := func() (n int) {

@@ -12,7 +12,7 @@ import (
 // the retry decision.
 func TestProceduresAsync(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
-		id := s.add(job.New{Type: "send", Key: "k"})[0].ID
+		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
 		g := s.begin("w1")
 		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent"); r["state"] != "running" {
 			t.Errorf("%v", r)
@@ -21,7 +21,7 @@ func TestProceduresAsync(t *testing.T) {
 		if wait := j.WakeTime.Sub(j.StartTime); j.Result != "sent" || wait != time.Minute {
 			t.Errorf("%+v waits %s", j, wait)
 		}
-		s.add(job.New{Type: "report", Key: "next"})
+		s.add(job.Params{Type: "report", Key: "next"})
 		if got := s.grabbed("w1", 1); got != "" {
 			t.Errorf("grabbed %s beside work that is only sent", got)
 		}
@@ -43,7 +43,7 @@ func TestProceduresAsync(t *testing.T) {
 				must[queue.Answered](t)(s.answer(queue.Answer{Key: "failed", Verdict: job.TryAgain, Error: "no"}))
 			},
 		} {
-			id := s.add(job.New{Type: "send", Key: key})[0].ID
+			id := s.add(job.Params{Type: "send", Key: key})[0].ID
 			g := s.begin("w2")
 			s.call("job_complete", "w2", "emails", g["id"], g["token"], nil)
 			end()
@@ -51,7 +51,7 @@ func TestProceduresAsync(t *testing.T) {
 			s.wantState(id, job.Retry, "scheduled", 1)
 			s.wantHistory(id, "added/0 starting/1 error/1")
 		}
-		id = s.add(job.New{Type: "send", Key: "unsent"})[0].ID
+		id = s.add(job.Params{Type: "send", Key: "unsent"})[0].ID
 		g = s.begin("w2")
 		if r := s.one("job_fail", "w2", "emails", g["id"], g["token"], "no", `{"final":true}`); r["state"] != "final" {
 			t.Errorf("%v", r)
@@ -72,7 +72,7 @@ func TestProceduresRetryHandler(t *testing.T) {
 			`{"retry_after":"0s"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Microsecond},
 			`{"retry_after":0}`:     {Verdict: job.TryAgain, Error: "no"},
 		} {
-			id := s.add(job.New{Type: "send"})[0].ID
+			id := s.add(job.Params{Type: "send"})[0].ID
 			g := s.begin("w1")
 			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", options); r["state"] != "error" {
 				t.Errorf("%v", r)
@@ -101,7 +101,7 @@ func TestProceduresRetryHandler(t *testing.T) {
 // In a queue with strict types only those of the config are taken, though there may be jobs of others.
 func TestProceduresStrictTypes(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.StrictTypes = true }, func(s env) {
-		s.add(job.New{Type: "former"})
+		s.add(job.Params{Type: "former"})
 		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.wantRefusal(31004, "unknown job type Köln", "job_submit", "emails", "Köln", nil, nil, nil)
 		s.one("job_submit", "emails", "report", "z", nil, nil)

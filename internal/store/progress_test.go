@@ -80,14 +80,14 @@ func TestOddProgress(t *testing.T) {
 				t.Fatalf("%+v", p)
 			}
 			s.exec("UPDATE shop_emails SET " + set)
-			if j := s.get(1); j.Progress != (job.Progress{}) || j.Flaw != nil {
-				t.Errorf("%s: %+v, %v", set, j.Progress, j.Flaw)
+			if j := s.get(1); j.Progress != (job.Progress{}) || j.Invalid != nil {
+				t.Errorf("%s: %+v, %v", set, j.Progress, j.Invalid)
 			}
 		}
 		s.exec("UPDATE shop_emails SET progress = 40, progress_note = " + map[bool]string{true: "CAST(X'61ff62' AS TEXT)", false: "'a\uFFFDb'"}[s.db.Name == "sqlite"] +
 			", progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
-		if j := s.get(1); j.Progress.Note != "a\uFFFDb" || j.Flaw != nil {
-			t.Errorf("%+v, %v", j.Progress, j.Flaw)
+		if j := s.get(1); j.Progress.Note != "a\uFFFDb" || j.Invalid != nil {
+			t.Errorf("%+v, %v", j.Progress, j.Invalid)
 		}
 	})
 }

@@ -39,7 +39,7 @@ var columns = []struct {
 	{"output", func(j *job.Job) any { return &j.Output }},
 	{"throttle_group", func(j *job.Job) any { return &j.Group }},
 	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
-	{"wish", func(j *job.Job) any { return &j.Wish }},
+	{"retry_override", func(j *job.Job) any { return &j.RetryOverride }},
 	{"stopping", func(j *job.Job) any { return &j.Stopping }},
 	{"interrupts", func(j *job.Job) any { return &j.Interrupts }},
 	{"losses", func(j *job.Job) any { return &j.Losses }},
@@ -62,7 +62,7 @@ var (
 	startColumns         = allBut(startWithout...)
 	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
-		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
+		"error", "result", "output", "retry_override", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
 		"progress", "progress_note", "progress_attempt", "progress_time",
 	}
 )
@@ -95,7 +95,7 @@ func (q *Queue) listed(of Selection) string {
 // can't be a job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
 func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, error) {
 	empty := job.Job{
-		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
+		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, RetryOverride: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
 	}
 	cells, into := make([]cell, len(of)), make([]any, len(of), len(of)+len(others))
@@ -111,8 +111,8 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 		for i, at := range of {
 			name, c := columns[at].name, &cells[i]
 			err := c.read(columns[at].field(&j))
-			if err != nil && j.Flaw == nil && name != "progress_time" {
-				j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
+			if err != nil && j.Invalid == nil && name != "progress_time" {
+				j.Invalid = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
 			}
 			if c.null || err != nil {
 				leave(&j.Left, name)
@@ -123,12 +123,12 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 		}
 		j.Progress = sound(j.Progress)
 		if j.Status.IsFinal() { // it may keep what made it fail
-			j.Flaw = nil
-		} else if j.Flaw == nil {
-			j.Flaw = j.Check()
+			j.Invalid = nil
+		} else if j.Invalid == nil {
+			j.Invalid = j.Check()
 		}
-		if q.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
-			j.Flaw = job.ErrWeightless
+		if q.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Invalid == nil {
+			j.Invalid = job.ErrWeightless
 		}
 		return &j, nil
 	}

@@ -19,7 +19,7 @@ func inShards(n, limit int) func(*queue.Options) {
 }
 
 // addIn adds a job to one of the queue's shards, and gives its id.
-func (s env) addIn(shard int, j job.New) int64 {
+func (s env) addIn(shard int, j job.Params) int64 {
 	s.t.Helper()
 	j.Type = "send"
 	for n := 0; ; n++ { // a shard key that belongs there
@@ -52,9 +52,9 @@ func TestShardStates(t *testing.T) {
 		o.Rate = job.Rate{Starts: 40, Per: time.Hour}
 	}
 	suiteWith(t, change, func(s env) {
-		first := s.addIn(2, job.New{})
-		s.addIn(2, job.New{})
-		s.addIn(3, job.New{In: time.Hour})
+		first := s.addIn(2, job.Params{})
+		s.addIn(2, job.Params{})
+		s.addIn(3, job.Params{In: time.Hour})
 		s.startIn("w", 2, 1)
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
 		all := s.states()
@@ -106,7 +106,7 @@ func TestWaitsSince(t *testing.T) {
 		t.Run(column, func(t *testing.T) {
 			suiteWith(t, change, func(s env) {
 				for range 4 {
-					s.addIn(1, job.New{})
+					s.addIn(1, job.Params{})
 				}
 				since := func(share, slots, want int) time.Time {
 					t.Helper()
@@ -128,7 +128,7 @@ func TestWaitsSince(t *testing.T) {
 				if none := since(8, 3, 1); !none.IsZero() {
 					t.Errorf("nothing waits, but since %s", none)
 				}
-				s.addIn(1, job.New{})
+				s.addIn(1, job.Params{})
 				if again := since(4, 3, 0); !again.After(next) {
 					t.Errorf("waits again since %s, which was so before: %s", again, next)
 				}
@@ -143,10 +143,10 @@ func TestWhyOfShards(t *testing.T) {
 		s.hire("w")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		for range 2 {
-			s.addIn(1, job.New{})
+			s.addIn(1, job.Params{})
 		}
-		waits := s.addIn(1, job.New{})
-		other := s.addIn(2, job.New{})
+		waits := s.addIn(1, job.Params{})
+		other := s.addIn(2, job.Params{})
 		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
 		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
 		s.startIn("w", 1, 2)
@@ -169,8 +169,8 @@ func TestWhyOfAShardsRate(t *testing.T) {
 	suiteWith(t, change, func(s env) {
 		s.hire("w")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
-		s.addIn(1, job.New{})
-		waits, other := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		s.addIn(1, job.Params{})
+		waits, other := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
 		s.startIn("w", 1, 1)
 		s.wantWhy(waits, "of the queue's rate of 4 starts per 1h its shard holds 1, which is used up for", "shard 1 of 4")
 		s.wantWhy(other, "nothing stands in its way", "shard 2 of 4")
@@ -180,7 +180,7 @@ func TestWhyOfAShardsRate(t *testing.T) {
 // Jobs of one shard are found by its place.
 func TestFindByShard(t *testing.T) {
 	suiteWith(t, inShards(4, 0), func(s env) {
-		one, two := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		one, two := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')")
 		d := must[admin.Division](t)(s.Division(t.Context()))
 		for shard, want := range map[int][]int64{0: nil, 1: {one}, 2: {two}} {
@@ -212,8 +212,8 @@ func TestStartNowDivides(t *testing.T) {
 		o.Rate = job.Rate{Starts: 12, Per: time.Hour}
 	}
 	suiteWith(t, change, func(s env) {
-		first, second := s.addIn(1, job.New{}), s.addIn(1, job.New{ThrottleFactor: new(2)})
-		heavy := s.addIn(1, job.New{ThrottleFactor: new(2)})
+		first, second := s.addIn(1, job.Params{}), s.addIn(1, job.Params{ThrottleFactor: new(2)})
+		heavy := s.addIn(1, job.Params{ThrottleFactor: new(2)})
 		s.hire("w")
 		now := func(id int64, want error) {
 			t.Helper()
@@ -228,7 +228,7 @@ func TestStartNowDivides(t *testing.T) {
 			t.Errorf("%+v", of)
 		}
 		now(heavy, store.ErrNoRoom)
-		light := s.addIn(2, job.New{})
+		light := s.addIn(2, job.Params{})
 		now(light, nil)
 		sum := 0
 		for _, of := range s.states() {
@@ -239,9 +239,9 @@ func TestStartNowDivides(t *testing.T) {
 		if sum != 4 {
 			t.Errorf("the shards hold %d", sum)
 		}
-		rated := s.addIn(3, job.New{ThrottleFactor: new(0)})
+		rated := s.addIn(3, job.Params{ThrottleFactor: new(0)})
 		for range 3 {
-			now(s.addIn(3, job.New{ThrottleFactor: new(0)}), nil)
+			now(s.addIn(3, job.Params{ThrottleFactor: new(0)}), nil)
 		}
 		now(rated, nil) // beyond its quarter of the rate
 	})

@@ -16,7 +16,7 @@ var (
 	ErrFinal   = errors.New("the job is final")
 	ErrLocked  = errors.New("a worker has the job locked")
 	// ErrNotTakenIn: the row was inserted by plain SQL.
-	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
+	ErrNotIngested = errors.New("no worker has taken the job in yet")
 	// ErrNoRoom: the queue's limit, or its rate.
 	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 )

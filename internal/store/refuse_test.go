@@ -50,8 +50,8 @@ func insertOf(columns, values string) string {
 func (s env) wantRefused(id int64, reason string) {
 	s.t.Helper()
 	j := s.get(id)
-	if j.State() != job.Final || j.Status != job.StatusFailed || !strings.Contains(j.Error, reason) || j.Flaw != nil {
-		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Flaw)
+	if j.State() != job.Final || j.Status != job.StatusFailed || !strings.Contains(j.Error, reason) || j.Invalid != nil {
+		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Invalid)
 	}
 	s.wantHistory(id, "failed/0")
 }
@@ -130,7 +130,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		row, take := "('send', '9999-01-01')", func() bool {
 			w := workers.Worker{ID: "keeper", Host: "h", PID: 1}
-			return must[bool](s.t)(s.core().Upkeep(s.t.Context(), w, store.Look{New: true}, nil, nil))
+			return must[bool](s.t)(s.core().Upkeep(s.t.Context(), w, store.Poll{New: true}, nil, nil))
 		}
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
 		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
@@ -169,7 +169,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				for _, r := range rows {
 					s.unchecked(r[0], r[1])
 				}
-				good := s.add(inRegion("west", 1), inRegion("east", 1), job.New{Type: "report", In: time.Hour})
+				good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
 				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
 				for range 6 { // each time some more is found
 					s.upkeep()
@@ -194,13 +194,13 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			s.exec(insertOf("status, time_windows, start_time, wake_time, attempt", "'awaiting', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
 		}
 		j := s.get(1)
-		if j.Flaw == nil || !errors.Is(j.Flaw, job.ErrInvalid) {
-			s.t.Fatalf("flaw: %v", j.Flaw)
+		if j.Invalid == nil || !errors.Is(j.Invalid, job.ErrInvalid) {
+			s.t.Fatalf("flaw: %v", j.Invalid)
 		}
 		s.hire("w")
 		_, startNow := s.core().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
-		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.When{At: time.Now()})} {
+		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.RescheduleOptions{At: time.Now()})} {
 			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
 				s.t.Errorf("%s: %v", verb, err)
 			}
@@ -257,7 +257,7 @@ func TestUncheckedRank(t *testing.T) {
 		s.unchecked("status, priority", "'available', "+priority)
 	}
 	s.placed()
-	good := s.add(job.New{Type: "send"})
+	good := s.add(job.Params{Type: "send"})
 	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
 		t.Errorf("started %v", got)
 	}

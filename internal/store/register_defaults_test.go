@@ -24,18 +24,18 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 		}
 		// who knows the queue by its name alone
 		bare := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"})))
-		want(bare.add(job.New{Type: "bare"})[0].ID, "by name", 90*time.Second, 7)
-		want(s.add(job.New{Type: "config"})[0].ID, "by the config", 90*time.Second, 7)
+		want(bare.add(job.Params{Type: "bare"})[0].ID, "by name", 90*time.Second, 7)
+		want(s.add(job.Params{Type: "config"})[0].ID, "by the config", 90*time.Second, 7)
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('plain')")
 		s.upkeep()
 		want(s.nth(3), "by plain SQL", 90*time.Second, 7)
-		want(bare.add(job.New{Type: "send"})[0].ID, "of a type in the config", 24*time.Hour, 100)
+		want(bare.add(job.Params{Type: "send"})[0].ID, "of a type in the config", 24*time.Hour, 100)
 
 		o := options()
 		o.DefaultTimeout = time.Minute
 		later := openStore(t, s.db, o)
-		want(later.add(job.New{Type: "plain"})[0].ID, "by another config", time.Minute, 100)
-		want(later.add(job.New{Type: "send"})[0].ID, "of a type in another config", 24*time.Hour, 100)
+		want(later.add(job.Params{Type: "plain"})[0].ID, "by another config", time.Minute, 100)
+		want(later.add(job.Params{Type: "send"})[0].ID, "of a type in another config", 24*time.Hour, 100)
 	})
 	proceduresSuite(t, defaults, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('plain', 'a')")

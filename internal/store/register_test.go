@@ -160,7 +160,7 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 				want = append(want, name)
 				s.exec(fmt.Sprintf("INSERT INTO shop_job_types (queue, job_type, %s) VALUES ('emails', '%s', %s)", column, name, value))
 				s.exec("INSERT INTO shop_emails (job_type) VALUES ('" + name + "')")
-				s.add(job.New{Type: name})
+				s.add(job.Params{Type: name})
 			}
 		}
 		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', 'a\x1b[31m')")
@@ -217,7 +217,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 				t.Fatalf("%s: nothing is started any more", v)
 			}
 			s.settle("w", job.Outcome{Verdict: job.Finished}, done.Started...)
-			s.add(job.New{Type: "send"})
+			s.add(job.Params{Type: "send"})
 		}
 	})
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // refuse ends jobs that have a flaw: their rows stay, but final, each with its reason. The zero worker is an operator.
-func (q *Queue) Refuse(ctx context.Context, tx *engine.Tx, w workers.Worker, jobs ...*job.Job) error {
+func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {
-		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
+		reason := strings.ToValidUTF8(j.Invalid.Error(), "\uFFFD")
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET status = 'failed', error = ?, wake_time = NULL, update_time = ?, worker_id = 'NONE', lock_token = 'NONE',"+
-			" throttle_group = 'NONE', stopping = 0, wish = 'NONE', output = 'NONE' WHERE id = ?", reason, engine.At(tx.Now), j.ID)
+			" throttle_group = 'NONE', stopping = 0, retry_override = 'NONE', output = 'NONE' WHERE id = ?", reason, engine.At(tx.Now), j.ID)
 		if err != nil {
 			return fmt.Errorf("refuse job %d: %w", j.ID, err)
 		}
@@ -35,7 +35,7 @@ func (q *Queue) Refuse(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 // apart parts the jobs that have a flaw from the others.
 func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
 	for _, j := range jobs {
-		if j.Flaw != nil {
+		if j.Invalid != nil {
 			flawed = append(flawed, j)
 		} else {
 			sound = append(sound, j)

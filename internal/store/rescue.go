@@ -35,7 +35,7 @@ type stranded struct {
 
 // orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
 // its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
-func (q *Queue) orphans(joins string) (from, gone string) {
+func (q *Queue) strandedFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
 	if q.db.Name == engine.MySQL.Name { // an attempt that was answered hangs too: it counts against the limits
@@ -50,7 +50,7 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 // about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
 // worker's processes must end before its jobs are rescued.
 func (q *Queue) rescue(
-	ctx context.Context, w workers.Worker, l Look, handled map[string]bool, dead func(workerID string),
+	ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
 	found, more, err := q.findStranded(ctx, l, handled)
 	if err != nil {
@@ -77,7 +77,7 @@ func (q *Queue) rescue(
 }
 
 // findStranded finds them without locks, because locks would be on the workers' rows too.
-func (q *Queue) findStranded(ctx context.Context, l Look, handled map[string]bool) (found []stranded, more bool, err error) {
+func (q *Queue) findStranded(ctx context.Context, l Poll, handled map[string]bool) (found []stranded, more bool, err error) {
 	find := func(query string, args ...any) {
 		if err == nil {
 			var list []stranded
@@ -85,8 +85,8 @@ func (q *Queue) findStranded(ctx context.Context, l Look, handled map[string]boo
 			found, more = append(found, list...), more || len(list) == rescueMax
 		}
 	}
-	if l.Orphaned {
-		from, gone := q.orphans(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
+	if l.Stranded {
+		from, gone := q.strandedFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
 		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
 	}
 	if l.Waking {
@@ -160,8 +160,8 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 		default:
 			j.Error = policy.TimeoutError(j.Timeout).Error()
 		}
-		if j.Wish = job.None; lost {
-			j.Wish = job.LostWish(s.Heard.Time)
+		if j.RetryOverride = job.None; lost {
+			j.RetryOverride = job.OverrideOfLost(s.Heard.Time)
 		}
 	}
 	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
@@ -175,8 +175,8 @@ func (q *Queue) rescueOne(
 	switch {
 	case !ok:
 		return nil, nil
-	case j.Flaw != nil:
-		return nil, q.Refuse(ctx, tx, w, j)
+	case j.Invalid != nil:
+		return nil, q.Reject(ctx, tx, w, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := policy.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)

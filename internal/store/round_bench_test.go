@@ -193,9 +193,9 @@ func BenchmarkRoundHeld(b *testing.B) {
 	groups := &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, job.OtherGroups: 1_000_000}}
 	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
 		add := func(n, priority int, data string) {
-			jobs := make([]job.New, n)
+			jobs := make([]job.Params, n)
 			for i := range jobs {
-				jobs[i] = job.New{Type: "noop", Data: data, Priority: &priority}
+				jobs[i] = job.Params{Type: "noop", Data: data, Priority: &priority}
 			}
 			q.enqueue(b, jobs...)
 		}
@@ -241,9 +241,9 @@ func BenchmarkRoundDrain(b *testing.B) {
 	const n = 50_000
 	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 		for b.Loop() {
-			jobs := make([]job.New, n)
+			jobs := make([]job.Params, n)
 			for i := range jobs {
-				jobs[i] = job.New{Type: "noop"}
+				jobs[i] = job.Params{Type: "noop"}
 			}
 			q.enqueue(b, jobs...)
 			c := q.Candidates(0, []string{"noop"})

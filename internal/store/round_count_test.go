@@ -153,7 +153,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 	s.hire("w")
 	add := func() {
 		for i := range 40 {
-			s.add(job.New{Type: types[i%n], Data: fmt.Sprintf(`{"to": {"region": "%d"}}`, i%2)})
+			s.add(job.Params{Type: types[i%n], Data: fmt.Sprintf(`{"to": {"region": "%d"}}`, i%2)})
 		}
 	}
 	add()
@@ -240,7 +240,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 		o := options()
 		byRegion(0, map[string]int{"*": 150})(&o)
 		s := openStore(t, counted, o)
-		var jobs []job.New
+		var jobs []job.Params
 		for range 400 {
 			jobs = append(jobs, inRegion("east", 1))
 		}
@@ -283,7 +283,7 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 				must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
 				texts := sent.during(func() {
 					must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
-					if look := must[store.Look](t)((*store.Queue)(q).Look(t.Context(), []string{"send"})); !look.Nothing() {
+					if look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"})); !look.Nothing() {
 						t.Errorf("a look finds %+v", look)
 					}
 				})

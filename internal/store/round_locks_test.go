@@ -18,7 +18,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := q.enqueue(t, job.New{Type: "send"})[0]
+	added := q.enqueue(t, job.Params{Type: "send"})[0]
 	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
 		t.Fatal(err)
 	}

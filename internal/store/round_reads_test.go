@@ -88,7 +88,7 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 		}
 		s.start("w", 9)
 		s.multiply("send", job.StatusThrottled, 100, 5, 500, 4) // 8,000
-		s.add(job.New{Type: "send", ThrottleFactor: new(0)})
+		s.add(job.Params{Type: "send", ThrottleFactor: new(0)})
 		candidates := s.candidates("send")
 		for i := range 3 {
 			r := s.newRound("w", 10)

@@ -18,7 +18,7 @@ func BenchmarkRoundSizes(b *testing.B) {
 				const times = 100
 				for b.Loop() {
 					for _, size := range []int{1, 4, 10, 100} {
-						q.enqueue(b, slices.Repeat([]job.New{{Type: "noop"}}, size*times)...)
+						q.enqueue(b, slices.Repeat([]job.Params{{Type: "noop"}}, size*times)...)
 						c := q.Candidates(0, []string{"noop"})
 						var costs []time.Duration
 						var ended []Settled

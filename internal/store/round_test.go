@@ -27,9 +27,9 @@ func sortedByID(jobs []*job.Job) []*job.Job {
 // A round of a worker whose jobs are stopped, because it has given up its lock, settles what it has and starts none.
 func TestStoppedRoundStartsNothing(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		jobs := s.start("w", 1)
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		r := s.newRound("w", 2, settled(finished, jobs...)...)
 		r.Stopped = func() error { return context.Canceled }
 		if done := s.do(r); len(done.Started) > 0 {
@@ -47,7 +47,7 @@ func TestRoundMayBeRepeated(t *testing.T) {
 	} {
 		suiteWith(t, change, func(s env) {
 			for i := range 9 {
-				s.add(job.New{Type: []string{"send", "report"}[i%2], Data: `{"to": {"region": "east"}}`})
+				s.add(job.Params{Type: []string{"send", "report"}[i%2], Data: `{"to": {"region": "east"}}`})
 			}
 			jobs := s.start("w", 5)
 			r := s.newRound("w", 2, settled(finished, jobs[0])...)
@@ -106,7 +106,7 @@ func TestRoundMayBeRepeated(t *testing.T) {
 // One that was not committed does its work the second time; one whose jobs have been taken from its worker since gives none.
 func TestRoundThatWasNotCommitted(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
 		jobs := s.start("w", 1)
 		r := s.newRound("w", 1, settled(finished, jobs...)...)
 		r.Again = true
@@ -129,7 +129,7 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
-		keys := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		keys := s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
 		r := s.newRound("w", 3)
 		s.do(r)
 		for i, verdict := range []job.Verdict{job.TryAgain, job.Finished} {
@@ -212,14 +212,14 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 	}
 }
 
-func make9(jobType string) []job.New {
-	return slices.Repeat([]job.New{{Type: jobType, Data: `{"to": {"region": "east"}}`}}, 9)
+func make9(jobType string) []job.Params {
+	return slices.Repeat([]job.Params{{Type: jobType, Data: `{"to": {"region": "east"}}`}}, 9)
 }
 
 // Nor is a job lost whose row is held, when its worker has been declared dead: it is, once another has taken it.
 func TestHeldRowOfADeadWorker(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		jobs := s.start("w", 1)
 		s.bury("w")
 		letGo := s.held("SELECT id FROM shop_emails")
@@ -264,15 +264,15 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 			r.Candidates = candidates
 			return s.places(s.do(r).Started)
 		}
-		s.add(job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send"})
 		var got []int64
 		got = append(got, one()...)
-		s.add(job.New{Type: "report", Priority: new(1)})
+		s.add(job.Params{Type: "report", Priority: new(1)})
 		candidates.Forget()
 		got = append(got, one()...)
 		got = append(got, one()...)
 		got = append(got, one()...)
-		s.add(job.New{Type: "send", Priority: new(1)}) // before all that were read
+		s.add(job.Params{Type: "send", Priority: new(1)}) // before all that were read
 		got = append(got, one()...)
 		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
 			s.t.Errorf("started %v, want %v", got, want)
@@ -287,7 +287,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
-		s.add(slices.Repeat([]job.New{{Type: "send"}}, 260)...) // more than one reading
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 260)...) // more than one reading
 		candidates := s.candidates("send", "report")
 		for n := 0; ; {
 			r := s.newRound("w", 50)
@@ -301,7 +301,7 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 				break
 			}
 		}
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		if got := s.do(s.newRound("w", 5)); len(got.Started) != 1 || got.More {
 			s.t.Errorf("with slots to spare: %+v", got)
 		}
@@ -352,7 +352,7 @@ func TestRoundInVain(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		counted, sent := count(t, db, source)
 		s := openStore(t, counted, options())
-		s.add(slices.Repeat([]job.New{{Type: "send"}}, 6000)...)
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6000)...)
 		s.hire("w")
 		s.bury("w")
 		s.hire("alive")
@@ -486,7 +486,7 @@ func TestCommitUnderWay(t *testing.T) {
 func TestDeadInItsTurn(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		s.hire("w")
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		letGo := s.held("SELECT turn FROM shop_shards WHERE queue = 'emails'")
 		started := make(chan int)
 		go func() { started <- len(s.do(s.newRound("w", 2)).Started) }()

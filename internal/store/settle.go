@@ -135,7 +135,7 @@ type settling struct {
 	Attempt  int
 	Token    string
 	Error    string
-	Wish     string
+	Override string
 	Stopping bool
 }
 
@@ -147,11 +147,11 @@ func (row settling) isOf(s Settled) bool {
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
 func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
 	args := Args(list, func(s Settled) any { return s.Job.ID })
-	query := "SELECT id, status, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
+	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {
 		var s settling
-		err := row.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping)
+		err := row.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Override, &s.Stopping)
 		found[s.ID] = s
 		return err
 	})}
@@ -189,7 +189,7 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Se
 	}
 	if s.Job.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
 		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
-		said := job.Job{Status: row.Status, Error: row.Error, Wish: row.Wish}
+		said := job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}
 		ran, output := o.Ran, o.Output
 		o = said.Outcome(tx.Now)
 		o.Ran, o.Output = ran, output

@@ -85,7 +85,7 @@ func (f *fleet) work(name string, seed uint64) {
 				f.ended.Add(int64(len(settle)))
 				running = append(running, done.Started...)
 			}
-			look, err := (*store.Queue)(q).Look(f.t.Context(), types)
+			look, err := (*store.Queue)(q).Poll(f.t.Context(), types)
 			if errors.Is(err, queue.ErrShards) && random.IntN(5) == 0 {
 				break
 			}
@@ -188,7 +188,7 @@ func (s env) wantRate(rate job.Rate) {
 }
 
 // drain has a fleet do jobs, while an operator does something each few hundred milliseconds, and wants all of them done once.
-func drain(s env, o queue.Options, jobs []job.New, watch func(*fleet), operator ...func(*queue.Options)) {
+func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operator ...func(*queue.Options)) {
 	s.t.Helper()
 	over, end := context.WithCancel(s.t.Context())
 	defer end()
@@ -250,14 +250,14 @@ func sized(n int) int {
 }
 
 // ofAllWeights are jobs of random weights, a few heavier than any limit, in 12 regions of 5 customers.
-func ofAllWeights(n int) (jobs []job.New) {
+func ofAllWeights(n int) (jobs []job.Params) {
 	random := rand.New(rand.NewPCG(3, uint64(n)))
 	for i := range n {
 		weight := random.IntN(4)
 		if i%40 == 39 {
 			weight = 5 + random.IntN(12)
 		}
-		jobs = append(jobs, job.New{
+		jobs = append(jobs, job.Params{
 			Type: "send", ThrottleFactor: &weight, Priority: new(random.IntN(3)),
 			Data: fmt.Sprintf(`{"to": {"region": "r%d", "customer": "c%d"}}`, random.IntN(12), random.IntN(5)),
 		})

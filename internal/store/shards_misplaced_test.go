@@ -39,7 +39,7 @@ func TestMisplacedInEachLine(t *testing.T) {
 					key := func(line string) string { return fmt.Sprint(line, place) }
 					s.exec("INSERT INTO shop_emails (job_type, job_key, shard) VALUES ('send', ?, ?)", key("new"), place)
 					due := s.add(inRegionOf("due", key("due")))[0].ID
-					later := s.add(job.New{Type: "send", Key: key("later"), In: time.Hour})[0].ID
+					later := s.add(job.Params{Type: "send", Key: key("later"), In: time.Hour})[0].ID
 					s.exec("UPDATE shop_emails SET shard = ? WHERE id IN (?, ?)", place, due, later)
 					s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", later)
 					held := s.add(inRegionOf("held", key("held")))[0].ID
@@ -69,7 +69,7 @@ func TestMisplacedInEachLine(t *testing.T) {
 	}
 }
 
-func inRegionOf(region, key string) job.New {
+func inRegionOf(region, key string) job.Params {
 	j := inRegion(region, 1)
 	j.Key = key
 	return j
@@ -88,7 +88,7 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 	for _, limit := range []int{2, 1} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s env) {
-				s.add(slices.Repeat([]job.New{{Type: "send"}}, 6)...)
+				s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 				running := s.start("w", 9)
 				if len(running) != limit {
 					t.Fatalf("started %d", len(running))
@@ -141,7 +141,7 @@ func TestKeysOverShards(t *testing.T) {
 		shardOf := map[int]string{}
 		for n := 0; len(shardOf) < 8; n++ {
 			shardKey := fmt.Sprint("s", n)
-			id := s.add(job.New{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0].ID
+			id := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0].ID
 			if id != s.nth(1) {
 				t.Fatalf("the key is taken twice, by %d", id)
 			}
@@ -150,7 +150,7 @@ func TestKeysOverShards(t *testing.T) {
 			}
 		}
 		for place, shardKey := range shardOf {
-			added := s.add(job.New{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0]
+			added := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0]
 			if got := s.place(added.ID); got != place || !added.Replaced && added.Duplicate {
 				t.Errorf("%s is at %d, want %d: %+v", shardKey, got, place, added)
 			}
@@ -170,9 +170,9 @@ func TestStartNowInShards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			suiteWith(t, change, func(s env) {
-				var one []job.New
+				var one []job.Params
 				for range 3 {
-					one = append(one, job.New{Type: "send", ShardKey: "the same"})
+					one = append(one, job.Params{Type: "send", ShardKey: "the same"})
 				}
 				s.add(one...)
 				s.hire("w")
@@ -186,7 +186,7 @@ func TestStartNowInShards(t *testing.T) {
 		})
 	}
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
 		o := queue.Options(s.Queue.Options)
 		o.Shards = 8

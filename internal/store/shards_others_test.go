@@ -28,13 +28,13 @@ func (s env) in(shard, n int, settle ...*job.Job) store.Done {
 }
 
 // goingTo are jobs for one shard of the queue.
-func (s env) goingTo(shard, n int, weight int) (jobs []job.New) {
+func (s env) goingTo(shard, n int, weight int) (jobs []job.Params) {
 	s.t.Helper()
 	first, _ := s.places8()
 	for k := 0; len(jobs) < n; k++ {
-		j := job.New{Type: "send", ShardKey: fmt.Sprint("k", k), ThrottleFactor: &weight}
+		j := job.Params{Type: "send", ShardKey: fmt.Sprint("k", k), ThrottleFactor: &weight}
 		if store.PlaceOf(s.core(), j) == first+shard {
-			jobs = append(jobs, slices.Repeat([]job.New{j}, n)...)
+			jobs = append(jobs, slices.Repeat([]job.Params{j}, n)...)
 		}
 	}
 	return jobs
@@ -101,7 +101,7 @@ func TestPauseOverShards(t *testing.T) {
 	})
 }
 
-func make9s(n int) []job.New { return slices.Repeat([]job.New{{Type: "send"}}, n) }
+func make9s(n int) []job.Params { return slices.Repeat([]job.Params{{Type: "send"}}, n) }
 
 // Weights: heavier than a shard's part, heavier than the whole limit, and none; with a limit that is less than there are shards.
 func TestWeightsOverShards(t *testing.T) {
@@ -209,7 +209,7 @@ func TestHeldTurnOfAnother(t *testing.T) {
 		}
 		divide := func() time.Duration {
 			began := time.Now()
-			s.upkeepOf(store.Look{Dividing: true})
+			s.upkeepOf(store.Poll{Dividing: true})
 			return time.Since(began)
 		}
 		if waited, again := divide(), divide(); waited > 10*time.Second || again > waited/2 {
@@ -312,7 +312,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	suiteWith(t, inEight(4), func(s env) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
-		look := must[store.Look](t)(s.core().Look(t.Context(), []string{"send"}))
+		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
 		o := queue.Options(s.Queue.Options)
 		o.Shards = 5
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))

@@ -32,7 +32,7 @@ func defaultShards(t testing.TB) int {
 }
 
 // inOneShard has jobs go to one shard.
-func inOneShard(jobs []job.New) []job.New {
+func inOneShard(jobs []job.Params) []job.Params {
 	jobs = slices.Clone(jobs)
 	for i := range jobs {
 		jobs[i].ShardKey = cmp.Or(jobs[i].ShardKey, "one")
@@ -76,12 +76,12 @@ func (s env) divided() {
 	s.t.Helper()
 	if s.Shards > 1 {
 		s.exec("UPDATE shop_shards SET divide_time = 0 WHERE queue = 'emails'")
-		s.upkeepOf(store.Look{Dividing: true})
+		s.upkeepOf(store.Poll{Dividing: true})
 	}
 }
 
 // upkeepOf does the upkeep for what a look has found.
-func (s env) upkeepOf(l store.Look) {
+func (s env) upkeepOf(l store.Poll) {
 	s.t.Helper()
 	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
@@ -160,7 +160,7 @@ func (s env) inOrder(done store.Done) store.Done {
 func (s env) placed() {
 	s.t.Helper()
 	if s.Shards > 1 {
-		s.upkeepOf(store.Look{Misplaced: true})
+		s.upkeepOf(store.Poll{Misplaced: true})
 	}
 }
 

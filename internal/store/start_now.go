@@ -43,18 +43,18 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	switch {
 	case j.Status.IsFinal():
 		return ErrFinal
-	case j.Flaw != nil:
-		return j.Flaw
+	case j.Invalid != nil:
+		return j.Invalid
 	case j.State() != job.Initial && j.State() != job.Retry:
 		return ErrStarted
 	case j.Status == job.StatusLocked:
 		return ErrLocked
 	case j.Status == job.StatusSubmitted:
-		return ErrNotTakenIn
+		return ErrNotIngested
 	}
 	shard, ok := q.shardOf(j.Place)
 	if !ok {
-		return ErrNotTakenIn // until it has its place
+		return ErrNotIngested // until it has its place
 	}
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {

@@ -23,8 +23,8 @@ type Queue struct {
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
 	// known is what the database knew besides, when it was asked last; nil if it wasn't.
-	known    atomic.Pointer[registration]
-	disowned Disowned
+	known     atomic.Pointer[registration]
+	abandoned Abandoned
 	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
 	divideAt atomic.Int64
 }

@@ -84,7 +84,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (s env) add(jobs ...job.New) []job.Added {
+func (s env) add(jobs ...job.Params) []job.Added {
 	s.t.Helper()
 	if defaultShards(s.t) > 0 {
 		jobs = inOneShard(jobs)
@@ -226,7 +226,7 @@ func byPolicy(types ...string) map[string]bool {
 func (s env) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
-	look := must[store.Look](s.t)(s.core().Look(s.t.Context(), types))
+	look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), types))
 	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
 }
 
@@ -272,7 +272,7 @@ var finished = job.Outcome{Verdict: job.Finished}
 
 func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	suite(t, func(s env) {
-		added := s.add(job.New{Type: "send", Data: "😀 {}"})[0]
+		added := s.add(job.Params{Type: "send", Data: "😀 {}"})[0]
 		j := s.wantState(added.ID, job.Initial, "available", 0)
 		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
 			s.t.Errorf("defaults: %+v", j)
@@ -286,7 +286,7 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 
 func TestEnqueueTakesAnUnknownType(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "Ünknown"})
+		s.add(job.Params{Type: "Ünknown"})
 		if names := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
 			s.t.Errorf("known are %v", names)
 		}
@@ -299,7 +299,7 @@ func TestEnqueueTakesAnUnknownType(t *testing.T) {
 func TestEnqueueRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		low := -1
-		for name, j := range map[string]job.New{
+		for name, j := range map[string]job.Params{
 			"no type": {}, "long type": {Type: strings.Repeat("x", 65)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
 			"long key": {Type: "send", Key: strings.Repeat("k", 256)}, "bad key": {Type: "send", Key: "\xf0\x9f"},
 			"long data": {Type: "send", Data: strings.Repeat("d", job.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
@@ -310,7 +310,7 @@ func TestEnqueueRefuses(t *testing.T) {
 				s.t.Errorf("%s: %v", name, err)
 			}
 		}
-		largest := job.New{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
+		largest := job.Params{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
 		if j := s.get(s.add(largest)[0].ID); j.Data != largest.Data {
 			s.t.Error("the largest job comes back otherwise")
 		}
@@ -321,8 +321,8 @@ func TestEnqueueRefuses(t *testing.T) {
 func TestLiveKeyIsUnique(t *testing.T) {
 	suite(t, func(s env) {
 		added := s.add(
-			job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "K"}, job.New{Type: "send", Key: "k "},
-			job.New{Type: "report", Key: "k"}, job.New{Type: "send", Key: "k"},
+			job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "K"}, job.Params{Type: "send", Key: "k "},
+			job.Params{Type: "report", Key: "k"}, job.Params{Type: "send", Key: "k"},
 		)
 		if added[4].ID != added[0].ID || !added[4].Duplicate {
 			s.t.Errorf("twins in one call: %+v", added)
@@ -332,12 +332,12 @@ func TestLiveKeyIsUnique(t *testing.T) {
 				s.t.Errorf("%d: %+v", i, a)
 			}
 		}
-		again := s.add(job.New{Type: "send", Key: "new"}, job.New{Type: "send", Key: "k"})
+		again := s.add(job.Params{Type: "send", Key: "new"}, job.Params{Type: "send", Key: "k"})
 		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
 			s.t.Errorf("a key that is taken: %+v", again)
 		}
 		s.settle("w", finished, s.start("w", 10)...)
-		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
+		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
 			s.t.Errorf("a key whose job is final is not free: %+v", free)
 		}
 		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
@@ -346,9 +346,9 @@ func TestLiveKeyIsUnique(t *testing.T) {
 
 func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 	suite(t, func(s env) {
-		jobs := make([]job.New, 300)
+		jobs := make([]job.Params, 300)
 		for i := range jobs {
-			jobs[i] = job.New{Type: "send", Key: fmt.Sprint("key-", i)}
+			jobs[i] = job.Params{Type: "send", Key: fmt.Sprint("key-", i)}
 		}
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -379,7 +379,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 	suite(t, func(s env) {
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
-			added, err := s.EnqueueTx(s.t.Context(), tx, job.New{Type: "brand new", Key: "in tx"})
+			added, err := s.EnqueueTx(s.t.Context(), tx, job.Params{Type: "brand new", Key: "in tx"})
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -409,8 +409,8 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		var n int
 		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
-		first := s.add(job.New{Type: "send", Key: "k"})[0]
-		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "l"}))
+		first := s.add(job.Params{Type: "send", Key: "k"})[0]
+		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "l"}))
 		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
 			t.Errorf("added %+v", added)
 		}
@@ -427,8 +427,8 @@ func TestStartKeepsTheOrder(t *testing.T) {
 	suite(t, func(s env) {
 		early, high := time.Now().Add(-time.Hour), 1
 		added := s.add(
-			job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send", At: early},
-			job.New{Type: "report", Priority: &high}, job.New{Type: "send", In: time.Hour, Priority: &high},
+			job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send", At: early},
+			job.Params{Type: "report", Priority: &high}, job.Params{Type: "send", In: time.Hour, Priority: &high},
 		)
 		s.hire("w")
 		var got []int64
@@ -456,7 +456,7 @@ func TestRoundsThatTakeTurnsShareNothing(t *testing.T) {
 
 func roundsShareNothing(s env) {
 	const n = 400
-	jobs := make([]job.New, n)
+	jobs := make([]job.Params, n)
 	for i := range jobs {
 		jobs[i] = inRegion(fmt.Sprint(i%8), 1)
 	}
@@ -510,7 +510,7 @@ func roundsShareNothing(s env) {
 // What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
 func TestALockCostsNoAttempt(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		s.hire("outside")
 		s.lockOutside("outside", id)
 		if got := s.start("w", 1); len(got) != 0 {
@@ -545,7 +545,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			suite(t, func(s env) {
-				id := s.add(job.New{Type: "send"})[0].ID
+				id := s.add(job.Params{Type: "send"})[0].ID
 				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
 				s.settle("w", c.outcome, s.start("w", 1)...)
 				j := s.wantState(id, c.state, c.status, 1)
@@ -571,7 +571,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestAttemptsRunOut(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		for range 2 {
 			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
 			s.upkeep()
@@ -591,7 +591,7 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 	for _, late := range []job.Outcome{finished, {Verdict: job.Finished, Result: "r"}, {Verdict: job.TryAgain, Error: "late"}, {Verdict: job.Failed, Error: "late"}} {
 		t.Run(string(late.Verdict)+late.Result, func(t *testing.T) {
 			suite(t, func(s env) {
-				id := s.add(job.New{Type: "send"})[0].ID
+				id := s.add(job.Params{Type: "send"})[0].ID
 				old := s.start("dead", 1)
 
 				s.bury("dead")
@@ -626,7 +626,7 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 
 func TestReclaimFromADeadWorker(t *testing.T) {
 	suite(t, func(s env) {
-		added := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "other"})
+		added := s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "other"})
 		s.start("dead", 1)
 		s.lockOutside("dead", added[1].ID)
 		s.upkeep()
@@ -660,14 +660,14 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 			o.Types[0].RetryHandler = asked
 		}, func(s env) {
 			must[any](s.t)(nil, s.core().Register(s.t.Context()))
-			id := s.add(job.New{Type: "send"})[0].ID
+			id := s.add(job.Params{Type: "send"})[0].ID
 			for attempt := 1; attempt <= 2; attempt++ {
 				s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
 				dead := "dead" + strconv.Itoa(attempt)
 				s.start(dead, 1)
 				s.bury(dead)
 				other := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
-				look := must[store.Look](s.t)((*store.Queue)(other).Look(s.t.Context(), nil))
+				look := must[store.Poll](s.t)((*store.Queue)(other).Poll(s.t.Context(), nil))
 				must[bool](s.t)((*store.Queue)(other).Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
@@ -686,7 +686,7 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 
 func TestLaterJobsArePromoted(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send", In: time.Hour})[0].ID
+		id := s.add(job.Params{Type: "send", In: time.Hour})[0].ID
 		s.wantState(id, job.Initial, "scheduled", 0)
 		s.upkeep()
 		s.wantState(id, job.Initial, "scheduled", 0)
@@ -783,14 +783,14 @@ func TestWindows(t *testing.T) {
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		id := s.add(job.New{Type: "send", Windows: &closed})[0].ID
+		id := s.add(job.Params{Type: "send", Windows: &closed})[0].ID
 		j := s.wantState(id, job.Initial, "scheduled", 0)
 		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
 			s.t.Errorf("scheduled in %s", wait)
 		}
 		// one whose window closes while it is in the line goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
-		id = s.add(job.New{Type: "send", Windows: &open})[0].ID
+		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
 		s.wantState(id, job.Initial, "available", 0)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
 		if got := s.start("w", 1); len(got) != 0 {
@@ -805,8 +805,8 @@ func TestThrottle(t *testing.T) {
 		o := options()
 		o.ThrottleLimit = 10
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
-		weight := func(w, priority int) job.New {
-			return job.New{Type: "send", ThrottleFactor: &w, Priority: &priority}
+		weight := func(w, priority int) job.Params {
+			return job.Params{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
 		// the heaviest goes alone, and only the weightless goes beside it
@@ -827,8 +827,8 @@ func TestThrottle(t *testing.T) {
 
 func TestPausedQueueStartsNothing(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
-		running := s.add(job.New{Type: "report"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
+		running := s.add(job.Params{Type: "report"})[0].ID
 		jobs := s.start("w", 1)
 		s.exec("DELETE FROM shop_queues") // as if nobody had registered it
 		for range 2 {
@@ -841,7 +841,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "available", 0)
-		if look := must[store.Look](s.t)(s.core().Look(s.t.Context(), []string{"report"})); look.Due {
+		if look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
 		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
@@ -856,7 +856,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 func TestCancel(t *testing.T) {
 	suite(t, func(s env) {
 		in := s.t.Context()
-		added := s.add(job.New{Type: "send", Key: "k"}, job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
+		added := s.add(job.Params{Type: "send", Key: "k"}, job.Params{Type: "send"}, job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"})
 		s.lockOutside("w", added[0].ID)
 		running := s.start("w", 3)
 		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running[1])
@@ -879,7 +879,7 @@ func TestCancel(t *testing.T) {
 		}
 		s.settle("w", finished, running[0])
 		s.wantState(running[0].ID, job.Final, "finished", 1)
-		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate {
+		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate {
 			s.t.Error("the key of a cancelled job is not free")
 		}
 	})
@@ -910,24 +910,24 @@ func TestCancelWhatIsNew(t *testing.T) {
 func TestReschedule(t *testing.T) {
 	suite(t, func(s env) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
-		added := s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
-		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, admin.When{In: &soon, Priority: &first}))
+		added := s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"})
+		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon, Priority: &first}))
 		if j := s.wantState(added[0].ID, job.Initial, "available", 0); j.Priority != 1 {
 			s.t.Errorf("priority %d", j.Priority)
 		}
 		s.lockOutside("w", added[1].ID)
-		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.When{In: &later}))
+		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.RescheduleOptions{In: &later}))
 		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
 			s.t.Errorf("started %v", got)
 		}
 		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
 			s.t.Errorf("it is still locked: %+v", j)
 		}
-		if err := s.Reschedule(in, added[0].ID, admin.When{In: &soon}); !errors.Is(err, store.ErrStarted) {
+		if err := s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}); !errors.Is(err, store.ErrStarted) {
 			s.t.Error(err)
 		}
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.When{At: time.Now().Add(time.Hour)}))
+		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.RescheduleOptions{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
 		if j := s.wantState(s.nth(3), job.Initial, "scheduled", 0); j.Priority != 100 {
 			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
@@ -938,8 +938,8 @@ func TestReschedule(t *testing.T) {
 func TestOnDuplicate(t *testing.T) {
 	suite(t, func(s env) {
 		in, low := s.t.Context(), 3
-		with := func(key, data string, what job.OnDuplicate) job.New {
-			return job.New{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
+		with := func(key, data string, what job.OnDuplicate) job.Params {
+			return job.Params{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
 		}
 		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
 		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
@@ -959,7 +959,7 @@ func TestOnDuplicate(t *testing.T) {
 		if b := s.add(with("a", "5", ""), with("a", "5", job.ReplaceDuplicate)); b[1].Replaced || !b[1].Duplicate || s.get(b[1].ID).Data != "4" {
 			s.t.Errorf("replaced a job that is running, by the second of its key: %+v", b)
 		}
-		added, err := s.EnqueueMany(in, []job.New{with("b", "", ""), with("c", "", ""), with("a", "6", job.RefuseDuplicate), with("d", "", "")})
+		added, err := s.EnqueueMany(in, []job.Params{with("b", "", ""), with("c", "", ""), with("a", "6", job.RefuseDuplicate), with("d", "", "")})
 		var refused *job.DuplicateError
 		if !errors.As(err, &refused) || !errors.Is(err, job.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
 			s.t.Errorf("added %d: %v", len(added), err)
@@ -967,7 +967,7 @@ func TestOnDuplicate(t *testing.T) {
 		if c := must[admin.Counts](s.t)(s.Counts(in)); c.Due != 2 {
 			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
 		}
-		if _, err := s.EnqueueMany(in, []job.New{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, job.ErrDuplicateKey) {
+		if _, err := s.EnqueueMany(in, []job.Params{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, job.ErrDuplicateKey) {
 			s.t.Error(err)
 		}
 		s.settle("w", finished, running...)

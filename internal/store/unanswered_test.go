@@ -47,9 +47,9 @@ func TestUnansweredEnqueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := unanswered(t, "INSERT INTO shop_emails", func(*queue.Options) {}, nothing, then)
 			added := s.add(
-				job.New{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate},
-				job.New{Type: "send", Key: "b"},
-				job.New{Type: "send"},
+				job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate},
+				job.Params{Type: "send", Key: "b"},
+				job.Params{Type: "send"},
 			)
 			var ids []int64
 			must[any](t)(nil, s.db.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
@@ -69,7 +69,7 @@ func TestUnansweredCancel(t *testing.T) {
 	discard := func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }
 	for name, change := range map[string]func(*queue.Options){"kept": func(*queue.Options) {}, "discarded": discard} {
 		t.Run(name, func(t *testing.T) {
-			s := unanswered(t, "'cancelled'", change, func(s env) { s.add(job.New{Type: "send"}) }, nothing)
+			s := unanswered(t, "'cancelled'", change, func(s env) { s.add(job.Params{Type: "send"}) }, nothing)
 			if err := s.Cancel(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
@@ -77,7 +77,7 @@ func TestUnansweredCancel(t *testing.T) {
 		})
 		t.Run(name+", waiting", func(t *testing.T) {
 			s := unanswered(t, "'cancelled'", func(o *queue.Options) { change(o); asynchronous(o) }, func(s env) {
-				s.add(job.New{Type: "send"})
+				s.add(job.Params{Type: "send"})
 				s.settle("w1", done, s.start("w1", 1)...)
 			}, nothing)
 			if asked, err := s.Stop(t.Context(), 1); err != nil || asked != job.None {
@@ -91,7 +91,7 @@ func TestUnansweredCancel(t *testing.T) {
 func TestUnansweredRetry(t *testing.T) {
 	fail := job.Outcome{Verdict: job.Failed, Error: "no"}
 	s := unanswered(t, "retried_as = ", func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		s.settle("w1", fail, s.start("w1", 1)...)
 	}, func(s env) { s.settle("w1", done, s.start("w1", 1)...) }) // its key is free again
 	if added, err := s.Retry(t.Context(), false, 1); err != nil || added[0].ID != s.nth(2) || added[0].Duplicate {
@@ -123,7 +123,7 @@ func TestUnansweredAnswer(t *testing.T) {
 			s.start("w2", 1)
 		}, false, "added/0 starting/1 error/1 starting/2"},
 		"a new job of the key": {queue.Answer{Verdict: job.Finished}, nil, func(s env) {
-			s.add(job.New{Type: "send", Key: "k"})
+			s.add(job.Params{Type: "send", Key: "k"})
 			s.settle("w2", done, s.start("w2", 1)...) // so it could be answered
 		}, true, "added/0 starting/1 finished/1"},
 	} {
@@ -134,7 +134,7 @@ func TestUnansweredAnswer(t *testing.T) {
 				}
 			}
 			s := unanswered(t, "worker_id = 'NONE'", change, func(s env) {
-				s.add(job.New{Type: "send", Key: "k"})
+				s.add(job.Params{Type: "send", Key: "k"})
 				s.settle("w1", done, s.start("w1", 1)...)
 			}, c.then)
 			c.answer.Type, c.answer.Key = "send", "k"

@@ -41,7 +41,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 		return nil, err
 	}
 	taken, flawed := apart(jobs)
-	if err := q.Refuse(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
+	if err := q.Reject(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	args = []any{r.Worker.ID, r.Token}

@@ -12,7 +12,7 @@ import (
 )
 
 // Look says what there is to do in a queue.
-type Look struct {
+type Poll struct {
 	// Due: a job of the given types may be started; never in a paused queue.
 	Due bool
 	// Held: jobs whose throttle groups were full wait for room.
@@ -28,14 +28,14 @@ type Look struct {
 	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
 	Dividing bool
 	// Orphaned: a worker that is no more still has jobs.
-	Orphaned bool
+	Stranded bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
 }
 
 // Nothing says that there is nothing to do.
-func (l Look) Nothing() bool {
-	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Orphaned && !l.Undecided
+func (l Poll) Nothing() bool {
+	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stranded && !l.Undecided
 }
 
 // Startable says what may be started in a shard.
@@ -44,7 +44,7 @@ type Startable struct {
 }
 
 // Look finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
-func (q *Queue) Look(ctx context.Context, types []string) (l Look, err error) {
+func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {
 		names = Args(types, func(t string) any { return t })
@@ -57,10 +57,10 @@ func (q *Queue) Look(ctx context.Context, types []string) (l Look, err error) {
 	}
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
-	orphans, _ := q.orphans("")
+	orphans, _ := q.strandedFrom("")
 	var paused bool
 	var number sql.NullInt64
-	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
+	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Stranded}
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
@@ -78,10 +78,10 @@ func (q *Queue) Look(ctx context.Context, types []string) (l Look, err error) {
 		args = append(args, names...)
 	}
 	if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
-		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+		return Poll{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	if err := q.OtherwiseDivided(int(number.Int64)); err != nil {
-		return Look{}, err
+		return Poll{}, err
 	}
 	for i := range l.Shards {
 		s := &l.Shards[i]
@@ -100,13 +100,13 @@ func (q *Queue) Look(ctx context.Context, types []string) (l Look, err error) {
 // number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
 // and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
 // perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
-func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
+func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool
 		do     func() (bool, error)
 	}{
-		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
+		{l.New, func() (bool, error) { return q.ingest(ctx, w) }},
 		{l.Misplaced, func() (bool, error) { n, err := q.moveMisplaced(ctx); return n == relocateMax, err }},
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
@@ -118,7 +118,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Look, handled ma
 		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // it has no groups any more
 			return q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
 		}},
-		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
+		{l.Undecided || l.Stranded || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
 	} {
 		if !step.wanted {
 			continue

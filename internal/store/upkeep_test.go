@@ -14,7 +14,7 @@ import (
 // What one part of the upkeep has to wait for keeps the others from nothing, and is said soon.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
 		s.bury("w")
 		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", s.nth(2))
@@ -23,7 +23,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim) WHERE status = 'available' FOR UPDATE"))
 
 		types := []string{"send", "report"}
-		look := must[store.Look](t)(s.core().Look(t.Context(), types))
+		look := must[store.Poll](t)(s.core().Poll(t.Context(), types))
 		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)

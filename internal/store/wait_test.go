@@ -84,7 +84,7 @@ func TestWait(t *testing.T) {
 					test.change(&o)
 				}
 				s := openStore(t, counted, o)
-				s.add(job.New{Type: "send"})
+				s.add(job.Params{Type: "send"})
 				j := s.start("w", 1)[0]
 				got := s.waits(j.ID)
 				sent.looks(t, 2)
@@ -111,7 +111,7 @@ func TestWaitForWhatIsOver(t *testing.T) {
 		if _, err := s.Wait(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
 			t.Errorf("no such job: %v", err)
 		}
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "no"}, s.start("w", 1)...)
 		again := must[[]job.Added](t)(s.Retry(t.Context(), false, 1))[0]
 		if j := must[*job.Job](t)(s.Wait(t.Context(), 1)); j.Error != "no" || j.RetriedAs != again.ID {
@@ -122,7 +122,7 @@ func TestWaitForWhatIsOver(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if j, err := s.Wait(ctx, 1); j != nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -141,7 +141,7 @@ func TestWaitLooksSeldom(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		s := openStore(t, counted, options())
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		looks := sent.during(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
@@ -156,7 +156,7 @@ func TestWaitLooksSeldom(t *testing.T) {
 // Who waits for a job waits for its database too; how it is away differs by engine.
 func TestWaitOutlastsTheDatabase(t *testing.T) {
 	away := func(s env, cut, mend func()) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		running := s.start("w", 1)
 		cut()
 		got := s.waits(1)

@@ -16,7 +16,9 @@ import (
 // weighty is a queue that refuses jobs without weight.
 func weighty(o *queue.Options) { o.ThrottleLimit, o.RefuseWeightless = 2, true }
 
-func weightless(key string) job.New { return job.New{Type: "send", Key: key, ThrottleFactor: new(0)} }
+func weightless(key string) job.Params {
+	return job.Params{Type: "send", Key: key, ThrottleFactor: new(0)}
+}
 
 func wantWeightless(t *testing.T, what string, err error) {
 	t.Helper()
@@ -30,12 +32,12 @@ func wantWeightless(t *testing.T, what string, err error) {
 func TestEnqueueRefusesWeightless(t *testing.T) {
 	suiteWith(t, weighty, func(s env) {
 		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
-		s.add(job.New{Type: "send", Key: "taken"})
+		s.add(job.Params{Type: "send", Key: "taken"})
 		for name, q := range map[string]*queue.Queue{"its own": s.Queue, "a stranger's": stranger} {
 			for what, do := range map[string]func(context.Context) error{
 				"one": func(ctx context.Context) error { _, err := q.Enqueue(ctx, weightless("")); return err },
 				"many": func(ctx context.Context) error {
-					_, err := q.EnqueueMany(ctx, []job.New{{Type: "send"}, weightless("")})
+					_, err := q.EnqueueMany(ctx, []job.Params{{Type: "send"}, weightless("")})
 					return err
 				},
 				"in a transaction": func(ctx context.Context) error {
@@ -57,8 +59,8 @@ func TestEnqueueRefusesWeightless(t *testing.T) {
 		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != 1 || s.get(s.nth(1)).ThrottleFactor != 1 {
 			t.Errorf("in are %+v, %+v", c, s.get(s.nth(1)))
 		}
-		s.add(job.New{Type: "send", ThrottleFactor: new(1)}, job.New{Type: "other"})
-		must[job.Added](t)(stranger.Enqueue(t.Context(), job.New{Type: "other"}))
+		s.add(job.Params{Type: "send", ThrottleFactor: new(1)}, job.Params{Type: "other"})
+		must[job.Added](t)(stranger.Enqueue(t.Context(), job.Params{Type: "other"}))
 	})
 }
 
@@ -91,7 +93,7 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 func TestWeightlessFromBefore(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
 		failed := s.failed(weightless("old"))[0]
-		s.add(job.New{Type: "send", Key: "heavy"}, weightless("due"), job.New{Type: "send", Key: "behind"})
+		s.add(job.Params{Type: "send", Key: "heavy"}, weightless("due"), job.Params{Type: "send", Key: "behind"})
 		o := options()
 		weighty(&o)
 		o.ThrottleLimit = 1

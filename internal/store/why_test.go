@@ -37,14 +37,14 @@ func TestWhy(t *testing.T) {
 		o.ThrottleLimit = 10
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
 		heavy, none := 8, 0
-		first := s.add(job.New{Type: "send", ThrottleFactor: &heavy})[0].ID
+		first := s.add(job.Params{Type: "send", ThrottleFactor: &heavy})[0].ID
 		s.wantWhy(first, "no worker has run yet")
 		s.hire("w")
 		s.wantWhy(first, "no worker has run for")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		s.wantWhy(first, "nothing stands in its way")
 
-		added := s.add(job.New{Type: "send", ThrottleFactor: &heavy}, job.New{Type: "mystery", ThrottleFactor: &none}, job.New{Type: "send", In: time.Hour})
+		added := s.add(job.Params{Type: "send", ThrottleFactor: &heavy}, job.Params{Type: "mystery", ThrottleFactor: &none}, job.Params{Type: "send", In: time.Hour})
 		s.wantWhy(added[0].ID, "1 due job is before it")
 		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
 		s.wantWhy(added[2].ID, "not due until")
@@ -65,14 +65,14 @@ func TestWhy(t *testing.T) {
 		second := s.start("w", 1)
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
-		look := must[store.Look](t)(s.core().Look(t.Context(), nil))
+		look := must[store.Poll](t)(s.core().Poll(t.Context(), nil))
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		s.wantWhy(s.add(job.New{Type: "send", Windows: &closed})[0].ID, " UTC; its windows are "+hour(2)+"-"+hour(3)+", and closed now")
+		s.wantWhy(s.add(job.Params{Type: "send", Windows: &closed})[0].ID, " UTC; its windows are "+hour(2)+"-"+hour(3)+", and closed now")
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x')")
 		s.wantWhy(s.nth(6), "inserted by plain SQL")
 	})
@@ -86,14 +86,14 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		o.Concurrency, o.Types[0].Concurrency = 5, 2
 	}
 	suiteWith(t, change, func(s env) {
-		east := job.New{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
-		s.add(east, job.New{Type: "send", Data: east.Data})
+		east := job.Params{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
+		s.add(east, job.Params{Type: "send", Data: east.Data})
 		s.hire("w")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		jobs := s.start("w", 9)
 		s.wantWhy(s.nth(2), "throttled: of group data.region=east 1 of 1 are taken, and its factor is 1")
 		s.exec("UPDATE shop_workers SET slots = 3, lanes = '{\"emails\":3,\"emails/send\":2}'")
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		s.wantWhy(s.nth(3), "on h, the concurrency 2 of emails/send is used up")
 		s.exec("UPDATE shop_workers SET slots = 3, lanes = 'NONE'")
 		s.wantWhy(s.nth(3), "nothing stands in its way")
@@ -101,7 +101,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		s.wantWhy(s.nth(1), `waiting for an answer since`)
 		s.wantWhy(s.nth(1), `hipq complete emails send 'it'\''s k', or hipq fail`)
 		s.start("w", 9)
-		s.add(job.New{Type: "report"})
+		s.add(job.Params{Type: "report"})
 		s.wantWhy(s.nth(4), "no handler for job type report", "the queue's rate of 2 starts per 1h is used up for")
 		must[string](t)(s.Stop(t.Context(), s.nth(3)))
 		s.wantWhy(s.nth(3), "attempt 1 is running since", "its worker is asked to stop it")
@@ -115,7 +115,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 // Who holds all slots of a host keeps jobs waiting, also when it was killed: until it is declared dead.
 func TestWhyOfFullHosts(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		for _, worker := range []string{"a", "b"} {
 			s.hire(worker)
 		}
@@ -140,7 +140,7 @@ func TestWhyOfAHeldRow(t *testing.T) {
 	if s.db.IDsByKey {
 		t.Skip("a node of a cluster can't be asked who holds a row")
 	}
-	added := s.add(job.New{Type: "send"}, job.New{Type: "send"})
+	added := s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 	s.hire("w")
 	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 	tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
@@ -155,7 +155,7 @@ func TestWhyOfAHeldRow(t *testing.T) {
 // A hand other than hipq's may have ended a job without an error.
 func TestWhyOfAFailureWithoutAnError(t *testing.T) {
 	suite(t, func(s env) {
-		id := s.add(job.New{Type: "send"})[0].ID
+		id := s.add(job.Params{Type: "send"})[0].ID
 		s.exec("UPDATE shop_emails SET status = 'failed', error = 'NONE'")
 		s.wantWhy(id, ", without an error")
 	})
@@ -163,7 +163,7 @@ func TestWhyOfAFailureWithoutAnError(t *testing.T) {
 
 func TestWhyOfAnUndecidedJob(t *testing.T) {
 	suite(t, func(s env) {
-		s.add(job.New{Type: "send"})
+		s.add(job.Params{Type: "send"})
 		jobs := s.start("w", 1)
 		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")

@@ -16,41 +16,41 @@ import (
 )
 
 // Standing is where a job stands: one of job.States, or of what Counts counts.
-type Standing string
+type Status string
 
 // The standings that are no states.
 const (
-	Due       Standing = "due"
-	Held      Standing = "held"
-	Scheduled Standing = "scheduled"
-	Locked    Standing = "locked"
-	Waiting   Standing = "waiting"
-	Failed    Standing = "failed"
-	Closed    Standing = "closed"
-	Finished  Standing = "finished"
+	Due       Status = "due"
+	Held      Status = "held"
+	Scheduled Status = "scheduled"
+	Locked    Status = "locked"
+	Waiting   Status = "waiting"
+	Failed    Status = "failed"
+	Closed    Status = "closed"
+	Finished  Status = "finished"
 )
 
 // Standings are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
-var Standings = []Standing{
-	Standing(job.Initial), Standing(job.Running), Standing(job.Error), Standing(job.Retry), Standing(job.Final),
+var Statuses = []Status{
+	Status(job.Initial), Status(job.Running), Status(job.Error), Status(job.Retry), Status(job.Final),
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
 // conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
-var conditions = map[Standing]string{
-	Standing(job.Initial): waiting + " AND state = 'initial'",
-	Standing(job.Retry):   waiting + " AND state = 'retry'",
-	Standing(job.Running): "status IN ('running', 'answered', 'awaiting')",
-	Standing(job.Error):   "status IN ('deciding', 'undecided')",
-	Standing(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
-	Due:                   "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
-	Held:                  "status = 'throttled'",
-	Scheduled:             "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
-	Locked:                "status = 'locked'",
-	Waiting:               "status = 'awaiting'",
-	Failed:                "status = 'failed' AND part = 'NONE'",
-	Closed:                "status = 'closed' AND part = 'NONE'",
-	Finished:              "status = 'finished' AND part = 'NONE'",
+var conditions = map[Status]string{
+	Status(job.Initial): waiting + " AND state = 'initial'",
+	Status(job.Retry):   waiting + " AND state = 'retry'",
+	Status(job.Running): "status IN ('running', 'answered', 'awaiting')",
+	Status(job.Error):   "status IN ('deciding', 'undecided')",
+	Status(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
+	Due:                 "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
+	Held:                "status = 'throttled'",
+	Scheduled:           "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
+	Locked:              "status = 'locked'",
+	Waiting:             "status = 'awaiting'",
+	Failed:              "status = 'failed' AND part = 'NONE'",
+	Closed:              "status = 'closed' AND part = 'NONE'",
+	Finished:            "status = 'finished' AND part = 'NONE'",
 }
 
 // waiting is the condition for a row that waits for its next attempt.
@@ -62,7 +62,7 @@ const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked'
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
-	Standing Standing
+	Standing Status
 	Type     string
 	Key      string
 	// Error takes only jobs whose error contains this text, as it is written.
@@ -168,7 +168,7 @@ func (by Filter) served() bool {
 	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
 	switch by.Standing {
 	case "":
-	case Standing(job.Initial), Standing(job.Retry):
+	case Status(job.Initial), Status(job.Retry):
 		return false // the index has their statuses, which they share
 	default:
 		has.Type, has.Place = by.Type, by.Place

@@ -29,12 +29,12 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 
 // cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-	if j.Flaw != nil {
-		return q.s.Refuse(ctx, tx, workers.Worker{}, j)
+	if j.Invalid != nil {
+		return q.s.Reject(ctx, tx, workers.Worker{}, j)
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
-		if err := q.s.TakeInOne(ctx, tx, j); err != nil {
+		if err := q.s.IngestOne(ctx, tx, j); err != nil {
 			return err
 		}
 		entries = append(entries, q.s.Entry(j, activity.Added))
@@ -77,8 +77,8 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	err = q.operate(ctx, operation{"stop", can, isCancelled, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		asked = job.None
 		switch {
-		case j.Flaw != nil:
-			return q.s.Refuse(ctx, tx, workers.Worker{}, j)
+		case j.Invalid != nil:
+			return q.s.Reject(ctx, tx, workers.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET stopping = 1 WHERE id = ?", id)
@@ -94,7 +94,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 }
 
 // When is when a job should run, and with which priority. What is zero or nil stays as it is.
-type When struct {
+type RescheduleOptions struct {
 	At time.Time
 	// In counts from now by the database's clock.
 	In       *time.Duration
@@ -103,10 +103,10 @@ type When struct {
 
 // Reschedule changes when a waiting job should run, and with which priority. Its windows still hold. ErrStarted, ErrFinal or
 // ErrNotFound if it can't be rescheduled. It may be repeated.
-func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
+func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) error {
 	return q.operate(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		if j.Flaw != nil {
-			return j.Flaw
+		if j.Invalid != nil {
+			return j.Invalid
 		}
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {

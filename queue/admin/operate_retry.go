@@ -53,7 +53,7 @@ func CanRetry(j *job.Job, again bool) error {
 
 // repeat adds a job like a final one, and links the two.
 func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Added, error) {
-	prepared, err := q.s.Prepare([]job.New{like(j)})
+	prepared, err := q.s.Prepare([]job.Params{like(j)})
 	if err != nil {
 		return job.Added{}, err
 	}
@@ -74,8 +74,8 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 }
 
 // like is a new job like one. What a row by plain SQL left to its type is its type's.
-func like(j *job.Job) job.New {
-	n := job.New{
+func like(j *job.Job) job.Params {
+	n := job.Params{
 		Type: j.Type, Data: j.Data, Key: j.Key, Priority: unless(j.Left.Priority, j.Priority), Timeout: j.Timeout,
 		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), Windows: unless(j.Left.Windows, j.Windows), ShardKey: j.ShardKey,
 	}

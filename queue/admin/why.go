@@ -65,7 +65,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if err := q.s.DB().Read(ctx, q.s.Used(inShard, &w.room)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	if j.Status == job.StatusAvailable && j.Flaw == nil {
+	if j.Status == job.StatusAvailable && j.Invalid == nil {
 		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}

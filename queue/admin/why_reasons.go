@@ -31,7 +31,7 @@ func (w *Why) addIf(condition bool, word, format string, args ...any) {
 // explain finds the reasons.
 func (w *Why) explain() {
 	j := w.Job
-	flawed := j.Flaw != nil && !j.Status.IsFinal()
+	flawed := j.Invalid != nil && !j.Status.IsFinal()
 	ready := !flawed && (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled)
 	if w.standing(flawed); ready || !flawed && j.Status == job.StatusUndecided {
 		w.barred(ready)
@@ -71,7 +71,7 @@ func (w *Why) standing(flawed bool) {
 	who, until := w.holder()
 	switch since := w.local(j.UpdateTime); {
 	case flawed:
-		w.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)
+		w.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Invalid)
 	case j.Status == job.StatusSubmitted:
 		w.add("new", "it was inserted by plain SQL, and the next worker takes it in")
 	case j.Status == job.StatusScheduled:

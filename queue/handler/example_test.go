@@ -38,7 +38,7 @@ type Sum struct{ A, B int }
 
 // A handler of jobs whose data are a Sum, which gives something back.
 func ExampleForResult() {
-	const addUp job.Of[Sum] = "add"
+	const addUp job.Kind[Sum] = "add"
 	h := handler.ForResult(addUp, func(_ context.Context, _ *job.Job, s Sum) (int, error) { return s.A + s.B, nil })
 
 	o := h.Handle(context.Background(), &job.Job{Type: "add", Data: `{"A": 1, "B": 2}`})

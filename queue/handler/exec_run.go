@@ -34,7 +34,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err != nil {
 		return out, end, err
 	}
-	giveUp := func(still string) { disownAttempt(ctx, p, still, buffer) }
+	giveUp := func(still string) { abandonAttempt(ctx, p, still, buffer) }
 	defer handling.Instead(ctx, killedInVain(p, giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { giveUp(mayNotSignal) }) })
 	p.Await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
@@ -69,7 +69,7 @@ func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func(
 }
 
 // disownAttempt ends the attempt of a program that can't be killed, so that it keeps no slot.
-func disownAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
+func abandonAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
 	p.Detach()
 	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
 	outcome.Output = buffer.end().text

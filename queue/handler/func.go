@@ -52,17 +52,17 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 		return finished(job.Finished, result)
 	}
 	outcome := tryAgain(err.Error())
-	wish, _ := errors.AsType[*wish](err)
+	override, _ := errors.AsType[*retryOverride](err)
 	switch {
-	case wish == nil && errors.Is(err, ErrSent):
+	case override == nil && errors.Is(err, ErrSent):
 		return finished(job.Sent, result)
-	case wish != nil && wish.never:
+	case override != nil && override.never:
 		outcome.Verdict = job.Failed
 	case ctx.Err() != nil:
 		// whatever f ran into then, this is why
 		return tryAgain(context.Cause(ctx).Error())
-	case wish != nil:
-		outcome.RetryAfter = wish.after
+	case override != nil:
+		outcome.RetryAfter = override.after
 	}
 	if outcome.Error == "" {
 		outcome.Error = fmt.Sprintf("an error without a text (%T)", err)
@@ -88,7 +88,7 @@ func tooLarge(result string) job.Outcome {
 
 // For is a handler of jobs whose data are a T, for this job type alone: a worker that has it for another refuses to run. Data that
 // are no T fail for good, before f is called. A nil f makes a nil Handler.
-func For[T any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) error) Handler {
+func For[T any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) error) Handler {
 	if f == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func For[T any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) er
 
 // ForResult is For with a result, which is kept as the text itself where R is a string, and as JSON otherwise: job.ResultOf
 // reads it. One that can't be JSON is an error.
-func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) Handler {
+func ForResult[T, R any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) Handler {
 	if f == nil {
 		return nil
 	}
@@ -137,21 +137,21 @@ func (t typed) JobType() string { return t.jobType }
 // without a slot, until Queue.Answer or its timeout ends it. A result beside it is kept, as a receipt, until the answer brings one.
 var ErrSent = errors.New("the work was sent, and its answer will come")
 
-// wish is an error that says what to do about it.
-type wish struct {
+// retryOverride is an error that says what to do about it.
+type retryOverride struct {
 	error
 	never bool
 	after time.Duration
 }
 
-func (w *wish) Unwrap() error { return w.error }
+func (w *retryOverride) Unwrap() error { return w.error }
 
 // DoNotRetry marks an error of a Func as one for good. It is the stronger mark, whichever is outside. nil stays nil.
 func DoNotRetry(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &wish{error: err, never: true}
+	return &retryOverride{error: err, never: true}
 }
 
 // RetryAfter marks an error of a Func with the delay until the next attempt, which goes before the retry policy's. nil
@@ -160,8 +160,8 @@ func RetryAfter(err error, delay time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	inner, _ := errors.AsType[*wish](err)
-	return &wish{error: err, never: inner != nil && inner.never, after: max(0, delay)}
+	inner, _ := errors.AsType[*retryOverride](err)
+	return &retryOverride{error: err, never: inner != nil && inner.never, after: max(0, delay)}
 }
 
 // panicked is the outcome of an attempt that has panicked. It must be called where it recovers.

@@ -77,7 +77,7 @@ func TestLog(t *testing.T) {
 }
 
 func TestFor(t *testing.T) {
-	const add job.Of[[]int] = "send"
+	const add job.Kind[[]int] = "send"
 	sum := handler.ForResult(add, func(_ context.Context, _ *job.Job, numbers []int) (map[string]int, error) {
 		n := 0
 		for _, i := range numbers {
@@ -140,7 +140,7 @@ func TestResult(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	unmarshalable := handler.ForResult(job.Of[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
+	unmarshalable := handler.ForResult(job.Kind[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
 	j := testJob()
 	j.Type = "send"
 	if o := unmarshalable.Handle(t.Context(), j); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "the handler's result: json") {

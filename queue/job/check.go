@@ -32,7 +32,7 @@ func (j *Job) Check() error {
 	case j.Key == "":
 		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
 	}
-	n := New{
+	n := Params{
 		Type: j.Type, Data: j.Data, Key: j.Key, ShardKey: j.ShardKey, At: j.ScheduledRunTime, Timeout: j.Timeout,
 		Priority: &j.Priority, ThrottleFactor: &j.ThrottleFactor,
 	}

@@ -12,9 +12,9 @@ type Receipt struct {
 }
 
 // SendReceipt is a job type whose data are a Receipt.
-const SendReceipt job.Of[Receipt] = "send_receipt"
+const SendReceipt job.Kind[Receipt] = "send_receipt"
 
-func ExampleOf() {
+func ExampleKind() {
 	j, err := SendReceipt.New(Receipt{Order: 4711, To: "a@example.org"})
 	if err != nil {
 		panic(err) // a payload that is no JSON, or too large
@@ -24,7 +24,7 @@ func ExampleOf() {
 	// Output: send_receipt order-4711 {"order":4711,"to":"a@example.org"}
 }
 
-func ExampleOf_Read() {
+func ExampleKind_Read() {
 	r, err := SendReceipt.Read(&job.Job{Type: "send_receipt", Data: `{"order": 4711, "newer": true}`})
 	fmt.Println(r.Order, err)
 	_, err = SendReceipt.Read(&job.Job{Type: "send_receipt", Data: `{"order": "4711"}`})

@@ -75,9 +75,9 @@ type Job struct {
 
 	// AttemptToken is the lock of the latest attempt, also when Token is another's by then, or cleared.
 	AttemptToken string
-	// Wish is what its handler said of the retry; Stopping that an operator wants it stopped.
-	Wish     string
-	Stopping bool
+	// RetryOverride is what its handler said of the retry; Stopping that an operator wants it stopped.
+	RetryOverride string
+	Stopping      bool
 	// Interrupts are the attempts that ended because their worker was told to stop: they don't count against the retry policy's.
 	Interrupts int
 	// Losses are the latest attempts in a row that ended with their worker.
@@ -88,7 +88,7 @@ type Job struct {
 	RetryOf, RetriedAs int64
 
 	// Flaw says why the row can't be a job's, if it can't: what can't be read is zero. Whoever comes to it ends it.
-	Flaw error
+	Invalid error
 }
 
 // Left is which fields of a job are its type's to fill in; they are zero until then.
@@ -133,7 +133,7 @@ func (j *Job) Outcome(now time.Time) Outcome {
 	if j.Output != None {
 		o.Output = j.Output
 	}
-	if text, ok := strings.CutPrefix(j.Wish, lostAt); ok {
+	if text, ok := strings.CutPrefix(j.RetryOverride, lostAt); ok {
 		if heard, err := time.Parse(lostLayout, text); err == nil {
 			o.Ran = j.Ran(heard)
 		}
@@ -143,10 +143,10 @@ func (j *Job) Outcome(now time.Time) Outcome {
 		o.Verdict, o.Error = Finished, ""
 	case j.Stopping:
 		o.Verdict, o.Error = Stopped, Cancelled
-	case j.Wish == wishNever:
+	case j.RetryOverride == overrideNever:
 		o.Verdict = Failed
-	case j.Wish != None:
-		o.RetryAfter, _ = time.ParseDuration(j.Wish) // no delay that can be read is none
+	case j.RetryOverride != None:
+		o.RetryAfter, _ = time.ParseDuration(j.RetryOverride) // no delay that can be read is none
 	}
 	return o
 }

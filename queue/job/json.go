@@ -59,8 +59,8 @@ func (p Progress) JSON() ProgressJSON {
 // shard key of its own a job's is its key.
 func (j *Job) JSON() JSON {
 	shard, flaw := j.ShardKey, ""
-	if j.Flaw != nil {
-		flaw = j.Flaw.Error()
+	if j.Invalid != nil {
+		flaw = j.Invalid.Error()
 	}
 	if shard == None {
 		shard = j.Key

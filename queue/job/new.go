@@ -15,7 +15,7 @@ import (
 var ErrInvalid = errors.New("not a valid job")
 
 // New is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
-type New struct {
+type Params struct {
 	Type string
 	// Data is any JSON or text but the word None, at most MaxDataBytes long; empty is no data.
 	Data string
@@ -52,7 +52,7 @@ const (
 var OnDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
 // Check refuses what no queue would take: ErrInvalid, or ErrWindow.
-func (j New) Check() error {
+func (j Params) Check() error {
 	if err := CheckType(j.Type); err != nil {
 		return err
 	}
@@ -107,13 +107,13 @@ const maxInt = 1<<31 - 1
 const MaxAttempt = maxInt
 
 // IsTimed says whether the time matters of a job that has all of its defaults: one that is not is simply due at once.
-func (j New) IsTimed() bool {
+func (j Params) IsTimed() bool {
 	return !j.At.IsZero() || j.In != 0 || len(*j.Windows) > 0 || j.OnDuplicate == ReplaceDuplicate
 }
 
 // WithKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
 // repeated finds what an earlier run of it may have inserted.
-func (j New) WithKey() (New, error) {
+func (j Params) WithKey() (Params, error) {
 	if j.Data == "" {
 		j.Data = None
 	}
@@ -132,7 +132,7 @@ func (j New) WithKey() (New, error) {
 }
 
 // WithDefaults fills in what the job leaves to its type.
-func (j New) WithDefaults(t Type) New {
+func (j Params) WithDefaults(t Type) Params {
 	if j.Priority == nil {
 		j.Priority = &t.Priority
 	}

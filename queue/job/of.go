@@ -13,16 +13,16 @@ import (
 //
 // The data are the T as JSON, which programs in any language can read and write; of a T that is a string they are the text
 // itself. What is null, such as a nil pointer, is no data.
-type Of[T any] string
+type Kind[T any] string
 
 // New is a job with this payload, to enqueue; set its Key, its time and so on before that. ErrInvalid if the payload can't be
 // JSON, has more than MaxDataBytes as such, or is the text NONE.
-func (o Of[T]) New(payloadOf T) (New, error) {
+func (o Kind[T]) New(payloadOf T) (Params, error) {
 	data, err := encode(payloadOf)
 	if err != nil {
-		return New{}, fmt.Errorf("%w: job_data of a %s: %w", ErrInvalid, string(o), err)
+		return Params{}, fmt.Errorf("%w: job_data of a %s: %w", ErrInvalid, string(o), err)
 	}
-	j := New{Type: string(o), Data: data}
+	j := Params{Type: string(o), Data: data}
 	return j, j.Check()
 }
 
@@ -46,7 +46,7 @@ var errNoJob = fmt.Errorf("%w: the job is nil", ErrInvalid)
 // Read gives the payload of a job. ErrInvalid if the job has another type, or data that are no T. Fields that T doesn't know
 // are passed over, so that a newer program may enqueue for an older worker; those that the data don't have are zero.
 // A job without data, or with null, has a payload only where a T may be nil, or is a string.
-func (o Of[T]) Read(j *Job) (T, error) {
+func (o Kind[T]) Read(j *Job) (T, error) {
 	if j == nil {
 		return *new(T), errNoJob
 	}

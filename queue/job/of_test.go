@@ -17,7 +17,7 @@ type receipt struct {
 	To    string `json:"to,omitempty"`
 }
 
-const send job.Of[receipt] = "send"
+const send job.Kind[receipt] = "send"
 
 func TestOf(t *testing.T) {
 	want := receipt{4711, "<a@example.org>"}
@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 
 // A payload that may be anything is JSON, also if it is a text: nobody could tell a text from JSON otherwise.
 func TestOfAnything(t *testing.T) {
-	const anything job.Of[any] = "anything"
+	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {
 		j, err := anything.New(want)
 		if err != nil {
@@ -72,16 +72,16 @@ func TestOfRefuses(t *testing.T) {
 	if _, err := job.ResultOf[receipt](&job.Job{Result: "sent"}); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("another result: %v", err)
 	}
-	if _, err := job.Of[float64]("f").New(math.NaN()); !errors.Is(err, job.ErrInvalid) {
+	if _, err := job.Kind[float64]("f").New(math.NaN()); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("no JSON: %v", err)
 	}
-	if _, err := job.Of[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
+	if _, err := job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("large: %v", err)
 	}
-	if _, err := job.Of[string]("s").New(job.None); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "no data") {
+	if _, err := job.Kind[string]("s").New(job.None); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "no data") {
 		t.Errorf("a text that reads as nothing: %v", err)
 	}
-	if _, err := job.Of[broken]("b").New(broken{}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "panic: broken") {
+	if _, err := job.Kind[broken]("b").New(broken{}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "panic: broken") {
 		t.Errorf("a panic: %v", err)
 	}
 	if _, err := send.Read(nil); !errors.Is(err, job.ErrInvalid) {
@@ -90,19 +90,19 @@ func TestOfRefuses(t *testing.T) {
 	if _, err := job.ResultOf[receipt](nil); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("no job: %v", err)
 	}
-	if _, err := job.Of[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
+	if _, err := job.Kind[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("no type: %v", err)
 	}
 }
 
 // TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.
 func TestOfNothing(t *testing.T) {
-	const maybe job.Of[*receipt] = "maybe"
+	const maybe job.Kind[*receipt] = "maybe"
 	j, err := maybe.New(nil)
 	if err != nil || j.Data != "" {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if err := (job.New{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
+	if err := (job.Params{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("the word itself: %v", err)
 	}
 	row := job.Job{Status: job.StatusAvailable, Type: "maybe", Key: "k", Data: job.None, Timeout: time.Minute}
@@ -114,7 +114,7 @@ func TestOfNothing(t *testing.T) {
 			t.Errorf("%s: %v, %v", data, got, err)
 		}
 	}
-	const text job.Of[string] = "text"
+	const text job.Kind[string] = "text"
 	for data, want := range map[string]string{job.None: "", "null": "null", `"x"`: `"x"`, "5": "5"} {
 		if got, err := text.Read(&job.Job{Type: "text", Data: data}); err != nil || got != want {
 			t.Errorf("%s: %q, %v", data, got, err)

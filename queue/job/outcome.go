@@ -33,7 +33,7 @@ type Outcome struct {
 	Result string
 	// Output is what the handler printed, its tail if it was long; kept with the attempt.
 	Output string
-	// RetryAfter, with TryAgain, is the handler's own wish for the delay; 0 leaves it to the policy.
+	// RetryAfter, with TryAgain, is the handler's own delay; 0 leaves it to the policy.
 	RetryAfter time.Duration
 	// Ran is how long the attempt took.
 	Ran time.Duration
@@ -53,27 +53,27 @@ func (o Outcome) Reason() string {
 	return o.Error
 }
 
-// wishNever is the wish never to be tried again. Else it is a delay, or none.
-const wishNever = "never"
+// overrideNever is never to be tried again. Else an override is a delay, or none.
+const overrideNever = "never"
 
-// lostAt is the beginning of the wish of an attempt that ended with its worker: until when that was heard of.
+// lostAt is the beginning of the override of an attempt that ended with its worker: until when that was heard of.
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
 
-// LostWish is what is kept in the place of a handler's wish of an attempt that ended with its worker, which was last heard of at a time:
+// OverrideOfLost is what is kept in the place of a handler's override for an attempt that ended with its worker, which was last heard of at a time:
 // it has run as long as that, for all that is known.
-func LostWish(heard time.Time) string {
+func OverrideOfLost(heard time.Time) string {
 	if heard.IsZero() {
 		return None
 	}
 	return lostAt + heard.UTC().Format(lostLayout)
 }
 
-// Wish is what a handler wants, as it is kept with a job that waits for its retry decision: never to be tried again, or
+// RetryOverride is what a handler wants, as it is kept with a job that waits for its retry decision: never to be tried again, or
 // after a delay.
-func (o Outcome) Wish() string {
+func (o Outcome) RetryOverride() string {
 	switch {
 	case o.Verdict == Failed:
-		return wishNever
+		return overrideNever
 	case o.RetryAfter > 0:
 		return o.RetryAfter.String()
 	}

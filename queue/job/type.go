@@ -44,7 +44,7 @@ func (t Type) Check() error {
 	if t.Concurrency < 0 || t.Concurrency > maxInt {
 		return fmt.Errorf("%w: its concurrency %d is not from 0 to %d", ErrInvalid, t.Concurrency, maxInt)
 	}
-	err := New{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
+	err := Params{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // differences says in what a job isn't as wanted, a line for each thing.
-func (q *Queue) differences(want job.New, j *job.Job) (list []string) {
+func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
 	differ := func(field string, wanted bool, want, is any) {
 		if wanted && want != is {
 			list = append(list, fmt.Sprintf("%s is %v, not %v", field, is, want))
@@ -56,7 +56,7 @@ func value(p *int) int {
 }
 
 // due is when a job is to be due; zero if it may be at any time.
-func (q *Queue) due(want job.New) time.Time {
+func (q *Queue) due(want job.Params) time.Time {
 	switch {
 	case !want.At.IsZero():
 		return want.At.UTC().Truncate(time.Microsecond)

@@ -31,7 +31,7 @@ func Pay(ctx context.Context, db *sql.DB, emails *queue.Queue, order int) error 
 	if _, err := tx.ExecContext(ctx, "INSERT INTO payments (order_id) VALUES (?)", order); err != nil {
 		return err
 	}
-	receipt := job.New{
+	receipt := job.Params{
 		Type: "receipt", Key: fmt.Sprintf("order-%d", order), Data: fmt.Sprintf(`{"order":%d}`, order), In: time.Hour,
 	}
 	if _, err := emails.EnqueueTx(ctx, tx, receipt); err != nil {
@@ -53,7 +53,7 @@ func Example() {
 		if err := Pay(t.Context(), shop.App, emails.Queue, 4711); err != nil {
 			t.Fatal(err)
 		}
-		emails.WantOnly(job.New{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
+		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
 
 		// what becomes of it, with a mail server that is down for ten minutes
 		send := func(_ context.Context, j *job.Job) error {
@@ -67,7 +67,7 @@ func Example() {
 		for _, a := range shop.WorkUntil(shop.Clock.Now().Add(24*time.Hour), production) {
 			fmt.Printf("attempt %d of %s: %s\n", a.Job.Attempt, a.Job.Key, a.Outcome.Verdict)
 		}
-		sent := emails.WantFinished(job.New{Type: "receipt", Key: "order-4711"})
+		sent := emails.WantFinished(job.Params{Type: "receipt", Key: "order-4711"})
 		fmt.Println("sent at", sent.UpdateTime)
 		emails.WantEmpty()
 	})
@@ -81,7 +81,7 @@ func Example() {
 func ExampleQueue_WantOnly() {
 	test(func(t testing.TB) {
 		emails := queuetest.New(t, "shop", Emails).Queue("emails")
-		for _, n := range []job.New{
+		for _, n := range []job.Params{
 			{Type: "receipt", Key: "order-4711", Data: `{"order":4711,"total":10}`},
 			{Type: "reminder", Key: "order-4710", In: 24 * time.Hour},
 		} {
@@ -89,7 +89,7 @@ func ExampleQueue_WantOnly() {
 				t.Fatal(err)
 			}
 		}
-		emails.WantOnly(job.New{Type: "receipt", Data: `{"order":4711,"total":12}`, In: time.Hour})
+		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order":4711,"total":12}`, In: time.Hour})
 	})
 	// Output:
 	// emails: no queued job is like type receipt, data {"order":4711,"total":12}, due 2026-01-05 13:00:00

@@ -19,25 +19,25 @@ type Queue struct {
 }
 
 // WantJob wants that one job which isn't final is like this, and gives it.
-func (q *Queue) WantJob(want job.New) *job.Job {
+func (q *Queue) WantJob(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("queued", isQueued, want)
 }
 
 // WantFinished wants that one job like this has been done.
-func (q *Queue) WantFinished(want job.New) *job.Job {
+func (q *Queue) WantFinished(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("finished", func(j *job.Job) bool { return j.State() == job.Final && j.Error == job.None }, want)
 }
 
 // WantFailed wants that one job like this has failed for good, or was cancelled: its Error says why.
-func (q *Queue) WantFailed(want job.New) *job.Job {
+func (q *Queue) WantFailed(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("failed", func(j *job.Job) bool { return j.State() == job.Final && j.Error != job.None }, want)
 }
 
 // WantOnly wants that the jobs which aren't final are these, in any order, and no others; and gives them in this order.
-func (q *Queue) WantOnly(want ...job.New) []*job.Job {
+func (q *Queue) WantOnly(want ...job.Params) []*job.Job {
 	q.in.t.Helper()
 	all := q.all()
 	matched, missing, others := q.match(want, slices.DeleteFunc(slices.Clone(all), func(j *job.Job) bool { return !isQueued(j) }))
@@ -63,7 +63,7 @@ func (q *Queue) WantEmpty() {
 }
 
 // one is the one job of some that is like what is wanted.
-func (q *Queue) one(what string, some func(*job.Job) bool, want job.New) *job.Job {
+func (q *Queue) one(what string, some func(*job.Job) bool, want job.Params) *job.Job {
 	q.in.t.Helper()
 	all := q.all()
 	var like, unlike []*job.Job
@@ -88,7 +88,7 @@ func (q *Queue) one(what string, some func(*job.Job) bool, want job.New) *job.Jo
 
 // match finds for each of the jobs that are wanted one that is like it, if that can be: whichever are alike, as many as
 // possible have one.
-func (q *Queue) match(want []job.New, have []*job.Job) (matched []*job.Job, missing []job.New, others []*job.Job) {
+func (q *Queue) match(want []job.Params, have []*job.Job) (matched []*job.Job, missing []job.Params, others []*job.Job) {
 	of := make([]int, len(have)) // which of want has it, from 1
 	var give func(w int, tried []bool) bool
 	give = func(w int, tried []bool) bool {

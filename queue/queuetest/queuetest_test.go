@@ -35,7 +35,7 @@ func sending(q *queuetest.Queue, f handler.Func) worker.Params {
 	return worker.Params{Queues: []worker.Queue{{Queue: q.Queue, Handlers: map[string]handler.Handler{"send": f}}}}
 }
 
-func enqueue(t testing.TB, q *queuetest.Queue, jobs ...job.New) (ids []int64) {
+func enqueue(t testing.TB, q *queuetest.Queue, jobs ...job.Params) (ids []int64) {
 	t.Helper()
 	added, err := q.EnqueueMany(t.Context(), jobs)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestClock(t *testing.T) {
 		exec(t, in.App, "INSERT INTO orders DEFAULT VALUES")
 		want(t, "a column's default", read(in.App, "at FROM orders ORDER BY id DESC LIMIT 1"), wanted[:19])
 		exec(t, in.App, "INSERT INTO shop_emails (job_type) VALUES ('send')")
-		emails.WantJob(job.New{Type: "send", At: at})
+		emails.WantJob(job.Params{Type: "send", At: at})
 		in.Work(sending(emails, func(context.Context, *job.Job) error { return nil }))
 		emails.WantEmpty()
 	}
@@ -132,7 +132,7 @@ func TestNamed(t *testing.T) {
 		table := strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)
 		exec(t, in.App, "INSERT INTO "+table+" (job_type) VALUES ('send')")
 		in.Work(sending(in.Queue("emails"), func(context.Context, *job.Job) error { return nil }))
-		in.Queue("emails").WantFinished(job.New{})
+		in.Queue("emails").WantFinished(job.Params{})
 		in.Queue("reports").WantEmpty()
 	}
 }
@@ -146,7 +146,7 @@ func TestTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		letter := job.New{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
+		letter := job.Params{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
 		if _, err := emails.EnqueueTx(t.Context(), tx, letter); err != nil {
 			t.Fatal(err)
 		}
@@ -161,8 +161,8 @@ func TestTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := emails.WantOnly(
-			job.New{Type: "remind", Key: "order-4711", At: in.Clock.Now()},
-			job.New{Type: "send", Data: `{"to": ["ann"], "order": 4711}`, At: queuetest.Start().Add(time.Hour)},
+			job.Params{Type: "remind", Key: "order-4711", At: in.Clock.Now()},
+			job.Params{Type: "send", Data: `{"to": ["ann"], "order": 4711}`, At: queuetest.Start().Add(time.Hour)},
 		)
 		want(t, "the first that is wanted", found[0].Type, "remind")
 	}
@@ -173,8 +173,8 @@ func TestWork(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
 	urgent := 5
-	ids := enqueue(t, emails, job.New{Type: "send", Data: "b"}, job.New{Type: "send", Data: "a", Priority: &urgent},
-		job.New{Type: "send", Data: "c", In: time.Minute}, job.New{Type: "print"})
+	ids := enqueue(t, emails, job.Params{Type: "send", Data: "b"}, job.Params{Type: "send", Data: "a", Priority: &urgent},
+		job.Params{Type: "send", Data: "c", In: time.Minute}, job.Params{Type: "print"})
 	exec(t, in.App, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'd')")
 	running := 0
 	var told []string
@@ -196,13 +196,13 @@ func TestWork(t *testing.T) {
 	}
 	want(t, "what ended", fmt.Sprint(ended), "[a finished b failed d finished]")
 	want(t, "what Ended was told", fmt.Sprint(told), "[a b d]")
-	want(t, "what failed", emails.WantFailed(job.New{}).Error, "no such address")
-	want(t, "the urgent one", emails.WantFinished(job.New{Priority: &urgent}).ID, ids[1])
-	emails.WantOnly(job.New{Type: "send", Data: "c"}, job.New{Type: "print"})
+	want(t, "what failed", emails.WantFailed(job.Params{}).Error, "no such address")
+	want(t, "the urgent one", emails.WantFinished(job.Params{Priority: &urgent}).ID, ids[1])
+	emails.WantOnly(job.Params{Type: "send", Data: "c"}, job.Params{Type: "print"})
 	want(t, "how many end when nothing is due", len(in.Work(p)), 0)
 	in.Clock.Advance(time.Minute)
 	want(t, "how many end in a minute", len(in.Work(p)), 1)
-	emails.WantJob(job.New{})
+	emails.WantJob(job.Params{})
 }
 
 // Retries run at the times of the policy, as the clock comes to them.
@@ -211,7 +211,7 @@ func TestRetries(t *testing.T) {
 	send := job.DefaultType("send")
 	send.Retry = job.RetryPolicy{Attempts: 4, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour}
 	in, emails := newShop(t, send)
-	enqueue(t, emails, job.New{Type: "send"})
+	enqueue(t, emails, job.Params{Type: "send"})
 	var at []time.Time
 	p := sending(emails, func(_ context.Context, j *job.Job) error {
 		if at = append(at, in.Clock.Now()); len(at) != j.Attempt {
@@ -220,16 +220,16 @@ func TestRetries(t *testing.T) {
 		return errors.New("no answer")
 	})
 	in.Work(p)
-	waiting := emails.WantJob(job.New{Type: "send", In: time.Minute})
+	waiting := emails.WantJob(job.Params{Type: "send", In: time.Minute})
 	want(t, "its state", waiting.State(), job.Retry)
 	want(t, "its error", waiting.Error, "no answer")
 	start := queuetest.Start()
 	want(t, "how many attempts end", len(in.WorkUntil(start.Add(150*time.Second), p)), 1)
 	want(t, "the clock", in.Clock.Now(), start.Add(150*time.Second))
-	emails.WantJob(job.New{At: start.Add(3 * time.Minute)})
+	emails.WantJob(job.Params{At: start.Add(3 * time.Minute)})
 	want(t, "how many attempts end", len(in.WorkUntil(start.Add(24*time.Hour), p)), 2)
 	wantTimes(t, at, []time.Time{start, start.Add(time.Minute), start.Add(3 * time.Minute), start.Add(7 * time.Minute)})
-	want(t, "its attempts", emails.WantFailed(job.New{}).Attempt, 4)
+	want(t, "its attempts", emails.WantFailed(job.Params{}).Attempt, 4)
 	want(t, "the clock", in.Clock.Now(), start.Add(24*time.Hour))
 }
 
@@ -239,7 +239,7 @@ func TestHandlerThatTakesLong(t *testing.T) {
 	send := job.DefaultType("send")
 	send.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
 	in, emails := newShop(t, send)
-	enqueue(t, emails, job.New{Type: "send", Data: "long"}, job.New{Type: "send", Data: "later", In: 24 * time.Hour})
+	enqueue(t, emails, job.Params{Type: "send", Data: "long"}, job.Params{Type: "send", Data: "later", In: 24 * time.Hour})
 	var at []time.Time
 	p := sending(emails, func(_ context.Context, j *job.Job) error {
 		if at = append(at, in.Clock.Now()); j.Attempt == 1 && j.Data == "long" {
@@ -252,14 +252,14 @@ func TestHandlerThatTakesLong(t *testing.T) {
 	after := queuetest.Start().Add(48 * time.Hour)
 	wantTimes(t, at, []time.Time{queuetest.Start(), after, after})
 	emails.WantEmpty()
-	want(t, "its attempts", emails.WantFinished(job.New{Data: "long"}).Attempt, 2)
+	want(t, "its attempts", emails.WantFinished(job.Params{Data: "long"}).Attempt, 2)
 }
 
 // A retry handler is asked, and what it decides comes to pass.
 func TestRetryHandler(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
-	enqueue(t, emails, job.New{Type: "send", Data: "first"})
+	enqueue(t, emails, job.Params{Type: "send", Data: "first"})
 	p := sending(emails, func(_ context.Context, j *job.Job) error {
 		if j.Data == "first" {
 			return errors.New("busy")
@@ -272,9 +272,9 @@ func TestRetryHandler(t *testing.T) {
 			return job.Decision{Again: true, At: next, Data: &data}, nil
 		})}
 	in.Work(p)
-	emails.WantOnly(job.New{Data: "second", At: next})
+	emails.WantOnly(job.Params{Data: "second", At: next})
 	in.WorkUntil(next, p)
-	emails.WantFinished(job.New{Data: "second"})
+	emails.WantFinished(job.Params{Data: "second"})
 }
 
 // Time windows are those of the clock, in the queue's zone, on the day that has 23 hours too.
@@ -293,7 +293,7 @@ func TestWindows(t *testing.T) {
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
 	emails := in.Queue("emails")
 	in.Clock.Set(time.Date(2026, time.March, 28, 12, 0, 0, 0, berlin)) // the clocks are put forward in the next night
-	enqueue(t, emails, job.New{Type: "send", Data: "enqueued"})
+	enqueue(t, emails, job.Params{Type: "send", Data: "enqueued"})
 	exec(t, in.App, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'inserted')")
 	var at []time.Time
 	p := sending(emails, func(context.Context, *job.Job) error {
@@ -302,7 +302,7 @@ func TestWindows(t *testing.T) {
 	})
 	want(t, "how many attempts end", len(in.Work(p)), 0)
 	opening := time.Date(2026, time.March, 29, 7, 0, 0, 0, time.UTC)
-	emails.WantOnly(job.New{At: opening}, job.New{At: opening})
+	emails.WantOnly(job.Params{At: opening}, job.Params{At: opening})
 	in.WorkUntil(opening.Add(time.Hour), p)
 	wantTimes(t, at, []time.Time{opening, opening})
 }
@@ -321,7 +321,7 @@ func TestSchedules(t *testing.T) {
 		at = append(at, in.Clock.Now())
 		return nil
 	})
-	p.Schedules = []schedule.Schedule{{Name: "digest", Spec: hourly, Queue: "emails", Job: job.New{Type: "send"}}}
+	p.Schedules = []schedule.Schedule{{Name: "digest", Spec: hourly, Queue: "emails", Job: job.Params{Type: "send"}}}
 	in.WorkUntil(in.Clock.Now().Add(2*time.Hour), p)
 	noon := time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
 	wantTimes(t, at, []time.Time{noon, noon.Add(time.Hour)})
@@ -334,8 +334,8 @@ func TestRate(t *testing.T) {
 	limited := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}
 	in := queuetest.New(t, "shop", limited, queue.Options{Name: "reports"})
 	emails, reports := in.Queue("emails"), in.Queue("reports")
-	enqueue(t, emails, slices.Repeat([]job.New{{Type: "send"}}, 5)...)
-	enqueue(t, reports, slices.Repeat([]job.New{{Type: "send"}}, 3)...)
+	enqueue(t, emails, slices.Repeat([]job.Params{{Type: "send"}}, 5)...)
+	enqueue(t, reports, slices.Repeat([]job.Params{{Type: "send"}}, 3)...)
 	var at []time.Time
 	p := sending(emails, func(context.Context, *job.Job) error {
 		at = append(at, in.Clock.Now())
@@ -344,7 +344,7 @@ func TestRate(t *testing.T) {
 	p.Queues = append(p.Queues, sending(reports, func(context.Context, *job.Job) error { return nil }).Queues...)
 	want(t, "how many attempts end", len(in.Work(p)), 5)
 	reports.WantEmpty()
-	emails.WantOnly(job.New{}, job.New{}, job.New{})
+	emails.WantOnly(job.Params{}, job.Params{}, job.Params{})
 	want(t, "how many attempts end", len(in.Work(p)), 0)
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
 	emails.WantEmpty()
@@ -361,12 +361,12 @@ func TestAnswer(t *testing.T) {
 	send := job.DefaultType("send")
 	send.Async, send.Timeout, send.Retry = true, time.Hour, job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
 	in, emails := newShop(t, send)
-	enqueue(t, emails, job.New{Type: "send", Key: "answered"}, job.New{Type: "send", Key: "silent"})
+	enqueue(t, emails, job.Params{Type: "send", Key: "answered"}, job.Params{Type: "send", Key: "silent"})
 	p := sending(emails, func(context.Context, *job.Job) error { return nil })
 	for _, a := range in.Work(p) {
 		want(t, "the verdict", a.Outcome.Verdict, job.Finished)
 	}
-	for _, j := range emails.WantOnly(job.New{Key: "answered"}, job.New{Key: "silent"}) {
+	for _, j := range emails.WantOnly(job.Params{Key: "answered"}, job.Params{Key: "silent"}) {
 		want(t, "whether it waits for an answer", j.Status == job.StatusAwaiting, true)
 	}
 	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
@@ -374,11 +374,11 @@ func TestAnswer(t *testing.T) {
 	if _, err := emails.Answer(t.Context(), answer); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "the result", emails.WantFinished(job.New{Key: "answered"}).Result, "ok")
+	want(t, "the result", emails.WantFinished(job.Params{Key: "answered"}).Result, "ok")
 	in.WorkUntil(queuetest.Start().Add(59*time.Minute), p)
-	emails.WantOnly(job.New{Key: "silent"})
+	emails.WantOnly(job.Params{Key: "silent"})
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
-	emails.WantFailed(job.New{Key: "silent"})
+	emails.WantFailed(job.Params{Key: "silent"})
 }
 
 // What is paused, and what its limit holds back, keeps neither Work nor WorkUntil busy.
@@ -391,7 +391,7 @@ func TestNothingToWait(t *testing.T) {
 		queue.Options{Name: "paused", Rate: job.Rate{Starts: 1, Per: time.Second}})
 	p := worker.Params{}
 	for _, name := range []string{"full", "paused"} {
-		enqueue(t, in.Queue(name), slices.Repeat([]job.New{{Type: "send"}}, 3)...)
+		enqueue(t, in.Queue(name), slices.Repeat([]job.Params{{Type: "send"}}, 3)...)
 		p.Queues = append(p.Queues, sending(in.Queue(name), func(context.Context, *job.Job) error { return nil }).Queues...)
 	}
 	in.Work(p)
@@ -399,6 +399,6 @@ func TestNothingToWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
-	in.Queue("full").WantOnly(job.New{}, job.New{}, job.New{}) // the first waits for its answer
-	in.Queue("paused").WantOnly(job.New{}, job.New{})
+	in.Queue("full").WantOnly(job.Params{}, job.Params{}, job.Params{}) // the first waits for its answer
+	in.Queue("paused").WantOnly(job.Params{}, job.Params{})
 }

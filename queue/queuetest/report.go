@@ -23,7 +23,7 @@ func brief(text string) string {
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999") }
 
 // describe is a job that is wanted, in words.
-func (q *Queue) describe(want job.New) string {
+func (q *Queue) describe(want job.Params) string {
 	var words []string
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -49,7 +49,7 @@ func (q *Queue) describe(want job.New) string {
 }
 
 // nearest says in what the job differs that differs least.
-func (q *Queue) nearest(want job.New, among []*job.Job) string {
+func (q *Queue) nearest(want job.Params, among []*job.Job) string {
 	var least *job.Job
 	var differs []string
 	for _, j := range among {

@@ -33,7 +33,7 @@ type Schedule struct {
 	// Queue is where the jobs go, Job what they are. Its At and In are of no account: the slot decides. With a Key of its own
 	// a slot is left out while the job of an earlier one is not final; without, each job has that of KeyOf.
 	Queue string
-	Job   job.New
+	Job   job.Params
 }
 
 // MaxName is how many bytes a schedule's name may have.
@@ -100,7 +100,7 @@ func (s Schedule) KeyOf(slot time.Time) string {
 }
 
 // JobOf is the job of a slot. Its scheduled_run_time is that of the slot, and the jitter.
-func (s Schedule) JobOf(slot time.Time) job.New {
+func (s Schedule) JobOf(slot time.Time) job.Params {
 	j := s.Job
 	j.In, j.At = 0, slot.Add(s.jitterOf(slot))
 	if j.Key == "" {
@@ -110,7 +110,7 @@ func (s Schedule) JobOf(slot time.Time) job.New {
 }
 
 // JobNow is the job beside the slots that somebody wants now. Without a Key of the schedule's own, it has that of a slot at that time.
-func (s Schedule) JobNow(now time.Time) job.New {
+func (s Schedule) JobNow(now time.Time) job.Params {
 	j := s.JobOf(now)
 	j.At = time.Time{}
 	return j

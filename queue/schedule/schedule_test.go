@@ -113,7 +113,7 @@ func TestDue(t *testing.T) {
 // With a key of its own a schedule has one job at a time: of those that were missed the latest, also with All.
 func TestDueWithKey(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
-	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.New{Key: "one"}}
+	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.Params{Key: "one"}}
 	slots, latest, left := s.Due(now.Add(-3*time.Hour), now)
 	noon := now.Truncate(time.Hour)
 	if len(slots) != 1 || !slots[0].Equal(noon) || !latest.Equal(noon) || !left.Slot.Equal(noon.Add(-time.Hour)) {
@@ -150,7 +150,7 @@ func TestEqual(t *testing.T) {
 
 func TestJobOf(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 2, 30, 0, 0, time.UTC)
-	s := schedule.Schedule{Name: "nightly", Job: job.New{Type: "report", In: time.Hour}}
+	s := schedule.Schedule{Name: "nightly", Job: job.Params{Type: "report", In: time.Hour}}
 	if j := s.JobOf(slot); j.Key != "nightly@2026-11-22T02:30:00Z" || !j.At.Equal(slot) || j.In != 0 {
 		t.Errorf("%+v", j)
 	}

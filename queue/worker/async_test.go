@@ -91,7 +91,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 // A handler may say sent itself, whatever its type, and fail as any other.
 func TestHandlerSaysSent(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "once"})
+		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "once"})
 		c := s.court()
 		p := only(s.emails, s.worker(nil))
 		p.Queues[0].Handlers = map[string]handler.Handler{
@@ -206,8 +206,8 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 func TestAnswerIsOverdue(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		ids := s.addJobs(s.emails, job.New{Type: "later", Timeout: time.Minute}, job.New{Type: "once", Timeout: time.Minute},
-			job.New{Type: "later", Timeout: time.Hour})
+		ids := s.addJobs(s.emails, job.Params{Type: "later", Timeout: time.Minute}, job.Params{Type: "once", Timeout: time.Minute},
+			job.Params{Type: "later", Timeout: time.Hour})
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
 		tokens := map[int64]string{}
 		for _, id := range ids {
@@ -256,7 +256,7 @@ func TestAnswerIsOverdue(t *testing.T) {
 func TestAnswerToAnotherAttempt(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		id := s.addJobs(s.emails, job.New{Type: "send", Timeout: time.Minute})[0]
+		id := s.addJobs(s.emails, job.Params{Type: "send", Timeout: time.Minute})[0]
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 		first := s.get(s.emails, id)
 		s.overdue(id)
@@ -277,7 +277,7 @@ func TestAnswerToAnotherAttempt(t *testing.T) {
 func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		ids := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Minute}, job.New{Type: "once"})
+		ids := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Minute}, job.Params{Type: "once"})
 		c := s.court()
 		wantSummary(s.t, s.work(asking(only(s.emails, s.worker(all(nothing))), c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")

@@ -62,10 +62,10 @@ func TestDeadProcess(t *testing.T) {
 		hold := func(id, host string) {
 			s.exec("UPDATE shop_workers SET host = ?, process = ?, lock_until = ? WHERE id = ?", host, its, engine.At(s.clock().Add(time.Hour)), id)
 		}
-		lost := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "send"})
+		lost := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.die(s.emails, "gone", 2)
 		hold("gone", "here")
-		s.addJobs(s.emails, job.New{Type: "send"})
+		s.addJobs(s.emails, job.Params{Type: "send"})
 		s.die(s.emails, "elsewhere", 1)
 		hold("elsewhere", "there")
 
@@ -93,8 +93,8 @@ func TestDeadProcess(t *testing.T) {
 func TestDeadWorkerIsBuried(t *testing.T) {
 	suite(t, func(s shop) {
 		const dead = "dead-worker"
-		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"},
-			job.New{Type: "send"}, job.New{Type: "once"})
+		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"},
+			job.Params{Type: "send"}, job.Params{Type: "once"})
 		s.die(s.emails, dead, 3)
 		s.lock(dead, ids[3:]...)
 		// several find it at once; they have its slots too
@@ -159,7 +159,7 @@ func byPolicy(types ...string) map[string]bool {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	look := must[store.Look](s.t)((*store.Queue)(q).Look(s.t.Context(), types))
+	look := must[store.Poll](s.t)((*store.Queue)(q).Poll(s.t.Context(), types))
 	must[bool](s.t)((*store.Queue)(q).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
 }
 

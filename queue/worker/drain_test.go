@@ -48,10 +48,10 @@ func TestDrainsInOrder(t *testing.T) {
 		now := s.clock()
 		random := rand.New(rand.NewPCG(1, 2))
 		add := func(q *queue.Queue) (inOrder []int64) {
-			jobs := make([]job.New, n)
+			jobs := make([]job.Params, n)
 			for i := range jobs {
 				priority := random.IntN(3)
-				jobs[i] = job.New{
+				jobs[i] = job.Params{
 					Type: []string{"send", "later", "once"}[i%3], Priority: &priority,
 					At: now.Add(-time.Duration(random.IntN(4)) * time.Minute),
 				}
@@ -99,7 +99,7 @@ func TestBetterJobIsNotPassedOverForLong(t *testing.T) {
 		r := s.start(p)
 		eventually(s.t, "it is busy", func() bool { return s.counts(s.emails).Finished > 10 })
 		first := 1
-		id := s.addJobs(s.emails, job.New{Type: "once", Priority: &first})[0]
+		id := s.addJobs(s.emails, job.Params{Type: "once", Priority: &first})[0]
 		g.next()
 		j := s.get(s.emails, id)
 		// a second, and something for a slow machine
@@ -278,7 +278,7 @@ func TestRunForIsOver(t *testing.T) {
 func TestEndsWhenNothingIsDue(t *testing.T) {
 	suite(t, func(s shop) {
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		id := s.addJobs(s.emails, job.New{Type: "send", In: time.Hour})[0]
+		id := s.addJobs(s.emails, job.Params{Type: "send", In: time.Hour})[0]
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 	})
@@ -292,7 +292,7 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 		p.Linger = true
 		r := s.start(p)
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
-		for i, j := range []job.New{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
+		for i, j := range []job.Params{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
 			q := []*queue.Queue{s.emails, s.reports}[i%2]
 			id := s.addJobs(q, j)[0]
 			if got := g.next(); got.ID != id || got.Queue != q.Name {
@@ -367,8 +367,8 @@ func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	suite(t, func(s shop) {
-		j := job.New{Type: "send", Timeout: time.Second}
-		ids := s.addJobs(s.emails, j, job.New{Type: "later", Timeout: time.Second}, job.New{Type: "once"})
+		j := job.Params{Type: "send", Timeout: time.Second}
+		ids := s.addJobs(s.emails, j, job.Params{Type: "later", Timeout: time.Second}, job.Params{Type: "once"})
 		g := s.gate()
 		r := s.start(s.worker(all(func(ctx context.Context, j *job.Job) error {
 			if j.Attempt == 2 {

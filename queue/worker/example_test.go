@@ -17,7 +17,7 @@ import (
 
 type Receipt struct{ Order int }
 
-const SendReceipt job.Of[Receipt] = "send_receipt"
+const SendReceipt job.Kind[Receipt] = "send_receipt"
 
 // A tick: what is due is done, and then it ends.
 func ExampleRun() {
@@ -42,15 +42,15 @@ func ExampleRun() {
 }
 
 // A service: it works until it is told to stop, and somebody waits for what comes of a job.
-func ExampleStay() {
+func ExampleRunUntilDone() {
 	ctx, stop := context.WithCancel(context.Background()) // or signal.NotifyContext
 	emails, end := openEmails()
 	defer end()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	double := handler.ForResult(job.Of[int]("double"), func(_ context.Context, _ *job.Job, n int) (int, error) { return 2 * n, nil })
+	double := handler.ForResult(job.Kind[int]("double"), func(_ context.Context, _ *job.Job, n int) (int, error) { return 2 * n, nil })
 	ended := make(chan error)
 	go func() {
-		_, err := worker.Stay(ctx, worker.Params{
+		_, err := worker.RunUntilDone(ctx, worker.Params{
 			Queues:     []worker.Queue{{Queue: emails, Handlers: map[string]handler.Handler{"double": double}}},
 			Options:    worker.Options{Grace: 10 * time.Second},
 			Middleware: []handler.Middleware{handler.Log(log)},
@@ -59,7 +59,7 @@ func ExampleStay() {
 		ended <- err
 	}()
 
-	added, err := emails.Enqueue(ctx, job.New{Type: "double", Data: "21"})
+	added, err := emails.Enqueue(ctx, job.Params{Type: "double", Data: "21"})
 	check(err)
 	done, err := emails.Wait(ctx, added.ID)
 	check(err)

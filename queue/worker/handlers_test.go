@@ -75,7 +75,7 @@ func TestVerdictsThatAreNone(t *testing.T) {
 func TestContextEndsWithTheHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, looks := range []bool{false, true} {
-			s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Hour})
+			s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Hour})
 			var kept context.Context
 			s.work(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
 				if kept = ctx; looks {
@@ -103,8 +103,8 @@ func TestHandlersThatGoOn(t *testing.T) {
 				close(release)
 			}
 		}()
-		ids := s.addJobs(s.emails, job.New{Type: "later", Timeout: time.Second}, job.New{Type: "later", Timeout: time.Second},
-			job.New{Type: "later"}, job.New{Type: "once"})
+		ids := s.addJobs(s.emails, job.Params{Type: "later", Timeout: time.Second}, job.Params{Type: "later", Timeout: time.Second},
+			job.Params{Type: "later"}, job.Params{Type: "once"})
 		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 			if j.ID != ids[3] && j.Attempt == 1 {
 				fmt.Fprintln(handler.Output(ctx), "begun")
@@ -138,7 +138,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)
 		close(release)
-		eventually(s.t, "the second's handler returns", func() bool { return (*store.Queue)(s.emails).Disowned().Attempt(ids[1]) == 0 })
+		eventually(s.t, "the second's handler returns", func() bool { return (*store.Queue)(s.emails).Abandoned().Attempt(ids[1]) == 0 })
 		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 	})

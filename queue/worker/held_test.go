@@ -58,9 +58,9 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	for name, h := range holds {
 		t.Run(name, func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
-				var jobs []job.New
+				var jobs []job.Params
 				for i := range 40 {
-					jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
 				}
 				ids := s.addJobs(s.emails, jobs...)
 				g := s.gate()
@@ -162,7 +162,7 @@ func TestWaitsInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
-				s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
+				s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
 				p := only(s.emails, s.worker(all(nothing)))
 				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", policy.Hash(p.Host, policy.MaxShards)) // whose turn it is to claim slots
 				hold("READ COMMITTED", statement)
@@ -196,7 +196,7 @@ func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 // A worker whose time is over keeps a result that it can't write for as long as it can renew its lock: the job does not run again.
 func TestKeepsWhatItCannotWrite(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
-		ids := s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
+		ids := s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')")
 		p := only(s.emails, s.worker(all(nothing)))
 		p.RunFor, p.Grace, p.LockFor = time.Second, time.Second, 6*time.Second
@@ -248,9 +248,9 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 // The retry decision about one job waits for another transaction, those about the others don't.
 func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.New
+		var jobs []job.Params
 		for i := range 8 {
-			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
 		}
 		ids := s.addJobs(s.emails, jobs...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
@@ -273,9 +273,9 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
 				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
-				var jobs []job.New
+				var jobs []job.Params
 				for i := range 60 {
-					jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
 				}
 				ids := s.addJobs(s.emails, jobs...)
 				g := s.gate()
@@ -357,9 +357,9 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 // Decisions that wait for another transaction stop no other queue.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.New
+		var jobs []job.Params
 		for i := range 8 {
-			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
 		}
 		s.addJobs(s.emails, jobs...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")

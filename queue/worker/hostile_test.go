@@ -113,7 +113,7 @@ func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
 			"exec":   &handler.Exec{Program: handler.Program{Argv: []string{"sleep", "60"}, Grace: grace}},
 			"stream": stream,
 		} {
-			id := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Second})[0]
+			id := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Second})[0]
 			through := make(chan struct{})
 			p := only(s.emails, s.worker(map[string]handler.Handler{"once": h}))
 			p.Grace = grace
@@ -153,7 +153,7 @@ func TestDecisionIsDisowned(t *testing.T) {
 // disown runs a job that is stuck, and then another in the same slot. It gives the first and its outcome.
 func (s shop) disown(h stuck) (*job.Job, activity.Entry) {
 	s.t.Helper()
-	first := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Second})[0]
+	first := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Second})[0]
 	second := s.add(s.emails, "send", 1)[0]
 	p := only(s.emails, s.worker(map[string]handler.Handler{"once": h, "send": handler.Func(nothing)}))
 	p.Concurrency, p.Grace = 1, 100*time.Millisecond

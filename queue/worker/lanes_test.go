@@ -41,9 +41,9 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
 		first := 1
-		slow := make([]job.New, 20)
+		slow := make([]job.Params, 20)
 		for i := range slow {
-			slow[i] = job.New{Type: "once", Priority: &first}
+			slow[i] = job.Params{Type: "once", Priority: &first}
 		}
 		slowIDs := s.addJobs(s.emails, slow...)
 		fast := append(s.add(s.emails, "send", 50), s.add(s.emails, "later", 50)...)
@@ -396,12 +396,12 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 				if shards > 1 {
 					s.divide(queue.Options{ThrottleLimit: 4})
 				}
-				one := func(jobType string, weight int) job.New {
-					return job.New{Type: jobType, ShardKey: "one", ThrottleFactor: new(weight)}
+				one := func(jobType string, weight int) job.Params {
+					return job.Params{Type: jobType, ShardKey: "one", ThrottleFactor: new(weight)}
 				}
-				s.addJobs(s.emails, slices.Repeat([]job.New{one("send", 1)}, 4)...)
+				s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 4)...)
 				heavy := s.addJobs(s.emails, one("once", 4))[0]
-				s.addJobs(s.emails, slices.Repeat([]job.New{one("send", 1)}, 40)...)
+				s.addJobs(s.emails, slices.Repeat([]job.Params{one("send", 1)}, 40)...)
 				var mu sync.Mutex
 				var before, after int
 				var ran bool

@@ -103,14 +103,14 @@ func must[T any](t *testing.T) func(T, error) T {
 // add enqueues n jobs of a type, in order.
 func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 	s.t.Helper()
-	jobs := make([]job.New, n)
+	jobs := make([]job.Params, n)
 	for i := range jobs {
 		jobs[i].Type = jobType
 	}
 	return s.addJobs(q, jobs...)
 }
 
-func (s shop) addJobs(q *queue.Queue, jobs ...job.New) (ids []int64) {
+func (s shop) addJobs(q *queue.Queue, jobs ...job.Params) (ids []int64) {
 	s.t.Helper()
 	for _, a := range must[[]job.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
 		ids = append(ids, a.ID)

@@ -66,7 +66,7 @@ func TestOneJob(t *testing.T) {
 	suite(t, func(s shop) {
 		var ids []int64
 		ids = append(ids, s.add(s.emails, "send", 3)...)
-		ids = append(ids, s.addJobs(s.emails, job.New{Type: "later", In: time.Hour}, job.New{Type: "once", Windows: s.closed()})...)
+		ids = append(ids, s.addJobs(s.emails, job.Params{Type: "later", In: time.Hour}, job.Params{Type: "once", Windows: s.closed()})...)
 		for _, id := range []int64{ids[1], ids[3], ids[4]} {
 			var ended []worker.Attempt
 			p := s.one(nothing)
@@ -131,7 +131,7 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		free := 0
-		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: &free})...)
+		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: &free})...)
 		g := s.gate()
 		p := s.one(g.handle)
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
@@ -237,7 +237,7 @@ func TestOneJobWithoutHandler(t *testing.T) {
 // A worker that is told to stop before it has begun leaves the job as it is.
 func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 	suite(t, func(s shop) {
-		id := s.addJobs(s.emails, job.New{Type: "send", In: time.Hour})[0]
+		id := s.addJobs(s.emails, job.Params{Type: "send", In: time.Hour})[0]
 		want := s.get(s.emails, id).ScheduledRunTime
 		ctx, stop := context.WithCancel(s.t.Context())
 		stop()
@@ -261,7 +261,7 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 // no more, it runs at its time, not at once.
 func TestJobThatIsOnlyLocked(t *testing.T) {
 	suite(t, func(s shop) {
-		in := job.New{Type: "send", In: time.Hour}
+		in := job.Params{Type: "send", In: time.Hour}
 		ids := s.addJobs(s.emails, in, in)
 		want := s.get(s.emails, ids[0]).ScheduledRunTime
 		s.die(s.emails, "dead", 0)
@@ -288,7 +288,7 @@ func TestOneJobNotTakenIn(t *testing.T) {
 		var id int64
 		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
 		_, err := s.startOne(s.one(nothing), id).end()
-		if !errors.Is(err, store.ErrNotTakenIn) {
+		if !errors.Is(err, store.ErrNotIngested) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 	})

@@ -39,7 +39,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		switch found, err := s.store().Look(ctx, s.types); {
+		switch found, err := s.store().Poll(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
 			return false, nil // nobody knows
@@ -52,7 +52,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 
 // look looks after the dead, and after each source, once a second, and when a rate allows more. Each look waits for the one
 // before, but at most a second. A worker that starts no more jobs only looks for jobs that it must stop.
-func (p *poller) look() {
+func (p *poller) poll() {
 	for p.until() <= 0 {
 		s, _ := p.next()
 		switch {
@@ -60,9 +60,9 @@ func (p *poller) look() {
 			p.reap()
 			continue
 		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
-			p.lookAfter(s, nil)
+			p.upkeep(s, nil)
 		default:
-			p.see(s, store.Look{}, nil)
+			p.see(s, store.Poll{}, nil)
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
@@ -131,7 +131,7 @@ func (p *poller) reap() {
 	sent := time.Now()
 	p.reapSent, p.reapAt = sent, sent.Add(lookEvery)
 	p.task(func() func() error {
-		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
+		found, err := p.roster.Reap(p.work, p.self, p.killOrphans)
 		return func() error {
 			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // a row that another holds is left to the next tick
 				p.reapAt = time.Time{}
@@ -145,7 +145,7 @@ func (p *poller) reap() {
 }
 
 // lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
-func (p *poller) lookAfter(s *source, upkeep *store.Look) {
+func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	s.lookSent = sent
 	handled := map[string]bool{} // the queue's types, and whether a retry handler decides about each
@@ -153,17 +153,17 @@ func (p *poller) lookAfter(s *source, upkeep *store.Look) {
 		handled[t] = s.RetryHandlers[t] != nil
 	}
 	p.task(func() func() error {
-		var found store.Look
+		var found store.Poll
 		var stopping []int64
 		var err error
 		more := false
 		if upkeep != nil {
-			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, p.killOrphans)
 		} else if running {
 			stopping, err = s.store().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			found, err = s.store().Look(p.work, s.types)
+			found, err = s.store().Poll(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -182,7 +182,7 @@ func (p *poller) lookAfter(s *source, upkeep *store.Look) {
 				rest := found
 				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // a round does the others
 				if upkeep == nil && !rest.Nothing() {
-					p.lookAfter(s, &found)
+					p.upkeep(s, &found)
 				} else {
 					s.reached = s.reached || !found.Due
 				}
@@ -207,14 +207,14 @@ func (p *poller) looked(sent time.Time, err error) error {
 
 // killStrays kills what a dead worker has left running on this host, before anybody can start its jobs again. It ignores the
 // name of that worker's host: containers may share their processes and not the name, or the reverse.
-func (p *poller) killStrays(dead string) {
+func (p *poller) killOrphans(dead string) {
 	p.searching.Lock() // also while they are killed: no queue's look may go on before
 	defer p.searching.Unlock()
 	if p.searched[dead] {
 		return
 	}
 	p.searched[dead] = true
-	left := guard.KillStrays(dead)
+	left := guard.KillOrphans(dead)
 	if len(left) > 0 && p.Unkilled != nil {
 		p.Unkilled(dead, left)
 		return
@@ -225,7 +225,7 @@ func (p *poller) killStrays(dead string) {
 }
 
 // see takes note of what a look has found in a source, and of the jobs that it is to stop.
-func (p *poller) see(s *source, found store.Look, stopping []int64) {
+func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	s.freedAt = time.Now()
 	for shard, seen := range found.Shards {
 		in := s.shards[shard]
@@ -239,7 +239,7 @@ func (p *poller) see(s *source, found store.Look, stopping []int64) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (found.Undecided || found.Orphaned || found.Waking) {
+	if len(s.asked) > 0 && (found.Undecided || found.Stranded || found.Waking) {
 		s.failing = true
 	}
 	for _, id := range stopping {

@@ -25,7 +25,7 @@ func BenchmarkPool(b *testing.B) {
 		}
 		b.Cleanup(func() { _ = pool.Close() })
 		pool.SetMaxIdleConns(10)
-		borrowed, err := schema.On(b.Context(), pool, schema.Named("shop"))
+		borrowed, err := schema.FromPool(b.Context(), pool, schema.Named("shop"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func BenchmarkPool(b *testing.B) {
 			}
 			b.Run(driver+"/"+name+"/Enqueue", func(b *testing.B) {
 				for b.Loop() {
-					if _, err := q.Enqueue(b.Context(), job.New{Type: "send"}); err != nil {
+					if _, err := q.Enqueue(b.Context(), job.Params{Type: "send"}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -49,7 +49,7 @@ func BenchmarkPool(b *testing.B) {
 			}
 			work() // off what is there
 			b.Run(driver+"/"+name+"/work", func(b *testing.B) {
-				jobs := make([]job.New, b.N)
+				jobs := make([]job.Params, b.N)
 				for i := range jobs {
 					jobs[i].Type = "send"
 				}
@@ -68,7 +68,7 @@ func BenchmarkPool(b *testing.B) {
 					tx, err = pool.BeginTx(b.Context(), nil)
 				}
 				if err == nil {
-					_, err = q.EnqueueTx(b.Context(), tx, job.New{Type: "send"})
+					_, err = q.EnqueueTx(b.Context(), tx, job.Params{Type: "send"})
 				}
 				if err == nil {
 					err = tx.Commit()

@@ -20,7 +20,7 @@ import (
 // onPool opens a queue with limits on an application's pool.
 func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
 	t.Helper()
-	db := must[*schema.DB](t)(schema.On(t.Context(), pool, schema.Named("shop")))
+	db := must[*schema.DB](t)(schema.FromPool(t.Context(), pool, schema.Named("shop")))
 	t.Cleanup(func() { _ = db.Close() })
 	again := job.DefaultType("again")
 	again.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
@@ -42,7 +42,7 @@ func TestOnPool(t *testing.T) {
 		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
 		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
 		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
-		added := must[job.Added](t)(q.Enqueue(ctx, job.New{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
+		added := must[job.Added](t)(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
 		later := must[*job.Job](t)(q.Get(ctx, added.ID))
 		if later.Data != nasty || later.Key != "k'\\" || !later.ScheduledRunTime.Equal(gap) || !later.WakeTime.Equal(gap) {
 			t.Errorf("%+v", later)
@@ -54,12 +54,12 @@ func TestOnPool(t *testing.T) {
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](t)(pool.BeginTx(ctx, nil))
 			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
-			in := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}, job.New{Type: "again"}))
-			twice := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}))
+			in := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}, job.Params{Type: "again"}))
+			twice := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))
 			if !twice[0].Duplicate || twice[0].ID != in[0].ID {
 				t.Errorf("a duplicate: %+v", twice)
 			}
-			replaced := job.New{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
+			replaced := job.Params{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
 			if twice = must[[]job.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
 				t.Errorf("replaced: %+v", twice)
 			}
@@ -97,8 +97,8 @@ func TestOnPool(t *testing.T) {
 	})
 }
 
-func hundred(jobType string) []job.New {
-	jobs := make([]job.New, 100)
+func hundred(jobType string) []job.Params {
+	jobs := make([]job.Params, 100)
 	for i := range jobs {
 		jobs[i].Type = jobType
 	}

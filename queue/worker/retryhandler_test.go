@@ -92,9 +92,9 @@ func TestRetryHandlerDecides(t *testing.T) {
 			{"soon", 0, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}, job.Decision{Again: true}, true},
 			{"timeout", time.Second, job.Outcome{Verdict: job.TryAgain, Error: "timeout after 1s"}, job.Decision{}, false},
 		}
-		var jobs []job.New
+		var jobs []job.Params
 		for _, c := range cases {
-			jobs = append(jobs, job.New{Type: "later", Data: c.data, Timeout: c.timeout})
+			jobs = append(jobs, job.Params{Type: "later", Data: c.data, Timeout: c.timeout})
 		}
 		ids := s.addJobs(s.emails, jobs...)
 		var mu sync.Mutex
@@ -195,8 +195,8 @@ func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 
 func TestRetryHandlerFails(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.New{Type: "once", Data: "error"}, job.New{Type: "later", Data: "panic"},
-			job.New{Type: "later", Data: "timeout", Timeout: time.Second})
+		ids := s.addJobs(s.emails, job.Params{Type: "once", Data: "error"}, job.Params{Type: "later", Data: "panic"},
+			job.Params{Type: "later", Data: "timeout", Timeout: time.Second})
 		p := only(s.emails, s.worker(all(noLuck)))
 		done := s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
 			switch j.Data {

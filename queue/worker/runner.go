@@ -32,7 +32,7 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
-	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Disowned()
+	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
 	if s.RetryHandlers[j.Type] != nil {
 		a.Waits = job.StatusDeciding
 	}
@@ -62,7 +62,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 // job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
-	j, here := a.Job, a.source.store().Disowned()
+	j, here := a.Job, a.source.store().Abandoned()
 	if earlier := here.Attempt(j.ID); earlier > 0 {
 		a.NotBegun = true
 		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", earlier)}, false)

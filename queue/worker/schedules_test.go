@@ -21,7 +21,7 @@ func (s shop) yearly(name, queue string) schedule.Schedule {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return schedule.Schedule{Name: name, Spec: spec, Queue: queue, Job: job.New{Type: "send"}}
+	return schedule.Schedule{Name: name, Spec: spec, Queue: queue, Job: job.Params{Type: "send"}}
 }
 
 // seen makes it so that nobody has seen to the schedules for more than a year.
@@ -163,7 +163,7 @@ func TestSchedulesFail(t *testing.T) {
 		if _, err := s.db.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
 			s.t.Fatal(err)
 		}
-		if _, err := s.emails.Enqueue(s.t.Context(), job.New{Type: "send"}); err != nil {
+		if _, err := s.emails.Enqueue(s.t.Context(), job.Params{Type: "send"}); err != nil {
 			s.t.Fatal(err)
 		}
 		done, err := worker.Run(s.t.Context(), p)

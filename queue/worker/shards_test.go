@@ -73,9 +73,9 @@ func TestDrainsAllShards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {
 				s.divide(o)
-				jobs := make([]job.New, 60)
+				jobs := make([]job.Params, 60)
 				for i := range jobs {
-					jobs[i] = job.New{Type: "send", Data: `{"g":"` + string(rune('a'+i%9)) + `"}`}
+					jobs[i] = job.Params{Type: "send", Data: `{"g":"` + string(rune('a'+i%9)) + `"}`}
 				}
 				ids := s.addJobs(s.emails, jobs...)
 				log := newShardLog()
@@ -128,7 +128,7 @@ func TestNoShardStarves(t *testing.T) {
 		log := newShardLog()
 		note := log.handle("one")
 		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			another := job.New{Type: "send", ShardKey: j.ShardKey}
+			another := job.Params{Type: "send", ShardKey: j.ShardKey}
 			if j.ShardKey == job.None {
 				another.ShardKey = j.Key
 			}
@@ -229,7 +229,7 @@ func TestTickOutlastsAHeldTurn(t *testing.T) {
 	t.Parallel()
 	s, _ := proxied(t)
 	s.divide(queue.Options{ThrottleLimit: 8})
-	s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: new(2)})
+	s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: new(2)})
 	var place int
 	must[any](t)(nil, s.db.GetContext(t.Context(), &place, "SELECT shard FROM shop_emails"))
 	other := 8000 + (place+1)%8

@@ -14,8 +14,8 @@ import (
 
 func TestStop(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"},
-			job.New{Type: "send"}, job.New{Type: "send"})
+		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"},
+			job.Params{Type: "send"}, job.Params{Type: "send"})
 		reports := s.add(s.reports, "send", 2)
 		quick, slow := s.gate(), s.gate()
 		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -63,7 +63,7 @@ func TestStop(t *testing.T) {
 // However often its worker is told to stop, a job has all the attempts of its retry policy. What ends by itself in the grace counts.
 func TestInterruptedAttemptsDontCount(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"})
+		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"})
 		const interrupts = 4
 		for n := 1; n <= interrupts; n++ {
 			g := s.gate()

@@ -161,7 +161,7 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 func TestWorkerOfAStoppedJobDies(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
-		s.addJobs(s.emails, job.New{Type: "later"})
+		s.addJobs(s.emails, job.Params{Type: "later"})
 		s.die(s.emails, "dead", 3)
 		for _, id := range ids {
 			s.stopJob(id, "dead")

@@ -25,7 +25,7 @@ func (w *worker) goOn() error {
 			w.slots.balance(true)
 		}
 		if accepting && w.untilAnswer() <= 0 {
-			w.scheduler.tend()
+			w.scheduler.run()
 		}
 		for _, s := range w.sources {
 			w.dispatcher.askAbout(s)
@@ -48,7 +48,7 @@ func (w *worker) goOn() error {
 				return nil
 			}
 		}
-		w.poller.look()
+		w.poller.poll()
 		if err := w.overdue(); err != nil {
 			w.stopWork(schema.ErrNoAnswer)
 			return err

@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
@@ -43,14 +43,14 @@ func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 var ErrLockLost = workers.ErrLockLost
 
 // ErrKnown is the error of a worker with an ID that another has had.
-var ErrKnown = workers.ErrDuplicateID
+var ErrDuplicateID = workers.ErrDuplicateID
 
 // worker is one Run: the loop, and the parts that take their turns in it.
 type worker struct {
 	*loop
 	lease      *lease
 	slots      *slots
-	scheduler  *scheduler
+	scheduler  *schedules
 	progress   *progress
 	runner     *runner
 	dispatcher *dispatcher
@@ -71,7 +71,7 @@ func newWorker(p Params) (*worker, error) {
 		landed: make(chan func() error),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
-	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
+	w.scheduler = &schedules{loop: l, timetable: scheduler.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
@@ -103,7 +103,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		if err != nil || !idle {
 			return err
 		}
-		wait, failed := w.scheduler.timetable.Look(work) // what stands in its way is met again where it keeps nothing else
+		wait, failed := w.scheduler.timetable.Wait(work) // what stands in its way is met again where it keeps nothing else
 		if idle = wait > 0 && failed == nil; idle && !p.Linger {
 			err = w.roster.Pass(work, w.self)
 		}

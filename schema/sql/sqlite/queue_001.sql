@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- 1: an operator wants it to be stopped
   stopping           INTEGER NOT NULL DEFAULT 0,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
-  wish               TEXT NOT NULL DEFAULT 'NONE',
+  retry_override     TEXT NOT NULL DEFAULT 'NONE',
   -- how far an attempt has come, as its handler says: of the one that progress_attempt names, 0 is that none has said anything.
   -- An attempt that begins needn't write these, for it has another number
   progress           INTEGER NOT NULL DEFAULT 0,

@@ -15,7 +15,7 @@ BEGIN
   IF options IS NOT NULL THEN
     CALL {job}$options(options, 'final, retry_after');
     CALL {job}$span(options, 'retry_after', v_after);
-    -- as a handler's: the number 0 is no wish, a text such as "0s" is at once
+    -- as a handler's: the number 0 is no delay, a text such as "0s" is at once
     SET v_after = NULLIF(GREATEST(v_after, JSON_TYPE(JSON_EXTRACT(options, '$.retry_after')) = 'STRING'), 0);
   END IF;
   IF JSON_TYPE(JSON_EXTRACT(options, '$.final')) NOT IN ('BOOLEAN', 'NULL') THEN

@@ -1,5 +1,5 @@
 -- Ends an attempt by its worker's word, or leaves the job to an answer from outside or to its retry handler. p_verdict is
--- finished, retry or failed, p_text the result or the error, p_after the worker's own wish for the delay, in microseconds.
+-- finished, retry or failed, p_text the result or the error, p_after the worker's own delay, in microseconds.
 CREATE PROCEDURE {self}(
   IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_verdict VARCHAR(16) CHARACTER SET ascii, IN p_text {text}, IN p_after BIGINT,
   OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_time DATETIME(6))
@@ -9,7 +9,7 @@ BEGIN
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
-  DECLARE v_error, v_result, v_output, v_wish, v_windows, v_zone {text};
+  DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- and so on, where somebody has deleted the queue's row
   DECLARE v_now, v_start, v_opening DATETIME(6);
   DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed BIGINT;
@@ -18,9 +18,9 @@ BEGIN
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
   SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error, j.result,
-      j.output, j.wish, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
+      j.output, j.retry_override, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
     INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
-      v_output, v_wish, v_start, v_timeout, v_windows, p_time
+      v_output, v_override, v_start, v_timeout, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   SET v_now = {now};
@@ -35,9 +35,9 @@ BEGIN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_status = 'answered' THEN
     -- an answer from outside came first: the worker's own word doesn't count
-    SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_wish = 'never' THEN 'failed' ELSE 'retry' END,
+    SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_override = 'never' THEN 'failed' ELSE 'retry' END,
       p_text = IF(v_error = 'NONE', v_result, v_error), p_after = NULL;
-    CALL {job}$wish(v_wish, p_after);
+    CALL {job}$override(v_override, p_after);
   ELSEIF p_verdict = 'finished' AND JSON_EXTRACT(v_policy, '$.async') IS NOT NULL THEN
     SET p_verdict = 'sent';
   END IF;
@@ -49,7 +49,7 @@ BEGIN
     SET p_state = 'running';
   WHEN p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'undecided', losses = 0, error = p_text,
-      wish = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
+      retry_override = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
       wake_time = NULL, update_time = v_now WHERE id = p_id;
     SET p_state = 'error', p_time = NULL;
   ELSE
@@ -69,7 +69,7 @@ BEGIN
     ELSE
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = v_status, losses = 0, error = IF(v_good, 'NONE', p_text),
         result = IF(v_good, p_text, 'NONE'), scheduled_run_time = p_time, wake_time = IF(v_status = 'scheduled', p_time, NULL), update_time = v_now,
-        wish = 'NONE', output = 'NONE' WHERE id = p_id;
+        retry_override = 'NONE', output = 'NONE' WHERE id = p_id;
     END IF;
   END CASE;
 END

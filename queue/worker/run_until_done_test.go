@@ -16,7 +16,7 @@ import (
 // stay starts a worker that stays.
 func (s shop) stay(p worker.Params) *run {
 	p.ID = ""
-	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.Stay(ctx, p) })
+	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunUntilDone(ctx, p) })
 	return r
 }
 
@@ -93,7 +93,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		} {
 			s.exec("UPDATE hipq_tables SET version = version + ? WHERE table_name = ?", layout.by, layout.table)
 			for name, work := range map[string]func(context.Context, worker.Params) (worker.Summary, error){
-				"Stay": worker.Stay, "Run": worker.Run,
+				"Stay": worker.RunUntilDone, "Run": worker.Run,
 				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
 			} {
 				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
@@ -121,7 +121,7 @@ func TestStayRefusesOneOfItsQueues(t *testing.T) {
 		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_reports'")
 		p := s.worker(all(nothing))
 		p.ID, p.RunFor = "", time.Hour
-		done, err := worker.Stay(s.t.Context(), p)
+		done, err := worker.RunUntilDone(s.t.Context(), p)
 		kind, hint := schema.Diagnose(err)
 		if !errors.Is(err, schema.ErrNotMigrated) || kind != schema.Misconfigured || hint != "run hipq init" || done != (worker.Summary{}) {
 			s.t.Errorf("%+v, %v (%s)", done, err, hint)
@@ -146,7 +146,7 @@ func (s shop) count(query string) (n int64) {
 func TestStayRefuses(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
-			if _, err := worker.Stay(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
+			if _, err := worker.RunUntilDone(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
 				s.t.Errorf("%v", err)
 			}
 		}

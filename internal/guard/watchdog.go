@@ -30,13 +30,13 @@ const (
 // Linux it also finds processes that it wasn't told of: one that was just being started, one that left its group. It
 // ignores the signals by which processes are usually told to end.
 func Serve(in *os.File, args []string) error {
-	s, err := newSentry(args)
+	s, err := newWatchdog(args)
 	if err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	defer runtime.KeepAlive(in)
-	worker := &ear{fd: int(in.Fd())}
+	worker := &listener{fd: int(in.Fd())}
 	for {
 		lines, more, open := worker.listen(s.next(now()))
 		if !open {
@@ -56,7 +56,7 @@ func Serve(in *os.File, args []string) error {
 }
 
 // sentry is what the guard knows.
-type sentry struct {
+type watchdog struct {
 	*hunt
 	grace time.Duration
 	// termAt and killAt are when the time is up; zero as long as the lock's end is not known.
@@ -74,7 +74,7 @@ const (
 )
 
 // newSentry takes the arguments: the worker's id and the grace.
-func newSentry(args []string) (*sentry, error) {
+func newWatchdog(args []string) (*watchdog, error) {
 	if len(args) != 2 || args[0] == "" {
 		return nil, errors.New("start as guard: this is for workers, want a worker's id and a grace")
 	}
@@ -82,11 +82,11 @@ func newSentry(args []string) (*sentry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start as guard: %w", err)
 	}
-	return &sentry{hunt: newHunt(args[0]), grace: grace}, nil
+	return &watchdog{hunt: newHunt(args[0]), grace: grace}, nil
 }
 
 // hear takes a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
-func (s *sentry) hear(line string, now time.Time) {
+func (s *watchdog) hear(line string, now time.Time) {
 	word, numbers, _ := strings.Cut(line, " ")
 	first, second, _ := strings.Cut(numbers, " ")
 	n, err := strconv.Atoi(first)
@@ -110,7 +110,7 @@ func (s *sentry) hear(line string, now time.Time) {
 		s.removeGroup(n)
 	case "adopted":
 		born, _ := strconv.Atoi(second)
-		s.addFoundling(n, born)
+		s.addAdopted(n, born)
 	}
 }
 
@@ -122,7 +122,7 @@ func stopTimes(now time.Time, lasts, grace time.Duration) (term, kill time.Time)
 }
 
 // next is how long look has time: no more than a second while a lock runs, because timers stand still on a suspended host.
-func (s *sentry) next(now time.Time) time.Duration {
+func (s *watchdog) next(now time.Time) time.Duration {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
 		return time.Hour
@@ -138,11 +138,11 @@ func (s *sentry) next(now time.Time) time.Duration {
 func now() time.Time { return time.Unix(0, int64(process.Uptime())) }
 
 // killFrom is when it begins to kill, to be done with it at killAt: on a busy host it takes a while to find all strays.
-func (s *sentry) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }
+func (s *watchdog) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }
 
 // look does what it is time for. The worker may be about to renew its lock after all; then it finds that its jobs have
 // failed, no worse than if it had stopped them itself.
-func (s *sentry) look(now time.Time) {
+func (s *watchdog) look(now time.Time) {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
 	case !now.Before(s.killFrom()):
@@ -157,7 +157,7 @@ func (s *sentry) look(now time.Time) {
 }
 
 // workerGone ends what the worker has left.
-func (s *sentry) workerGone(now time.Time) {
+func (s *watchdog) workerGone(now time.Time) {
 	limit := now.Add(s.grace)
 	if !s.killAt.IsZero() && s.killAt.Before(limit) {
 		limit = s.killAt

@@ -24,7 +24,7 @@ func TestClaim(t *testing.T) {
 			var all sync.WaitGroup
 			for range 8 {
 				all.Go(func() {
-					ours, err := alert.NewBoard(db).Claim(t.Context(), "failed emails 3f2a91bc \xff'", now, time.Hour)
+					ours, err := alert.NewLog(db).Claim(t.Context(), "failed emails 3f2a91bc \xff'", now, time.Hour)
 					if err != nil {
 						t.Error(err)
 					}
@@ -47,7 +47,7 @@ func TestClaim(t *testing.T) {
 // What was noted is known, and what never was is not.
 func TestTimes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		b := alert.NewBoard(dbtest.Open(t, driver, source))
+		b := alert.NewLog(dbtest.Open(t, driver, source))
 		var until time.Time
 		for n := range 2 {
 			until = time.Date(2026, 11, 22, 3, n, 0, 0, time.UTC)

@@ -1,4 +1,4 @@
-package timetable_test
+package scheduler_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package timetable_test
+package scheduler_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/store"
-	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
@@ -23,8 +23,8 @@ import (
 type shop struct {
 	t      *testing.T
 	db     *schema.DB
-	queues map[string]timetable.Queue
-	table  *timetable.Timetable
+	queues map[string]scheduler.Queue
+	table  *scheduler.Scheduler
 	all    []schedule.Schedule
 }
 
@@ -39,7 +39,7 @@ func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *sh
 
 func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 	t.Helper()
-	s := &shop{t: t, db: db, queues: map[string]timetable.Queue{}}
+	s := &shop{t: t, db: db, queues: map[string]scheduler.Queue{}}
 	for _, name := range []string{"emails", "reports"} {
 		q, err := queue.New(db, queue.Options{Name: name})
 		if err != nil {
@@ -53,7 +53,7 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 
 // have makes the config one of these schedules.
 func (s *shop) have(all ...schedule.Schedule) {
-	s.all, s.table = all, timetable.New(s.db, all)
+	s.all, s.table = all, scheduler.New(s.db, all)
 }
 
 // of is a schedule.
@@ -63,7 +63,7 @@ func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := schedule.Schedule{Name: name, Spec: parsed, Queue: "emails", Job: job.New{Type: "send"}}
+	s := schedule.Schedule{Name: name, Spec: parsed, Queue: "emails", Job: job.Params{Type: "send"}}
 	for _, c := range change {
 		c(&s)
 	}
@@ -75,14 +75,14 @@ func always() bool { return true }
 // tend is what a tick does; it gives how many jobs were enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
-	wait, err := s.table.Look(s.t.Context())
+	wait, err := s.table.Wait(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if wait > 0 {
 		return 0
 	}
-	jobs, failed, err := s.table.Tend(s.t.Context(), s.queues, always)
+	jobs, failed, err := s.table.Run(s.t.Context(), s.queues, always)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (s *shop) tend() int {
 // begin makes the config's schedules known: they begin now.
 func (s *shop) begin() {
 	s.t.Helper()
-	if _, failed, err := s.table.Learn(s.t.Context(), 0); err != nil || len(failed) > 0 {
+	if _, failed, err := s.table.Load(s.t.Context(), 0); err != nil || len(failed) > 0 {
 		s.t.Fatal(failed, err)
 	}
 }
@@ -152,7 +152,7 @@ func (s *shop) once(name string, want int) {
 	}
 }
 
-func (s *shop) row(name string) timetable.Row {
+func (s *shop) row(name string) scheduler.Row {
 	s.t.Helper()
 	rows, err := s.table.Rows(s.t.Context())
 	if err != nil {
@@ -170,7 +170,7 @@ func TestTend(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
 		s.begin()
-		if wait, err := s.table.Look(s.t.Context()); err != nil || wait <= 0 || wait > time.Hour {
+		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait <= 0 || wait > time.Hour {
 			s.t.Errorf("%s, %v", wait, err)
 		}
 		if n := s.tend() + s.tend(); n != 0 {
@@ -249,7 +249,7 @@ func TestTendTooLate(t *testing.T) {
 			s.t.Fatalf("%d jobs", n)
 		}
 		s.exec("DELETE FROM shop_emails")
-		n, err := timetable.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
+		n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
 		if n != 0 || err != nil {
 			s.t.Errorf("%d jobs, %v", n, err)
 		}
@@ -259,7 +259,7 @@ func TestTendTooLate(t *testing.T) {
 		if _, err := s.table.Pause(s.t.Context(), "hourly"); err != nil {
 			s.t.Fatal(err)
 		}
-		if n, err := timetable.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
+		if n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
 			s.t.Errorf("%d jobs of a paused one, %v", n, err)
 		}
 	})
@@ -292,7 +292,7 @@ func TestTendUnanswered(t *testing.T) {
 func TestTendOnPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		dbtest.Open(t, driver, source, "emails", "reports")
-		db, err := schema.On(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop"))
+		db, err := schema.FromPool(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,11 +457,11 @@ func TestSameSlots(t *testing.T) {
 		s.begin()
 		for _, o := range s.all {
 			r := s.row(o.Name)
-			if anew := o.Name == "other"; (r.AnewCount > 0) != anew || r.Spec == timetable.SpecOf(o) != anew {
+			if anew := o.Name == "other"; (r.AnewCount > 0) != anew || r.Spec == scheduler.SpecOf(o) != anew {
 				s.t.Errorf("%+v", r)
 			}
 		}
-		if wait, err := s.table.Look(s.t.Context()); err != nil || wait <= 0 {
+		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait <= 0 {
 			s.t.Errorf("%s, %v", wait, err)
 		}
 	})
@@ -475,7 +475,7 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		s.have(s.all[0])
 		late := engine.At(s.now().Add(-time.Hour))
 		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
-			wait, err := s.table.Look(s.t.Context())
+			wait, err := s.table.Wait(s.t.Context())
 			if err != nil || wait <= 0 || wait > time.Hour {
 				s.t.Errorf("before %s is overdue: %s, %v", row, wait, err)
 			}
@@ -486,7 +486,7 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		}
 		s.once("here", 1)
 		s.have(of(s.t, "here", "@daily")) // as many as there were
-		if wait, err := s.table.Look(s.t.Context()); err != nil || wait != 0 {
+		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait != 0 {
 			s.t.Errorf("of a change: %s, %v", wait, err)
 		}
 	})
@@ -558,7 +558,7 @@ func TestOthersGoOn(t *testing.T) {
 			}
 			defer s.once("b", 0)
 		}
-		_, failed, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues, always)
+		_, failed, err := s.table.Run(context.WithoutCancel(s.t.Context()), s.queues, always)
 		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
 			s.t.Errorf("%v, %v", failed, err)
 		}

@@ -1,6 +1,6 @@
 // Package timetable is the table of recurring jobs: which slots of each schedule have been handled, on any host. The package
 // queue/schedule computes the slots.
-package timetable
+package scheduler
 
 import (
 	"cmp"
@@ -15,13 +15,13 @@ import (
 )
 
 // Timetable is some schedules of an instance: those of a worker's config, and of its queues. It is safe for concurrent use.
-type Timetable struct {
+type Scheduler struct {
 	db        *schema.DB
 	schedules []schedule.Schedule
 }
 
 // New is the timetable of these schedules, which are checked, in db's instance.
-func New(db *schema.DB, schedules []schedule.Schedule) *Timetable { return &Timetable{db, schedules} }
+func New(db *schema.DB, schedules []schedule.Schedule) *Scheduler { return &Scheduler{db, schedules} }
 
 // SpecOf is when a schedule's slots are, in one text, as the config has it.
 func SpecOf(s schedule.Schedule) string {
@@ -48,7 +48,7 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 }
 
 // Look asks how long nothing will be due unless somebody changes the table. 0 is that Tend has something to do now.
-func (t *Timetable) Look(ctx context.Context) (wait time.Duration, err error) {
+func (t *Scheduler) Wait(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	if len(t.schedules) == 0 {
 		return wait, nil
@@ -146,7 +146,7 @@ func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 }
 
 // Rows are all schedules of the instance, by name. Other configs may have some of them.
-func (t *Timetable) Rows(ctx context.Context) (map[string]Row, error) {
+func (t *Scheduler) Rows(ctx context.Context) (map[string]Row, error) {
 	var list []Row
 	query := "SELECT name, " + t.db.TimeText(t.db.Now) + " AS now, spec, queue, job_type, " +
 		t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
@@ -162,7 +162,7 @@ func (t *Timetable) Rows(ctx context.Context) (map[string]Row, error) {
 }
 
 // Own are the rows of the timetable's schedules, as far as a worker knows these.
-func (t *Timetable) Own(ctx context.Context) (own []Row, err error) {
+func (t *Scheduler) Own(ctx context.Context) (own []Row, err error) {
 	rows, err := t.Rows(ctx)
 	for _, s := range t.schedules {
 		if r, known := rows[s.Name]; known {

@@ -12,7 +12,7 @@ import (
 )
 
 // stray is a process to end.
-type stray struct {
+type orphan struct {
 	process.Other
 	// termed says that it has got its TERM; denied that it may not be signalled.
 	termed, denied bool
@@ -24,7 +24,7 @@ type stray struct {
 func (h *hunt) look() {
 	defer func(began time.Time) { h.took = time.Since(began) }(time.Now())
 	if h.children != nil {
-		h.foundlings = h.children.count()
+		h.adopted = h.children.count()
 	}
 	all := process.Others()
 	spared := map[int]struct{}{os.Getpid(): {}}
@@ -47,9 +47,9 @@ func (h *hunt) look() {
 		return has(found, o.Parent) || has(found, o.Group) || has(found, o.Session)
 	})
 
-	strays := map[int]stray{}
+	strays := map[int]orphan{}
 	for pid := range found {
-		s := stray{Other: all[pid]}
+		s := orphan{Other: all[pid]}
 		if before := h.strays[pid]; before.Born == s.Born {
 			s.termed, s.denied = before.termed, before.denied
 		}
@@ -79,7 +79,7 @@ func (h *hunt) lookForForks(all map[int]process.Other) {
 // knows says whether a process is in a group, a foundling, or was found earlier.
 func (h *hunt) knows(pid int, o process.Other) bool {
 	before, stray := h.strays[pid]
-	born, foundling := h.foundlings[pid]
+	born, foundling := h.adopted[pid]
 	return has(h.groups, o.Group) || stray && before.Born == o.Born || foundling && born == o.Born
 }
 
@@ -104,7 +104,7 @@ func has[V any](pids map[int]V, pid int) bool {
 // not kill, in words. It is for workers that are dead, before others take their jobs: a handler may have killed or stopped
 // the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started; it
 // waits some seconds for forks that may be the worker's to show what they are. Elsewhere it finds none. It may be repeated.
-func KillStrays(workerID string) (left []string) {
+func KillOrphans(workerID string) (left []string) {
 	h := newHunt(workerID)
 	h.spared = os.Getpid() // it may be such a stray itself
 	if !h.any() {
@@ -115,7 +115,7 @@ func KillStrays(workerID string) (left []string) {
 }
 
 // describe says of a process that could not be killed which it is and why.
-func (s stray) describe(pid int) string {
+func (s orphan) describe(pid int) string {
 	why := "it doesn't end, although it was killed"
 	if s.denied {
 		why = "this user may not signal it"

@@ -1,4 +1,4 @@
-package timetable
+package scheduler
 
 // Take enqueues what is due by a row as it was read.
-var Take = (*Timetable).take
+var Take = (*Scheduler).take

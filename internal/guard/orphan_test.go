@@ -175,7 +175,7 @@ func heir(args []string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if left := guard.KillStrays(args[0]); len(left) > 0 {
+	if left := guard.KillOrphans(args[0]); len(left) > 0 {
 		return fmt.Errorf("left: %q", left)
 	}
 	return nil

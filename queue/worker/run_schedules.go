@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/schema"
 )
 
 // scheduler sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
-type scheduler struct {
+type schedules struct {
 	*loop
-	timetable *timetable.Timetable
+	timetable *scheduler.Scheduler
 	// at is when to look at the schedules again, busy says that a task does so, and err is why the last one failed.
 	at   time.Time
 	busy bool
@@ -23,21 +23,21 @@ type scheduler struct {
 const tendEvery = 10 * time.Second
 
 // tend sees to the slots that are due.
-func (s *scheduler) tend() {
+func (s *schedules) run() {
 	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
 		return
 	}
 	s.busy = true
-	queues := map[string]timetable.Queue{}
+	queues := map[string]scheduler.Queue{}
 	for _, q := range s.Queues {
 		queues[q.Name] = q.store()
 	}
 	s.task(func() func() error {
 		var jobs int
 		var failed map[string]error
-		wait, err := s.timetable.Look(s.work)
+		wait, err := s.timetable.Wait(s.work)
 		if err == nil && wait == 0 {
-			jobs, failed, err = s.timetable.Tend(s.work, queues, s.accepting)
+			jobs, failed, err = s.timetable.Run(s.work, queues, s.accepting)
 		}
 		return func() error {
 			s.busy = false
@@ -66,7 +66,7 @@ func (s *scheduler) tend() {
 }
 
 // failure is the error of the last attempt to enqueue due slots, if it is permanent; the slots are still due.
-func (s *scheduler) failure() error {
+func (s *schedules) failure() error {
 	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package timetable
+package scheduler
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // Queue is a queue to which jobs of schedules are added, as queue.Rounds does.
 type Queue interface {
-	EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
+	EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error)
 }
 
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
@@ -24,8 +24,8 @@ const tick = time.Minute
 // condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Tend at once, or a
 // commit gets no answer. Tend stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
 // name, why some schedules are due as before.
-func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
-	rows, failed, err := t.Learn(ctx, tick)
+func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
+	rows, failed, err := t.Load(ctx, tick)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -52,7 +52,7 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 
 // Learn writes the config's schedules to the table. A new one starts at ago before now; so does one whose slots have changed, but not
 // before the last slot that was handled. It returns the rows by name, and the errors of those that failed. It may be repeated.
-func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
+func (t *Scheduler) Load(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}
 	if rows, err = t.Rows(ctx); err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 
 // put writes one schedule of the config. A new one, whose row is empty, starts at since. One whose slots have changed starts at since,
 // or after the last slot that was handled; if the clock was set back far, it starts now.
-func (t *Timetable) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
+func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
 	to := r
 	switch {
 	case r.Name == "":
@@ -106,7 +106,7 @@ func (t *Timetable) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 }
 
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
-func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
+func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
 		if until.IsZero() { // there is only the next one to be found

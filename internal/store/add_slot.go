@@ -10,7 +10,7 @@ import (
 )
 
 // Disowned are those of its jobs that run on in this process.
-func (q *Queue) Disowned() *Disowned { return &q.disowned }
+func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
 
 // TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 // the others.
@@ -18,8 +18,8 @@ func (q *Queue) TakesTurns() bool { return q.takesTurns() }
 
 // EnqueueSlot adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
 // from. isNew is false if a job with its key is there that is not final: then the id is that one's.
-func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
-	prepared, err := q.Prepare([]job.New{j})
+func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
+	prepared, err := q.Prepare([]job.Params{j})
 	if err != nil {
 		return 0, false, err
 	}

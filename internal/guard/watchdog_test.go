@@ -16,7 +16,7 @@ func TestWorkerGoneLongAgo(t *testing.T) {
 		if err := program.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s, err := newSentry([]string{"0198-nobody", "100ms"})
+		s, err := newWatchdog([]string{"0198-nobody", "100ms"})
 		if err != nil {
 			t.Fatal(err)
 		}

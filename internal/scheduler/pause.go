@@ -1,4 +1,4 @@
-package timetable
+package scheduler
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 )
 
 // Pause holds a schedule back: its slots pass by, until Resume. changed says that it was not paused before. It may be repeated.
-func (t *Timetable) Pause(ctx context.Context, name string) (changed bool, err error) {
+func (t *Scheduler) Pause(ctx context.Context, name string) (changed bool, err error) {
 	return t.set(ctx, "pause", name, "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0")
 }
 
 // Resume has a schedule go on from now. changed says that it was paused. It may be repeated.
-func (t *Timetable) Resume(ctx context.Context, name string) (changed bool, err error) {
+func (t *Scheduler) Resume(ctx context.Context, name string) (changed bool, err error) {
 	return t.set(ctx, "resume", name, "paused = 0, seen_until = "+t.db.Now+", next_slot = "+t.db.Now+" WHERE name = ? AND paused <> 0")
 }
 
-func (t *Timetable) set(ctx context.Context, verb, name, set string) (changed bool, err error) {
+func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bool, err error) {
 	err = t.db.Tx(ctx, func(tx *engine.Tx) error {
 		did, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+set, name))
 		changed = did || changed && tx.MayBeDone
@@ -32,7 +32,7 @@ func (t *Timetable) set(ctx context.Context, verb, name, set string) (changed bo
 
 // Purge deletes the schedules that are not of the timetable, and whose next slot was due before a time, or with dryRun only
 // counts them. A paused schedule stays. It may be repeated.
-func (t *Timetable) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
+func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
 	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
 	args := []any{engine.At(before)}
 	for _, s := range t.schedules {

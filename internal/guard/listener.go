@@ -11,7 +11,7 @@ import (
 )
 
 // ear is the guard's end of the pipe to the worker.
-type ear struct {
+type listener struct {
 	fd   int
 	buf  [4096]byte
 	rest []byte // the beginning of a line
@@ -19,7 +19,7 @@ type ear struct {
 
 // listen waits for lines, at most so long, and gives those that it heard. more says that there are others to hear before
 // anything else is done: what the worker said while the guard was stopped. open is false when the worker is gone.
-func (e *ear) listen(atMost time.Duration) (lines []string, more, open bool) {
+func (e *listener) listen(atMost time.Duration) (lines []string, more, open bool) {
 	wait := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
 	timeout := (max(0, atMost) + time.Millisecond - 1) / time.Millisecond
 	if n, err := unix.Poll(wait, int(timeout)); n == 0 || err != nil {

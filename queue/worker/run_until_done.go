@@ -24,7 +24,7 @@ const (
 // often, up to every 30 s. Log hears that once (warn), and once that it works again (info). What somebody has to mend ends it
 // at once with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as a queue's table of an older or a
 // newer hipq, for which it looks before each run. It may be called again, and beside others.
-func Stay(ctx context.Context, p Params) (sum Summary, err error) {
+func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
 	}

@@ -13,15 +13,15 @@ import (
 )
 
 // Board is where all ticks of an instance see what has been said.
-type Board struct{ db *schema.DB }
+type Log struct{ db *schema.DB }
 
 // NewBoard is the board of db's instance.
-func NewBoard(db *schema.DB) Board { return Board{db} }
+func NewLog(db *schema.DB) Log { return Log{db} }
 
 // Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
 // database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
 // comes from a commit, nobody may have said it.
-func (b Board) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
+func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
 	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
 		return false, err
 	}
@@ -58,7 +58,7 @@ func (b Board) Claim(ctx context.Context, what string, now time.Time, every time
 }
 
 // Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
-func (b Board) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
+func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
 	var said []string
 	args := make([]any, len(what))
 	for i := range what {
@@ -74,7 +74,7 @@ func (b Board) Unsaid(ctx context.Context, what []string, now time.Time, every t
 }
 
 // Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.
-func (b Board) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
+func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
 	var rows []struct {
 		Notice string
 		Said   engine.Time `db:"said_time"`
@@ -95,7 +95,7 @@ func (b Board) Times(ctx context.Context, what []string) (map[string]time.Time, 
 }
 
 // Note notes until when things have been done. It may be repeated.
-func (b Board) Note(ctx context.Context, what []string, until time.Time) error {
+func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
 	return wrap(b.db.Tx(ctx, func(tx *engine.Tx) error {
 		for _, w := range what {
 			if err := tx.Upsert(ctx, b.db.Notices(), []string{"notice"}, []any{w}, []string{"said_time"}, []any{engine.At(until)}); err != nil {
@@ -114,7 +114,7 @@ func wrap(err error) error {
 }
 
 // Purge deletes what was said before a time, in small transactions with pauses. It may be interrupted and repeated.
-func (b Board) Purge(ctx context.Context, before time.Time) error {
+func (b Log) Purge(ctx context.Context, before time.Time) error {
 	for {
 		began := time.Now()
 		var old []any

@@ -1,11 +1,11 @@
-package timetable_test
+package scheduler_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/queue/schedule"
 )
 
@@ -18,12 +18,12 @@ func BenchmarkLook(b *testing.B) {
 				for i := range n {
 					all = append(all, of(b, fmt.Sprintf("s%d", i), "@yearly"))
 				}
-				t := timetable.New(dbtest.Open(b, driver, source(b), "emails"), all)
-				if _, _, err := t.Learn(b.Context(), 0); err != nil {
+				t := scheduler.New(dbtest.Open(b, driver, source(b), "emails"), all)
+				if _, _, err := t.Load(b.Context(), 0); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					if wait, err := t.Look(b.Context()); err != nil || wait <= 0 {
+					if wait, err := t.Wait(b.Context()); err != nil || wait <= 0 {
 						b.Fatalf("%s, %v", wait, err)
 					}
 				}
