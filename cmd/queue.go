@@ -129,8 +129,11 @@ func (p pausing) do(ctx context.Context, q *queue.Queue) (done queuePaused, err 
 	case err != nil:
 	case is == p.paused:
 		done.Result = already
-	case !p.dryRun:
-		err = admin.Of(q).Pause(ctx, p.paused)
+	case p.dryRun:
+	case p.paused:
+		err = admin.Of(q).Pause(ctx)
+	default:
+		err = admin.Of(q).Resume(ctx)
 	}
 	return done, err
 }

@@ -198,7 +198,7 @@ func TestProceduresStartNotNow(t *testing.T) {
 		}
 		s.add(job.Params{Type: "send", Key: "c"})
 		g := s.grab("w1")
-		must[any](t)(nil, s.Pause(t.Context(), true))
+		must[any](t)(nil, s.Pause(t.Context()))
 		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
 			t.Errorf("%d", code)
 		}
