@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -208,7 +207,7 @@ func typeOffers(l *lookUp) error {
 		return err
 	}
 	for _, q := range queues {
-		names, err := (*store.Queue)(q).TypeNames(l.ctx)
+		names, err := admin.Of(q).TypeNames(l.ctx)
 		if err != nil {
 			return err
 		}

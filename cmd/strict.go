@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // accepted are the job types that may be enqueued in a queue.
@@ -24,7 +24,7 @@ func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, er
 	case unknown == nil:
 		a.any, a.types = !c.StrictTypes, typeNames(c)
 	case i.StrictTypes:
-		a.types, err = (*store.Queue)(q).TypeNames(ctx)
+		a.types, err = admin.Of(q).TypeNames(ctx)
 	default:
 		a.any = true
 	}

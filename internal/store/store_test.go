@@ -63,10 +63,10 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = (*store.Queue)(q).Register(t.Context())
+	err = q.Register(t.Context())
 	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
-		must[int](t)((*store.Queue)(q).Reshard(t.Context()))
-		err = (*store.Queue)(q).Register(t.Context())
+		must[int](t)(admin.Of(q).Reshard(t.Context()))
+		err = q.Register(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
