@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -45,7 +44,7 @@ func (a *app) cancelCommand() *cobra.Command {
 			return admin.Of(q).Cancel(ctx, ids...)
 		}
 		o.hint = func(err error) string {
-			if errors.Is(err, store.ErrStarted) {
+			if errors.Is(err, admin.ErrStarted) {
 				return "--running has its worker stop it"
 			}
 			return ""
@@ -60,13 +59,13 @@ func (a *app) cancelCommand() *cobra.Command {
 // stop has an operation cancel jobs, started or not.
 func (o *operation) stop() {
 	o.can = func(j *job.Job) error {
-		if err := admin.CanCancel(j); !errors.Is(err, store.ErrStarted) {
+		if err := admin.CanCancel(j); !errors.Is(err, admin.ErrStarted) {
 			return err
 		}
 		return nil
 	}
 	o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-		if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
+		if errors.Is(admin.CanCancel(j), admin.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
 			c.Result = asked
 		}
 		return nil
@@ -83,7 +82,7 @@ const asked = "asked"
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
 		err := admin.Of(q).Cancel(ctx, c.ID)
-		if !errors.Is(err, store.ErrStarted) {
+		if !errors.Is(err, admin.ErrStarted) {
 			return err
 		}
 		worker, err := admin.Of(q).Stop(ctx, c.ID)

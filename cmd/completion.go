@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -213,7 +212,7 @@ func otherTypes(l lookUp, i *instance) (names []string, err error) {
 	for _, q := range queues {
 		if err == nil {
 			var of []string
-			of, err = (*store.Queue)(q).TypeNames(l.ctx)
+			of, err = admin.Of(q).TypeNames(l.ctx)
 			names = append(names, of...)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -235,7 +235,7 @@ func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, er
 	case unknown == nil:
 		a.any, a.types = !c.StrictTypes, c.TypeNames()
 	case i.StrictTypes:
-		a.types, err = (*store.Queue)(q).TypeNames(ctx)
+		a.types, err = admin.Of(q).TypeNames(ctx)
 	default:
 		a.any = true
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/scheduler"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -210,17 +210,17 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	if err != nil {
 		return err
 	}
-	err = (*store.Queue)(q).Register(ctx)
+	err = q.Register(ctx)
 	anew := errors.Is(err, queue.ErrShards)
 	if err != nil && !anew {
 		return err
 	}
-	moved, err := (*store.Queue)(q).Reshard(ctx)
+	moved, err := admin.Of(q).Reshard(ctx)
 	if anew || moved > 0 {
 		done.Divided = append(done.Divided, divided{q.Name, o.Shards, moved})
 	}
 	if anew && err == nil {
-		err = (*store.Queue)(q).Register(ctx)
+		err = q.Register(ctx)
 	}
 	if errors.Is(err, queue.ErrShards) {
 		return fmt.Errorf("queue %s: %w", q.Name, err) // another init was faster

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -166,7 +165,7 @@ func links(j *job.Job) string {
 func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
 	var known []string
 	for _, q := range queues {
-		types, err := (*store.Queue)(q).TypeNames(cmd.Context())
+		types, err := admin.Of(q).TypeNames(cmd.Context())
 		if err != nil {
 			return err
 		}

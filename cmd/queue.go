@@ -71,9 +71,14 @@ func (a *app) pauseQueues(cmd *cobra.Command, names []string, p pausing) error {
 		names = append(names, q.Name)
 	}
 	err = a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
-		is, err := admin.Of(queues[n]).Paused(cmd.Context())
-		if err == nil && is != p.paused && !p.dryRun {
-			err = admin.Of(queues[n]).Pause(cmd.Context(), p.paused)
+		q := admin.Of(queues[n])
+		is, err := q.Paused(cmd.Context())
+		switch {
+		case err != nil || is == p.paused || p.dryRun:
+		case p.paused:
+			err = q.Pause(cmd.Context())
+		default:
+			err = q.Resume(cmd.Context())
 		}
 		return is != p.paused, err
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -57,7 +56,7 @@ func TestMinimal(t *testing.T) {
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
 				Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1,
-				KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
+				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
 			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
@@ -194,7 +193,7 @@ queues:
 			},
 			{
 				Options: queue.Options{
-					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
+					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1, DefaultPriority: new(500), StrictTypes: true,
 					DefaultTimeout: time.Hour, DefaultRetry: &outer,
 				},

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -47,8 +46,8 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.DefaultPriority = &outer.Priority
 	}
 	q.StrictTypes = b.truth(path+".strict_types", s.StrictTypes, outer.strictTypes)
-	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, store.DefaultKeepFinished)
-	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, store.DefaultKeepFailed)
+	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished)
+	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
 	if outer.Timeout != job.DefaultType("").Timeout {
