@@ -165,7 +165,7 @@ mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit internal/store/claim_start.go 's/err = q\.logRows\(ctx, tx, r\.Worker, activity\.Starting/err = unlogged(ctx, tx, r.Worker, activity.Starting/'
+  edit internal/store/claim_start.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
   edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
 }
 
@@ -220,7 +220,7 @@ limit_forgets_running() {
 mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_start.go 's/ \|\| len\(room\.heads\) > 0 && room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
+  edit internal/store/claim_start.go 's/ \|\| len\(c\.room\.heads\) > 0 && c\.room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
 }
 
 mutant first_not_noted # the same, for nobody writes it down
