@@ -10,7 +10,7 @@ GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
 GOVULNCHECK   := .bin/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 CYCLONEDX     := .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
 
-# PKG narrows test and race: make test PKG=./queue
+# PKG narrows test and race: make test PKG=./internal/store
 PKG ?= ./...
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
@@ -62,7 +62,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v -parallel 6 ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on
-	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./monitor ./internal/bench
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./monitor ./internal/bench
 
 bench-galera: ## measure throughput on a Galera cluster of three nodes
 	.ci/with-galera go test -run '^$$' -bench Galera -benchtime 1x -timeout 20m ./internal/bench

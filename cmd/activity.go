@@ -126,8 +126,7 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 			i.local(back), back.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		return nil
 	}
-	left := leftOut{what: "entries", listed: listed, limit: by.Limit}
-	return a.printLeftOut(left, func() (int, bool, error) { return log.CountFound(cmd.Context(), by) })
+	return a.printLeftOut("entries", listed, by.Limit, func() (int, bool, error) { return log.CountFound(cmd.Context(), by) })
 }
 
 // printEntry prints an entry as it comes.

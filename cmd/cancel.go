@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -22,56 +21,58 @@ which takes it about a second, and worker.grace at most. A job that waits for an
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
-	var f operateFlags
-	var running bool
+	running := false
 	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
 	started := []admin.Status{admin.Status(job.Running), admin.Status(job.Error)}
-	c := &cobra.Command{
+	others := slices.Concat([]admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})
+	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
 		Long:       cancelLong,
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "cancelled", args)
-			switch {
-			case err != nil:
-				return err
-			case !running && slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
-				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
+	}, "cancelled", waiting, others, func(_ *cobra.Command, f *operateFlags, o *operation) error {
+		switch {
+		case running:
+			o.stop()
+			return nil
+		case slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
+			return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
+		}
+		o.can = admin.CanCancel
+		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
+			return admin.Of(q).Cancel(ctx, ids...)
+		}
+		o.hint = func(err error) string {
+			if errors.Is(err, admin.ErrStarted) {
+				return "--running has its worker stop it"
 			}
-			o.can = admin.CanCancel
-			o.do = func(q *queue.Queue, batch []*change) error {
-				return admin.Of(q).Cancel(cmd.Context(), idsOf(batch)...)
-			}
-			o.hint = func(err error) string {
-				if errors.Is(err, store.ErrStarted) {
-					return "--running has its worker stop it"
-				}
-				return ""
-			}
-			if running {
-				o.can = func(j *job.Job) error {
-					if err := admin.CanCancel(j); !errors.Is(err, store.ErrStarted) {
-						return err
-					}
-					return nil
-				}
-				o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error { return cancelOrStop(cmd.Context(), q, batch[0]) }
-				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-					if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
-						c.Result = asked
-					}
-					return nil
-				}
-			}
-			return a.operate(cmd, o)
-		},
-	}
-	f.add(c, slices.Concat(waiting, []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})...)
+			return ""
+		}
+		return nil
+	})
 	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
-	return about(c, waiting...)
+	return c
+}
+
+// stop has an operation cancel jobs, started or not.
+func (o *operation) stop() {
+	o.can = func(j *job.Job) error {
+		if err := admin.CanCancel(j); !errors.Is(err, admin.ErrStarted) {
+			return err
+		}
+		return nil
+	}
+	o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
+		if errors.Is(admin.CanCancel(j), admin.ErrStarted) && j.Status.HasWorker() && j.Invalid == nil {
+			c.Result = asked
+		}
+		return nil
+	}
+	o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, _ []int64, batch []*change) error {
+		return cancelOrStop(ctx, q, batch[0])
+	}
 }
 
 // asked is the result for a job whose worker has to stop it.
@@ -81,7 +82,7 @@ const asked = "asked"
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
 		err := admin.Of(q).Cancel(ctx, c.ID)
-		if !errors.Is(err, store.ErrStarted) {
+		if !errors.Is(err, admin.ErrStarted) {
 			return err
 		}
 		worker, err := admin.Of(q).Stop(ctx, c.ID)

@@ -1,11 +1,22 @@
 package cmd
 
 import (
-	"fmt"
+	"cmp"
+	"context"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const completionLong = `Prints what teaches a shell to complete hipq's commands, flags, queues, job types, states and ids with the Tab key. Names come
@@ -44,12 +55,6 @@ func (a *app) completionCommand() *cobra.Command {
 // writeCompletion writes what a shell (bash, zsh, fish, powershell) needs to complete the command lines of root.
 func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 	switch shell {
-	case "bash":
-		if err := root.GenBashCompletionV2(to, true); err != nil {
-			return err
-		}
-		_, err := io.WriteString(to, bashWords)
-		return err
 	case "zsh":
 		return root.GenZshCompletion(to)
 	case "fish":
@@ -57,7 +62,213 @@ func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 	case "powershell":
 		return root.GenPowerShellCompletionWithDesc(to)
 	}
-	return fmt.Errorf("there is no completion for %s", shell)
+	if err := root.GenBashCompletionV2(to, true); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, bashWords)
+	return err
+}
+
+const (
+	// offersWithin is how long whoever presses Tab waits for the config and the database.
+	offersWithin = 300 * time.Millisecond
+	// offersMost is how many ids a shell is offered.
+	offersMost = 50
+	// offersAmong is how many jobs of a queue are looked at for them, the newest.
+	offersAmong = 1000
+)
+
+// offers finds what a shell may offer for a word of the command line: all there is, and not only what begins with what is there
+// of the word. The database is asked after the config.
+type offers struct {
+	config   func(l lookUp, c *config.Config) []string
+	database func(l lookUp, i *instance) ([]string, error)
+}
+
+// lookUp is for which command line offers are looked for; args are those before the word.
+type lookUp struct {
+	ctx  context.Context
+	cmd  *cobra.Command
+	args []string
+}
+
+// byArgument and byFlag find the offers for an argument of this name, and for a flag's value.
+var (
+	queueOffers = offers{func(_ lookUp, c *config.Config) []string { return c.QueueNames() }, otherQueues}
+	typeOffers  = offers{configTypes, otherTypes}
+	idOffers    = offers{nil, newestIDs}
+	byArgument  = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": {configSchedules, otherSchedules}}
+	byFlag      = map[string]offers{"queue": queueOffers, "type": typeOffers, "job": idOffers, "worker": {nil, lastWorkers}}
+)
+
+const noFiles = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+
+// completes has shells complete the arguments and flags of the commands, by the words of their usage lines and the names of
+// their flags. Cobra keeps it for ever, so it is for a process that a shell has started.
+func (a *app) completes(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.completes(sub)
+	}
+	if all := argumentsOf(c); !c.HasSubCommands() && len(c.ValidArgs) == 0 {
+		c.ValidArgsFunction = func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if f := c.Flags().Lookup("ndjson"); f != nil && f.Changed {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			next := at(all, len(args))
+			offered := a.offer(c, args, word, byArgument[next.name])
+			if next.many { // once each
+				offered = slices.DeleteFunc(offered, func(name string) bool { return slices.Contains(args, name) })
+			}
+			return offered, noFiles
+		}
+	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"config", "ndjson"}, f.Name) || f.Value.Type() == "bool" {
+			return // what the shell does by itself: files
+		}
+		_ = c.RegisterFlagCompletionFunc(f.Name, func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if words := f.Annotations[wordsOfFlag]; len(words) > 0 {
+				return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, word) }), noFiles
+			}
+			return a.offer(c, args, word, byFlag[f.Name]), noFiles
+		}) // it fails where there is one already
+	})
+}
+
+// offer gives those offers that begin with the word and are safe to put on a command line, as far as they are found in
+// time. Nothing is said of what fails: who presses Tab asked for no errors.
+func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (all []string) {
+	if of.database == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), offersWithin)
+	defer cancel()
+	l, found := lookUp{ctx, c, args}, make(chan []string, 2)
+	go func() {
+		defer close(found)
+		c, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags: one of them is only half there
+		if err == nil && of.config != nil {
+			found <- of.config(l, c)
+		}
+		if err != nil || l.cmd.Name() == "work" { // which takes what its config has
+			return
+		}
+		if i, err := connect(ctx, c); err == nil {
+			defer i.close()
+			names, _ := of.database(l, i)
+			found <- names
+		}
+	}()
+	for {
+		select {
+		case names, more := <-found:
+			if !more {
+				return all
+			}
+			for _, name := range names {
+				if strings.HasPrefix(name, word) && isPlain(name) && !slices.Contains(all, name) {
+					all = append(all, name)
+				}
+			}
+		case <-ctx.Done():
+			return all
+		}
+	}
+}
+
+// isPlain says whether a shell takes a text for what it is (in zsh, =name is a program), and hipq for no flag.
+func isPlain(text string) bool {
+	return text != "" && texts.ShellWord(text) == text && !strings.ContainsAny(text[:1], "-=")
+}
+
+// queues are those that the command line names, or all.
+func (l lookUp) queues(i *instance) ([]*queue.Queue, error) {
+	name := queueFlag(l.cmd)
+	if at(argumentsOf(l.cmd), 0).name == "QUEUE" && len(l.args) > 0 {
+		name = l.args[0]
+	}
+	return i.named(l.ctx, name)
+}
+
+func otherQueues(l lookUp, i *instance) (names []string, err error) {
+	all, err := i.options(l.ctx)
+	for _, o := range all {
+		names = append(names, o.Name)
+	}
+	return names, err
+}
+
+func configTypes(l lookUp, c *config.Config) (names []string) {
+	for _, q := range c.Queues {
+		if len(l.args) == 0 || l.args[0] == q.Name {
+			names = append(names, q.TypeNames()...)
+		}
+	}
+	return names
+}
+
+func otherTypes(l lookUp, i *instance) (names []string, err error) {
+	queues, err := l.queues(i)
+	for _, q := range queues {
+		if err == nil {
+			var of []string
+			of, err = admin.Of(q).TypeNames(l.ctx)
+			names = append(names, of...)
+		}
+	}
+	return names, err
+}
+
+// newestIDs are the newest jobs that the command, with the flags there are by now, can do something about.
+func newestIDs(l lookUp, i *instance) (names []string, err error) {
+	queues, err := l.queues(i)
+	if err != nil || len(queues) != 1 {
+		return nil, err
+	}
+	standings := standingsOf(l.cmd)
+	if len(standings) == 0 {
+		standings = []admin.Status{""} // all
+	}
+	var ids []int64
+	for _, s := range standings {
+		found, err := admin.Of(queues[0]).FindIDs(l.ctx, admin.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, found...)
+	}
+	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+	for _, id := range ids[:min(offersMost, len(ids))] {
+		names = append(names, strconv.FormatInt(id, 10))
+	}
+	return names, nil
+}
+
+func configSchedules(_ lookUp, c *config.Config) (names []string) {
+	for _, s := range c.Schedules {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// otherSchedules are those of other configs, which can be paused, but not run.
+func otherSchedules(l lookUp, i *instance) ([]string, error) {
+	if l.cmd.Name() == "run" {
+		return nil, nil
+	}
+	_, rows, err := i.timetable(l.ctx)
+	return i.scheduleNames(rows), err
+}
+
+func lastWorkers(l lookUp, i *instance) (names []string, err error) {
+	rows, err := workers.New(i.db).AtWork(l.ctx)
+	if last, err := workers.New(i.db).Last(l.ctx); err == nil && last != nil {
+		rows = append(rows, *last)
+	}
+	for _, w := range rows {
+		names = append(names, w.ID)
+	}
+	return names, err
 }
 
 // bashWords stands behind what cobra writes, in place of one of its functions. That needs the package bash-completion for the

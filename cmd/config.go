@@ -1,7 +1,18 @@
 package cmd
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const configLong = `Shows the configuration as it holds, or looks for what is wrong with it.
@@ -10,11 +21,233 @@ Exit codes: 0 done · 64 usage · 78 configuration, and with check --database 75
 
 func (a *app) configCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "config",
-		Short:   "Show or check the configuration",
-		Long:    configLong,
-		Example: "  hipq config show\n  hipq config check",
+		Use:        "config",
+		Short:      "Show or check the configuration",
+		Long:       configLong,
+		Example:    "  hipq config show\n  hipq config check",
+		SuggestFor: []string{"check", "settings"},
 	}
 	c.AddCommand(a.configShowCommand(), a.configCheckCommand())
 	return c
+}
+
+const configShowLong = `Prints each setting of the configuration, what holds for it, and who said so: FILE:LINE, the name of an environment
+variable, a flag, or default. What a queue or a job type has from an outer level is shown with the place where that is set.
+The database isn't asked.
+
+The DSN's password is hidden, as are values of handlers' variables and whatever else looks like a password; arguments of
+handlers are shown, for while they run everybody on the host can see them.
+
+With the flags of hipq work it shows what would hold there. With --json it prints a list of {"key", "value", "from"}.
+
+Exit codes: 0 done · 64 usage · 78 configuration.`
+
+func (a *app) configShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "show",
+		Short:   "Show what holds for each setting, and who said so",
+		Long:    configShowLong,
+		Example: "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) },
+	}
+	settingFlags(c.Flags())
+	return c
+}
+
+func (a *app) runConfigShow(cmd *cobra.Command) error {
+	settings, err := config.Explain(a.loadOptions(cmd))
+	if err != nil {
+		return err
+	}
+	if a.json {
+		type setting struct {
+			Key   string `json:"key"`
+			Value any    `json:"value"`
+			From  string `json:"from"`
+		}
+		list := make([]setting, len(settings))
+		for i, s := range settings {
+			list[i] = setting(s)
+		}
+		return a.printJSON(list)
+	}
+	const most = 40 // a longer value moves what is behind it
+	rows, keys, values := make([][2]string, len(settings)), len("KEY"), len("VALUE")
+	for i, s := range settings {
+		if rows[i], err = settingCells(s); err != nil {
+			return err
+		}
+		keys = max(keys, utf8.RuneCountInString(s.Key))
+		if n := utf8.RuneCountInString(rows[i][1]); n <= most {
+			values = max(values, n)
+		}
+	}
+	a.out.line("%-*s  %-*s  %s", keys, "KEY", values, "VALUE", "FROM")
+	for i, s := range settings {
+		a.out.line("%-*s  %-*s  %s", keys, rows[i][0], values, rows[i][1], s.From)
+	}
+	return nil
+}
+
+// settingCells are the key and the value of a setting for people: none is a dash, lists are as in YAML's flow style.
+func settingCells(s config.Setting) (cells [2]string, err error) {
+	text := dash("")
+	switch value := s.Value.(type) {
+	case nil:
+	case string:
+		text = value
+	default:
+		var written strings.Builder
+		e := json.NewEncoder(&written)
+		e.SetEscapeHTML(false)
+		err = e.Encode(value)
+		text = strings.TrimSuffix(written.String(), "\n")
+	}
+	return [2]string{oneLine(s.Key), oneLine(text)}, err
+}
+
+const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
+(unknown keys and variables, values that can't be, time windows, the time zone, a dsn_file that can't be read), and also
+the files of database.tls, and the programs of handlers and retry handlers: that they are there and may be executed, and
+that a script's first line (#!) names an interpreter which is there. It warns of a script that an interpreter seems to be
+given and that isn't there, as in [php, send.php], and of secrets of http handlers in files that others may read.
+
+Programs are looked for as hipq work does it: by this PATH, from the handler's folder, as this user. cron's PATH is often
+a shorter one: PATH=/usr/bin:/bin hipq config check.
+
+The database isn't asked, so that a config can be checked where there is none; with --database it must also be reachable,
+and initialised for all queues, and these divided into shards as the config says. What is wrong around the config, with
+this host, its crontab, the database's settings, is found by hipq doctor.
+
+Exit codes: 0 nothing is wrong · 64 usage · 75 nothing is wrong with the configuration, but the database is unreachable or
+busy · 78 something is wrong.`
+
+func (a *app) configCheckCommand() *cobra.Command {
+	var database bool
+	c := &cobra.Command{
+		Use:        "check",
+		Short:      "Look for what is wrong with the configuration, and with handlers' programs",
+		Long:       configCheckLong,
+		Example:    "  hipq config check --config /etc/hipq/hipq.yaml\n  hipq config check --database",
+		SuggestFor: []string{"validate", "lint", "test", "verify"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) },
+	}
+	c.Flags().BoolVar(&database, "database", false, "ask the database too: whether it can be reached, and is initialised")
+	return c
+}
+
+// checked is what config check has looked at, and found.
+type checked struct {
+	// File is null if no config was found, or none that can be read.
+	File          *string `json:"file"`
+	Queues        int     `json:"queues"`
+	JobTypes      int     `json:"job_types"`
+	Handlers      int     `json:"handlers"`
+	RetryHandlers int     `json:"retry_handlers"`
+	// Database says that it was asked.
+	Database bool      `json:"database"`
+	Findings []finding `json:"findings"`
+	Warnings []string  `json:"warnings"`
+}
+
+// finding is one thing that is wrong: at which key, from which variable if the file didn't give it, and what.
+type finding struct {
+	Key     *string `json:"key"`
+	From    *string `json:"from"`
+	Message string  `json:"message"`
+}
+
+func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
+	done := checked{Findings: []finding{}, Warnings: []string{}}
+	c, err := config.Load(a.loadOptions(cmd))
+	if c != nil {
+		readable := err == nil
+		c.Database.Warn = a.warn
+		err = errors.Join(err, done.programs(c))
+		done.File, done.Warnings = &c.File, append(done.Warnings, c.Warnings...)
+		if readable {
+			err = errors.Join(err, done.connection(cmd, c, database))
+		}
+	}
+	if a.json {
+		for _, m := range config.Mistakes(err) {
+			done.Findings = append(done.Findings, finding{texts.Nullable(m.Key == "", m.Key), texts.Nullable(m.From == "", m.From), m.Err.Error()})
+		}
+		return errors.Join(err, a.printJSON(done))
+	}
+	for _, warning := range done.Warnings {
+		a.warn(errors.New(warning))
+	}
+	if err != nil {
+		return err
+	}
+	said := "not asked (--database)"
+	if done.Database {
+		said = "initialised"
+	}
+	a.out.line("%s is fine (queues: %d, job types: %d, handlers: %d, retry handlers: %d, database: %s)",
+		c.File, done.Queues, done.JobTypes, done.Handlers, done.RetryHandlers, said)
+	return nil
+}
+
+// programs looks for what handlers run.
+func (d *checked) programs(c *config.Config) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, q := range c.Queues {
+		d.Queues, d.JobTypes, d.Handlers = d.Queues+1, d.JobTypes+len(q.Types), d.Handlers+len(q.Handlers)
+	}
+	eachHandler(c, func(_, _ string, h config.Handler) {
+		if seen[h.Key] { // a retry handler of several types
+			return
+		}
+		seen[h.Key] = true
+		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // that is known by now
+			return
+		}
+		if err := canRun(c, h); err != nil {
+			errs = append(errs, &config.Mistake{File: c.File, Key: h.Key, Err: err})
+			return
+		}
+		d.Warnings = append(d.Warnings, doubts(c, h)...)
+	})
+	d.RetryHandlers = len(seen) - d.Handlers
+	return errors.Join(errs...)
+}
+
+// connection looks at what Open would refuse, and if wanted asks the database for the tables of the instance and of all
+// queues.
+func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) error {
+	if err := c.Database.Check(); err != nil || !ask {
+		return err
+	}
+	d.Database = true
+	i, err := connect(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	if len(i.unfit) > 0 {
+		return i.unfit
+	}
+	return i.divided(cmd.Context(), c)
+}
+
+// divided says which queues are divided into shards otherwise than the config says, so that workers with it leave them out.
+func (i *instance) divided(ctx context.Context, c *config.Config) error {
+	var otherwise []error
+	for _, o := range c.Queues {
+		q, err := i.queue(ctx, o.Name)
+		if err != nil {
+			return err
+		}
+		d, err := admin.Of(q).Division(ctx)
+		if err != nil {
+			return err
+		}
+		if d.Otherwise != nil {
+			otherwise = append(otherwise, fmt.Errorf("queue %s: %w", q.Name, d.Otherwise))
+		}
+	}
+	return errors.Join(otherwise...)
 }

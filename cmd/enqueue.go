@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -48,13 +52,13 @@ func (a *app) enqueueCommand() *cobra.Command {
 			case len(args) > 0:
 				return fmt.Errorf("with --ndjson each line names its own queue and type, so %q is too much", args[0])
 			}
-			return exclusive(cmd)
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ndjson != "" {
 				return a.enqueueNDJSON(cmd, o)
 			}
-			return a.enqueueOne(cmd, args[0], args[1], o)
+			return a.enqueueJob(cmd, args[0], args[1], o)
 		},
 	}
 	f := c.Flags()
@@ -68,6 +72,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.shardKey, "shard-key", "", "what decides in which of the queue's shards it is, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
+	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(job.OnDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// what holds without them is the job type's, not a number
@@ -90,7 +95,7 @@ type enqueued struct {
 	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
-func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
+func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
 	i, q, err := openQueue(cmd, a.open, name)
 	if err != nil {
 		return err
@@ -107,23 +112,28 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err := types.check(jobType); err != nil {
 		return err
 	}
-	enqueue := q.EnqueueMany
-	if o.dryRun {
-		enqueue = q.WouldEnqueue
-	}
-	all, err := enqueue(cmd.Context(), []job.Params{j})
+	added, err := enqueueOne(cmd.Context(), q, j, o.dryRun)
 	if err != nil {
 		return err
 	}
-	added := all[0]
-	if is, near := i.isNew(q.Name, jobType); is && a.onTerminal() {
-		meant := "is another meant?"
-		if near != "" {
-			meant = "did you mean " + near + "?"
-		}
-		a.err.line("hipq: this config names no job type %q in queue %s: %s", jobType, q.Name, meant)
+	if len(types.types) > 0 && !slices.Contains(types.types, jobType) && a.onTerminal() {
+		err := fmt.Errorf("this config names no job type %q in queue %s", jobType, q.Name)
+		a.err.line("hipq: %v", meant(err, config.Nearest(jobType, types.types)))
 	}
 	return a.printEnqueued(q.Name, added, o.dryRun)
+}
+
+// enqueueOne adds a job, or in a dry run finds out what would come of it.
+func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, dryRun bool) (job.Added, error) {
+	enqueue := q.EnqueueMany
+	if dryRun {
+		enqueue = q.WouldEnqueue
+	}
+	all, err := enqueue(ctx, []job.Params{j})
+	if err != nil {
+		return job.Added{}, err
+	}
+	return all[0], nil
 }
 
 // printEnqueued says what became of a job, or would.
@@ -210,4 +220,41 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and give where it is", job.MaxDataBytes)
 	}
 	return string(data), nil
+}
+
+// accepted are the job types that may be enqueued in a queue.
+type accepted struct {
+	any   bool
+	types []string
+}
+
+// accepted asks the config. Of a queue that it doesn't have, the types are those that the database knows.
+func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, err error) {
+	c, unknown := i.Queue(q.Name)
+	switch {
+	case unknown == nil:
+		a.any, a.types = !c.StrictTypes, c.TypeNames()
+	case i.StrictTypes:
+		a.types, err = admin.Of(q).TypeNames(ctx)
+	default:
+		a.any = true
+	}
+	return a, err
+}
+
+func (a accepted) check(jobType string) error {
+	if a.any || slices.Contains(a.types, jobType) {
+		return nil
+	}
+	return unknownType("strict_types: ", jobType, a.types)
+}
+
+// unknownType refuses a type that is none of those known; what says where it stood.
+func unknownType(what, jobType string, known []string) error {
+	text := "there is none"
+	if len(known) > 0 {
+		known = slices.Compact(slices.Sorted(slices.Values(known)))
+		text = "known are " + strings.Join(known, ", ")
+	}
+	return unknown(fmt.Errorf("%sunknown job type %q; %s", what, jobType, text), jobType, known)
 }

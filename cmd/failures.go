@@ -113,7 +113,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	case found.More:
 		a.out.line("and older jobs of %s; --until lists them", q.Name)
 	case found.Others > 0:
-		a.out.line("and %s of %s that failed in other ways; --limit lists more", jobs(int(found.Others)), q.Name)
+		a.out.line("and %s of %s that failed in other ways; --limit lists more", texts.Count(found.Others, "job"), q.Name)
 	}
 	return len(found.Kinds), a.out.err
 }
@@ -122,20 +122,12 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, q.Name}, more...)
-		add := func(flag, value string) { words = append(words, flag, texts.ShellWord(value)) }
-		add("--type", f.Type)
-		if by.Key != "" {
-			add("--key", by.Key)
-		}
-		if by.Error != "" {
-			add("--error", by.Error)
-		}
-		add("--fingerprint", f.Fingerprint)
-		if !by.Since.IsZero() {
-			add("--since", by.Since.UTC().Format(time.RFC3339Nano))
-		}
-		if !by.Until.IsZero() {
-			add("--until", by.Until.UTC().Format(time.RFC3339Nano))
+		for _, flag := range [][2]string{
+			{"--type", f.Type}, {"--key", by.Key}, {"--error", by.Error}, {"--fingerprint", f.Fingerprint}, {"--since", stamp(by.Since)}, {"--until", stamp(by.Until)},
+		} {
+			if flag[1] != "" {
+				words = append(words, flag[0], texts.ShellWord(flag[1]))
+			}
 		}
 		return strings.Join(words, " ")
 	}
@@ -152,28 +144,28 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	return k
 }
 
+// stamp is a time as a flag takes it; none is "".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
 // printFailure prints one for people in lines, none of which can be taken for another: the error's begins with its job.
 func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	when := i.maybe(k.First)
+	when := i.local(or0(k.First))
 	if !k.First.Equal(*k.Last) {
-		when += " to " + i.maybe(k.Last)
+		when += " to " + i.local(or0(k.Last))
 	}
-	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), numbered(k.Jobs), when)
-	a.out.line("  job %d: %s", k.Example, orDash(k.Error))
+	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), when)
+	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {
 		a.out.line("  %s", *k.Dismiss)
 	}
 	return a.out.err
-}
-
-// numbered is a number of jobs, which may be large.
-func numbered(n int64) string {
-	if n == 1 {
-		return jobs(1)
-	}
-	return thousands(int(n)) + " jobs"
 }

@@ -1,13 +1,20 @@
 package cmd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 const guardCommand = "guard"
@@ -24,17 +31,6 @@ func (a *app) guardCommand() *cobra.Command {
 	}
 }
 
-// newGuard is the guard of a worker whose process starts nothing but handlers.
-func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
-	guard := handler.NewGuard(a.guardArgv(), workerID, i.Worker.Grace)
-	guard.Adopt()
-	guard.KillIfLate()
-	return guard
-}
-
-// guardArgv starts this same binary as a guard.
-func (a *app) guardArgv() []string { return a.selfArgv(guardCommand) }
-
 // selfArgv starts this same binary.
 func (a *app) selfArgv(command string) []string {
 	exe, err := os.Executable()
@@ -48,4 +44,48 @@ func (a *app) selfArgv(command string) []string {
 // warnOfUnkilled says what a dead worker's handlers have left on this host and could not be killed.
 func (a *app) warnOfUnkilled(workerID string, processes []string) {
 	a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(processes, "; ")))
+}
+
+const quarantineCommand = "quarantine"
+
+// quarantineCommand is what a worker starts for a job that has ended its worker twice in a row; it isn't for people. It exits with 0 if
+// the attempt has finished.
+func (a *app) quarantineCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    quarantineCommand + " QUEUE ID WORKER TOKEN",
+		Hidden: true,
+		Args:   cobra.ExactArgs(4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := parseID(args[1])
+			if err != nil {
+				return err
+			}
+			i, err := a.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer i.close()
+			p, runners, _, err := a.newWorker(i, args[:1], nil)
+			if err != nil {
+				return err
+			}
+			defer a.closeRunners(runners)
+			done, err := worker.TakeOver(cmd.Context(), p, id, args[2], args[3])
+			if err == nil && done.Finished == 0 {
+				err = unsaid{errors.New("the attempt failed")}
+			}
+			return err
+		},
+	}
+}
+
+// quarantine starts this binary once more for a job, as a worker of its own, and waits for its end. When the worker is told to stop, so is
+// that process; when the worker dies, it goes on under its own lock.
+func (a *app) quarantine(i *instance, runners *runners, workerID string) func(context.Context, string, *job.Job) error {
+	return func(ctx context.Context, queue string, j *job.Job) error {
+		argv := append(a.selfArgv(quarantineCommand), "--config", i.File, "--", queue, strconv.FormatInt(j.ID, 10), workerID, j.Token)
+		cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // it is this binary
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		return runners.guard.RunWorker(ctx, cmd, 2*i.Worker.Grace+10*time.Second)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,8 +14,9 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/scheduler"
-	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -56,33 +56,28 @@ func (a *app) initCommand() *cobra.Command {
 }
 
 func (a *app) printDDL(cmd *cobra.Command) error {
-	c, err := a.load(cmd)
-	if err != nil {
-		return err
-	}
-	names, err := c.Names()
-	if err != nil {
-		return err
-	}
-	ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
-	if err != nil {
-		return err
-	}
-	procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
-	if err != nil {
-		return err
-	}
-	if procedures != "" {
-		ddl += "\n" + procedures
-	}
-	if a.json {
-		return a.printJSON(map[string]string{"ddl": ddl})
-	}
-	a.out.text("%s", ddl)
-	return nil
+	return a.printSQL(cmd, "ddl", func(c *config.Config, names schema.Names) (string, error) {
+		ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
+		if err != nil {
+			return "", err
+		}
+		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+		if procedures != "" {
+			ddl += "\n" + procedures
+		}
+		return ddl, err
+	})
 }
 
 func (a *app) printGrants(cmd *cobra.Command) error {
+	return a.printSQL(cmd, "grants", func(c *config.Config, names schema.Names) (string, error) {
+		grants, err := schema.Grants(c.Database, names, tables(c))
+		return grants.String(), err
+	})
+}
+
+// printSQL prints statements, as JSON with the name of what they are.
+func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, schema.Names) (string, error)) error {
 	c, err := a.load(cmd)
 	if err != nil {
 		return err
@@ -91,14 +86,14 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	grants, err := schema.Grants(c.Database, names, tables(c))
-	if err != nil {
+	text, err := of(c, names)
+	switch {
+	case err != nil:
 		return err
+	case a.json:
+		return a.printJSON(map[string]string{what: text})
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"grants": grants.String()})
-	}
-	a.out.text("%s", grants)
+	a.out.text("%s", text)
 	return nil
 }
 
@@ -156,7 +151,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		a.out.line("all tables are up to date")
 	}
 	for _, d := range done.Divided {
-		a.out.line("divided queue %s into %s, and moved %s", d.Queue, plural(d.Shards, "shard"), plural(d.Moved, "waiting job"))
+		a.out.line("divided queue %s into %s, and moved %s", d.Queue, texts.Count(d.Shards, "shard"), texts.Count(d.Moved, "waiting job"))
 	}
 	if len(done.Procedures) > 0 {
 		helpers := 0
@@ -215,17 +210,17 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	if err != nil {
 		return err
 	}
-	err = (*store.Queue)(q).Register(ctx)
+	err = q.Register(ctx)
 	anew := errors.Is(err, queue.ErrShards)
 	if err != nil && !anew {
 		return err
 	}
-	moved, err := (*store.Queue)(q).Reshard(ctx)
+	moved, err := admin.Of(q).Reshard(ctx)
 	if anew || moved > 0 {
 		done.Divided = append(done.Divided, divided{q.Name, o.Shards, moved})
 	}
 	if anew && err == nil {
-		err = (*store.Queue)(q).Register(ctx)
+		err = q.Register(ctx)
 	}
 	if errors.Is(err, queue.ErrShards) {
 		return fmt.Errorf("queue %s: %w", q.Name, err) // another init was faster
@@ -252,24 +247,9 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	err = writeWhole(file, config.Starter())
+	err = writeWhole(file, config.Starter(), 0o600, os.Link) // it may get a password one day
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}
 	return err == nil, nil
-}
-
-// writeWhole makes a file that is there only when it is complete, for another init may be about to read it. It gives
-// fs.ErrExist if there is one. Nobody else may read it: it may get a password one day.
-func writeWhole(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), file)
 }

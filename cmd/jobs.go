@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -122,8 +122,8 @@ func (a *app) listJobs(
 	}
 	for n, q := range queues {
 		by.Place = places[n]
-		left := leftOut{what: "jobs of " + q.Name, listed: listed[n], limit: by.Limit}
-		if err := a.printLeftOut(left, func() (int, bool, error) { return admin.Of(q).CountFound(cmd.Context(), by) }); err != nil {
+		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return admin.Of(q).CountFound(cmd.Context(), by) })
+		if err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func links(j *job.Job) string {
 func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
 	var known []string
 	for _, q := range queues {
-		types, err := (*store.Queue)(q).TypeNames(cmd.Context())
+		types, err := admin.Of(q).TypeNames(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -175,4 +175,25 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 		return nil
 	}
 	return unknownType(what, name, known)
+}
+
+// printLeftOut says how many things there are that a table has left out by its limit, if there are any: count counts all, or says that
+// it has not.
+func (a *app) printLeftOut(things string, listed, limit int, count func() (n int, all bool, err error)) error {
+	if limit == 0 || listed < limit {
+		return nil
+	}
+	n, all, err := count()
+	if err != nil || all && n <= listed {
+		return err
+	}
+	of := texts.Thousands(n)
+	switch {
+	case n <= listed:
+		of = "perhaps more"
+	case !all:
+		of = "at least " + of
+	}
+	a.out.line("the newest %s of %s %s; --limit lists more", texts.Thousands(listed), of, things)
+	return nil
 }

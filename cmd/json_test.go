@@ -36,7 +36,7 @@ var documents = map[string]any{
 	"What an answer did: complete, fail":                                       answered{},
 	"A queue that was paused or resumed: queue pause, queue resume":            queuePaused{},
 	"A recurring job: schedules":                                               scheduled{},
-	"A schedule that was paused or resumed: schedules pause, schedules resume": scheduleChanged{},
+	"A schedule that was paused or resumed: schedules pause, schedules resume": schedulePaused{},
 	"What a schedule has enqueued now: schedules run":                          scheduleRun{},
 	"What a worker did: work":                                                  worked{},
 	"The metrics: monitor":                                                     monitored{},

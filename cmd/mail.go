@@ -84,7 +84,7 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := "the database last answered at " + zonedTime(done.Answered, zone)
 	if n := done.Unsettled(); n > 0 {
 		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
-			numbered(int64(n)))
+			texts.Count(n, "job"))
 	}
 	return said
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -189,7 +188,7 @@ func (n *ndjson) parse(text []byte) error {
 	}
 	j, err := l.job(func(text string) (time.Time, error) { return n.i.parseTime(n.cmd, text) })
 	if err == nil {
-		err = (*store.Queue)(q).Check(j)
+		err = q.Check(j)
 	}
 	if err == nil {
 		err = n.types[q.Name].check(j.Type)

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
 )
 
@@ -27,59 +27,12 @@ type jobLine struct {
 	ShardKey         string
 }
 
-// jobFields are the names of the fields.
-var jobFields = []string{
-	"queue", "job_type", "job_data", "job_key", "scheduled_run_time", "priority", "timeout", "throttle_factor", "time_windows", "shard_key",
-}
-
-// otherFields are what others call them.
-var otherFields = map[string]string{
-	"task": "job_type", "topic": "job_type", "kind": "job_type", "name": "job_type", "handler": "job_type",
-	"payload": "job_data", "body": "job_data", "args": "job_data", "message": "job_data",
-	"id": "job_key", "discriminant": "job_key", "unique_key": "job_key",
-	"at": "scheduled_run_time", "when": "scheduled_run_time", "run_at": "scheduled_run_time", "in": "scheduled_run_time",
-	"delay": "scheduled_run_time", "scheduled_at": "scheduled_run_time", "weight": "throttle_factor",
-}
-
-// nearestField is the field that may be meant by a name.
-func nearestField(name string) string {
-	name = strings.ToLower(name)
-	if other := otherFields[name]; other != "" {
-		return other
+// fields are where the value of each field goes.
+func (l *jobLine) fields() map[string]any {
+	return map[string]any{
+		"queue": &l.Queue, "job_type": &l.Type, "job_data": &l.Data, "job_key": &l.Key, "scheduled_run_time": &l.ScheduledRunTime,
+		"priority": &l.Priority, "timeout": &l.Timeout, "throttle_factor": &l.ThrottleFactor, "time_windows": &l.Windows, "shard_key": &l.ShardKey,
 	}
-	for _, f := range jobFields {
-		if slices.Contains(strings.Split(f, "_"), name) || len(name) > 3 && strings.ReplaceAll(f, "_", "") == name {
-			return f
-		}
-	}
-	return config.Nearest(name, jobFields)
-}
-
-// field is where the value of a field goes; nil if there is none of this name.
-func (l *jobLine) field(name string) any {
-	switch name {
-	case "queue":
-		return &l.Queue
-	case "job_type":
-		return &l.Type
-	case "job_data":
-		return &l.Data
-	case "job_key":
-		return &l.Key
-	case "scheduled_run_time":
-		return &l.ScheduledRunTime
-	case "priority":
-		return &l.Priority
-	case "timeout":
-		return &l.Timeout
-	case "throttle_factor":
-		return &l.ThrottleFactor
-	case "time_windows":
-		return &l.Windows
-	case "shard_key":
-		return &l.ShardKey
-	}
-	return nil
 }
 
 // readJobLine reads a line field by field, for to the json package a name in other letters is the same, and the last of two
@@ -92,22 +45,21 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		return l, err
 	}
 	if begin != json.Delim('{') {
-		return l, fmt.Errorf("it is no JSON object, but a JSON %s", kindOf(begin))
+		return l, errors.New("it is no JSON object")
 	}
-	seen := make([]string, 0, 10)
+	fields, seen := l.fields(), make([]string, 0, 10)
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
 			return l, cutShort(err)
 		}
 		name, _ := token.(string)
-		into := l.field(name)
-		switch {
-		case into == nil && l.field(strings.ToLower(name)) != nil:
-			return l, fmt.Errorf("unknown field %q; it is written %s", name, strings.ToLower(name))
-		case into == nil:
-			return l, meant(fmt.Errorf("unknown field %.80q", name), nearestField(name))
-		case slices.Contains(seen, name):
+		into, known := fields[name]
+		if !known {
+			all := slices.Sorted(maps.Keys(fields))
+			return l, unknown(fmt.Errorf("unknown field %.80q; known are %s", name, strings.Join(all, ", ")), name, all)
+		}
+		if slices.Contains(seen, name) {
 			return l, fmt.Errorf("the field %s is given twice", name)
 		}
 		seen = append(seen, name)
@@ -140,19 +92,4 @@ func cutShort(err error) error {
 		return errors.New("it ends in the middle of a JSON object")
 	}
 	return err
-}
-
-// kindOf says what begins with a token.
-func kindOf(token json.Token) string {
-	switch token.(type) {
-	case json.Delim:
-		return "array"
-	case string:
-		return "string"
-	case float64:
-		return "number"
-	case bool:
-		return "bool"
-	}
-	return "null"
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -39,7 +40,7 @@ type operation struct {
 	hint func(err error) string
 	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a queue.Refused; after any
 	// other nothing was done.
-	do func(q *queue.Queue, batch []*change) error
+	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
 	// batch is how many jobs one call of do takes; 0 is batchJobs.
 	batch int
 	// again says that who does it again does it once more to the same jobs.
@@ -48,14 +49,6 @@ type operation struct {
 
 // batchJobs is how many jobs an operation changes in one transaction, which workers may have to wait for.
 const batchJobs = 100
-
-func idsOf(batch []*change) []int64 {
-	ids := make([]int64, len(batch))
-	for n, c := range batch {
-		ids[n] = c.ID
-	}
-	return ids
-}
 
 // change is what became of a job.
 type change struct {
@@ -112,24 +105,7 @@ type operated struct {
 	refused, duplicates int
 }
 
-// parseIDs reads the arguments behind the queue's name.
-func parseIDs(args []string) ([]int64, error) {
-	ids := make([]int64, len(args))
-	for i, arg := range args {
-		id, err := parseID(arg)
-		if err != nil {
-			return nil, err
-		}
-		ids[i] = id
-	}
-	return ids, nil
-}
-
-func isID(arg string) bool {
-	_, err := parseID(arg)
-	return err == nil
-}
-
+// parseID reads an id, which has been checked with the command line.
 func parseID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {
@@ -159,7 +135,7 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
+		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)) {
 			if cmd.Context().Err() != nil {
 				return advised{errInterrupted, "nothing was changed"}
 			}
@@ -198,7 +174,8 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 	if d.dryRun || len(d.all) == 1 || left == 0 {
 		return err
 	}
-	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d", d.verb, thousands(d.done), numbered(int64(len(d.all))), thousands(left), d.all[d.done])
+	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d",
+		d.verb, texts.Thousands(d.done), texts.Count(len(d.all), "job"), texts.Thousands(left), d.all[d.done])
 	switch {
 	case d.again:
 	case d.filter.limit > 0:
@@ -211,7 +188,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 
 // summarize says what an operation has come to.
 func (a *app) summarize(d operated) error {
-	of := jobs(len(d.changed)) + " of " + d.q.Name
+	of := texts.Count(len(d.changed), "job") + " of " + d.q.Name
 	switch {
 	case a.json:
 	case d.dryRun:
@@ -220,7 +197,7 @@ func (a *app) summarize(d operated) error {
 		a.out.line("%s: %s", d.verb, of)
 	}
 	if d.refused > 0 {
-		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, jobs(d.refused+len(d.changed)))
+		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"))
 	}
 	if d.dryRun && len(d.changed) == 0 {
 		if d.duplicates > 0 {
@@ -235,7 +212,11 @@ func (a *app) summarize(d operated) error {
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
 	refused = make([]error, len(batch))
 	if !d.dryRun {
-		err = d.do(d.q, batch)
+		ids := make([]int64, len(batch))
+		for n, c := range batch {
+			ids[n] = c.ID
+		}
+		err = d.do(ctx, d.q, ids, batch)
 		if some, ok := errors.AsType[admin.Refused](err); ok {
 			return some, nil
 		}
@@ -274,47 +255,39 @@ func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error 
 	}
 	d.done += len(batch)
 	for n, c := range batch {
-		if err := a.operated(c, refused[n], d); err != nil {
+		if err := a.tellChange(c, refused[n], d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// operated tells what became of a job.
-func (a *app) operated(c *change, refused error, d *operated) error {
+// tellChange tells what became of a job.
+func (a *app) tellChange(c *change, refused error, d *operated) error {
+	hint := ""
 	switch {
 	case refused == nil && c.Result == duplicate:
 		d.duplicates++
 		if !a.json {
 			a.err.line("hipq: job %d of %s is not retried: %s", c.ID, d.q.Name, c.live())
 		}
-		return a.printChange(*c, d)
 	case refused == nil:
 		d.changed = append(d.changed, c.ID)
-		return a.printChange(*c, d)
 	case len(d.ids) == 0 && !errors.Is(refused, job.ErrInvalid):
 		return nil // one that the filter found has gone on meanwhile
+	default:
+		d.refused++
+		c.Result, c.Reason = "refused", new(refused.Error())
+		if d.hint != nil {
+			hint = d.hint(refused)
+		}
 	}
-	d.refused++
-	if a.json {
-		reason := refused.Error()
-		c.Result, c.Reason = "refused", &reason
+	switch text := c.text(); {
+	case a.json:
 		return a.printJSON(c)
-	}
-	hint := ""
-	if d.hint != nil {
-		hint = d.hint(refused)
-	}
-	a.report(exitFailed, refused, hint)
-	return nil
-}
-
-func (a *app) printChange(c change, d *operated) error {
-	if a.json {
-		return a.printJSON(c)
-	}
-	if text := c.text(); text != "" && !d.quiet {
+	case c.Reason != nil:
+		a.report(exitFailed, refused, hint)
+	case text != "" && !d.quiet:
 		a.out.line("%s", text)
 	}
 	return nil
@@ -329,14 +302,6 @@ func (a *app) confirmed(question string) bool {
 	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
-}
-
-// jobs is a number of jobs.
-func jobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return strconv.Itoa(n) + " jobs"
 }
 
 // listed are the first of some ids.

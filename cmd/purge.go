@@ -82,52 +82,46 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.Pu
 		keep = c.ActivityKeep
 	}
 	c.Database.Patient = true
-	run := func() error { return a.purge(cmd, c, keep, most, longest, o) }
+	p := &purging{a: a, options: o, keep: keep, longest: longest, result: "deleted"}
 	if o.DryRun {
-		return run()
+		return p.purge(cmd.Context(), c)
 	}
-	return a.pinged(cmd, c.PurgePing, run)
+	return a.pinged(cmd, c.PurgePing, func() error { return p.purge(cmd.Context(), c) })
 }
 
-// purge deletes what is older than keep, for so long at most, unless most is empty.
-func (a *app) purge(cmd *cobra.Command, c *config.Config, keep time.Duration, most string, longest time.Duration, o activity.PurgeOptions) error {
-	i, err := connect(cmd.Context(), c)
-	if err != nil {
+// purge deletes what is older than keep.
+func (p *purging) purge(ctx context.Context, c *config.Config) (err error) {
+	if p.i, err = connect(ctx, c); err != nil {
 		return err
 	}
-	defer i.close()
-	now, err := i.db.Clock(cmd.Context())
-	if err != nil {
+	defer p.i.close()
+	if p.now, err = p.i.db.Clock(ctx); err != nil {
 		return err
 	}
-	o.Before = now.Add(-keep)
-	o.OnDeleted = func(n int64) { a.moveBar(int(n)) }
-	queues, err := i.queues(cmd.Context())
-	if err != nil {
+	p.options.Before = p.now.Add(-p.keep)
+	p.options.OnDeleted = func(n int64) { p.a.moveBar(int(n)) }
+	if p.queues, err = p.i.queues(ctx); err != nil {
 		return err
 	}
-	if !o.Force {
-		if err := a.warnUnmonitored(cmd.Context(), i); err != nil {
+	if !p.options.Force {
+		if err := p.a.warnUnmonitored(ctx, p.i); err != nil {
 			return err
 		}
 	}
-	p := purging{a: a, i: i, queues: queues, options: o, now: now, result: "deleted"}
-	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
-	if most != "" && !o.DryRun {
-		ctx, cancel = context.WithTimeout(ctx, longest)
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if p.longest > 0 && !p.options.DryRun {
+		within, cancel = context.WithTimeout(ctx, p.longest)
 	}
 	defer cancel()
-	err = p.run(ctx)
-	a.endBar()
+	err = p.run(within)
+	p.a.endBar()
 	switch {
-	case err != nil && ctx.Err() != nil && !o.DryRun:
-		return p.stopped(cmd.Context(), most)
-	case err != nil:
-		return err
-	case o.DryRun && p.counted == 0:
+	case err != nil && within.Err() != nil && !p.options.DryRun:
+		return p.stopped(ctx)
+	case err == nil && p.options.DryRun && p.counted == 0:
 		return errors.New("purge: there is nothing to delete")
 	}
-	return nil
+	return err
 }
 
 // warnUnmonitored says that nobody has turned activity into metrics for a day.
@@ -150,6 +144,8 @@ type purging struct {
 	queues  []*queue.Queue
 	options activity.PurgeOptions
 	now     time.Time
+	// keep is how old activity may become; longest is how long the purge may take, 0 as long as it wants.
+	keep, longest time.Duration
 	// result is what becomes of what run counts.
 	result  string
 	counted int64
@@ -208,7 +204,7 @@ func (p *purging) next(what string) {
 const countLeft = 2 * time.Second
 
 // stopped says what a purge has left that a signal has ended, or its time.
-func (p *purging) stopped(ctx context.Context, most string) error {
+func (p *purging) stopped(ctx context.Context) error {
 	rest := *p
 	rest.options.DryRun, rest.result = true, "left"
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), countLeft)
@@ -217,20 +213,20 @@ func (p *purging) stopped(ctx context.Context, most string) error {
 	if err != nil && within.Err() == nil {
 		return err
 	}
-	said := "nothing is left to be deleted"
+	said := strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
 	switch {
-	case len(rest.left) > 0 && err != nil:
-		said = "at least " + strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
-	case len(rest.left) > 0:
-		said = strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
-	case err != nil:
+	case len(rest.left) == 0 && err == nil:
+		said = "nothing is left to be deleted"
+	case len(rest.left) == 0:
 		said = "there may be more to be deleted; the same command goes on"
+	case err != nil:
+		said = "at least " + said
 	}
 	if ctx.Err() != nil {
 		return advised{errInterrupted, "purge: " + said}
 	}
 	if !p.a.json && (len(rest.left) > 0 || err != nil) {
-		p.a.err.line("hipq: purge ended after %s: %s", most, said)
+		p.a.err.line("hipq: purge ended after %s: %s", p.longest, said)
 	}
 	return nil
 }
@@ -246,7 +242,7 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 	}
 	isLeft := p.result == "left"
 	if isLeft && count > 0 {
-		p.left = append(p.left, thousands(int(count))+" "+things)
+		p.left = append(p.left, texts.Thousands(count)+" "+things)
 	}
 	switch {
 	case isLeft && count == 0:

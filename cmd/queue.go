@@ -23,52 +23,40 @@ unreachable or busy · 78 configuration, or a queue has no table.`
 
 func (a *app) queueCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "queue",
-		Short:   "Pause or resume a queue",
-		Long:    queueLong,
-		Example: "  hipq queue pause emails\n  hipq queue resume --all",
+		Use:        "queue",
+		Short:      "Pause or resume a queue",
+		Long:       queueLong,
+		Example:    "  hipq queue pause emails\n  hipq queue resume --all",
+		SuggestFor: []string{"pause", "resume"},
 	}
 	c.AddCommand(
-		a.pauseCommand(pausing{paused: true, verb: "pause", done: "paused"}, "Start nothing more", "stop", "hold", "halt"),
-		a.pauseCommand(pausing{paused: false, verb: "resume", done: "resumed"}, "Start jobs again", "unpause", "continue"),
+		a.pauseQueueCommand(pausing{"queue", true, false}, "Start nothing more", "stop", "hold", "halt"),
+		a.pauseQueueCommand(pausing{"queue", false, false}, "Start jobs again", "unpause", "continue"),
 	)
 	return c
 }
 
-// pausing is what to do to a queue, and the words for it.
-type pausing struct {
-	paused, all, dryRun bool
-	verb, done          string
-}
-
-func (a *app) pauseCommand(p pausing, short string, others ...string) *cobra.Command {
+func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobra.Command {
+	all := false
 	c := &cobra.Command{
-		Use:        p.verb + " [QUEUE…]",
+		Use:        p.verb() + " [QUEUE…]",
 		Short:      short,
 		Long:       queueLong,
-		Example:    "  hipq queue " + p.verb + " emails",
+		Example:    "  hipq queue " + p.verb() + " emails",
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if p.all == (len(args) > 0) {
+			if all == (len(args) > 0) {
 				return misread{errors.New("it needs either queues, or --all"), cmd}
 			}
-			return a.runPause(cmd, args, p)
+			return a.pauseQueues(cmd, args, p)
 		},
 	}
-	c.Flags().BoolVar(&p.all, "all", false, "all queues of the instance")
+	c.Flags().BoolVar(&all, "all", false, "all queues of the instance")
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
-// queuePaused is what pause and resume have made of a queue, or would.
-type queuePaused struct {
-	Queue  string `json:"queue"`
-	Paused bool   `json:"paused"`
-	Result string `json:"result"`
-	DryRun bool   `json:"dry_run"`
-}
-
-func (a *app) runPause(cmd *cobra.Command, names []string, p pausing) error {
+func (a *app) pauseQueues(cmd *cobra.Command, names []string, p pausing) error {
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
@@ -78,26 +66,23 @@ func (a *app) runPause(cmd *cobra.Command, names []string, p pausing) error {
 	if err != nil {
 		return err
 	}
-	var nothing []error
+	names = nil
 	for _, q := range queues {
-		done, err := p.do(cmd.Context(), q)
+		names = append(names, q.Name)
+	}
+	err = a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
+		q := admin.Of(queues[n])
+		is, err := q.Paused(cmd.Context())
 		switch {
-		case cmd.Context().Err() != nil:
-			return errors.Join(append(failed, err)...)
-		case err != nil:
-			failed = append(failed, err)
-			continue
-		case p.dryRun && done.Result == already:
-			nothing = append(nothing, fmt.Errorf("queue %s: it would change nothing, for %s is %s", p.verb, q.Name, p.so()))
+		case err != nil || is == p.paused || p.dryRun:
+		case p.paused:
+			err = q.Pause(cmd.Context())
+		default:
+			err = q.Resume(cmd.Context())
 		}
-		if err := a.printPaused(done, p); err != nil {
-			return err
-		}
-	}
-	if len(failed) == 0 && len(nothing) == len(queues) {
-		failed = nothing
-	}
-	return errors.Join(failed...)
+		return is != p.paused, err
+	})
+	return errors.Join(append(failed, err)...)
 }
 
 // pausable are the queues of these names, or all. failed says which have no table that can be used.
@@ -121,40 +106,77 @@ func (i *instance) pausable(ctx context.Context, names []string) (queues []*queu
 	return queues, failed, err
 }
 
-// do pauses a queue, or resumes it, or in a dry run says what would come of that.
-func (p pausing) do(ctx context.Context, q *queue.Queue) (done queuePaused, err error) {
-	done = queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: p.dryRun}
-	is, err := admin.Of(q).Paused(ctx)
-	switch {
-	case err != nil:
-	case is == p.paused:
+// pausing is what to do to queues or schedules: hold them back, or let them go on.
+type pausing struct {
+	// of is the command above: queue, or schedules.
+	of             string
+	paused, dryRun bool
+}
+
+func (p pausing) verb() string { return map[bool]string{true: "pause", false: "resume"}[p.paused] }
+
+// so says what a queue or a schedule is afterwards.
+func (p pausing) so() string { return map[bool]string{true: "paused", false: "not paused"}[p.paused] }
+
+// paused is the result for a queue or a schedule, or in a dry run what it would be.
+type paused struct {
+	Paused bool   `json:"paused"`
+	Result string `json:"result"`
+	DryRun bool   `json:"dry_run"`
+}
+
+type queuePaused struct {
+	Queue string `json:"queue"`
+	paused
+}
+
+type schedulePaused struct {
+	Schedule string `json:"schedule"`
+	paused
+}
+
+// pauseEach calls do for each name. It pauses or resumes the n-th, or in a dry run only says whether that would change anything. If one
+// fails, the others are done all the same.
+func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
+	var failed, nothing []error
+	for n, name := range names {
+		changes, err := do(n)
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(append(failed, err)...)
+		case err != nil:
+			failed = append(failed, err)
+			continue
+		case !changes && p.dryRun:
+			nothing = append(nothing, fmt.Errorf("%s %s: it would change nothing, for %s is %s", p.of, p.verb(), name, p.so()))
+		}
+		if err := a.printPaused(p, name, changes); err != nil {
+			return err
+		}
+	}
+	if len(failed) == 0 && len(nothing) == len(names) {
+		failed = nothing
+	}
+	return errors.Join(failed...)
+}
+
+func (a *app) printPaused(p pausing, name string, changes bool) error {
+	done := paused{p.paused, p.verb() + "d", p.dryRun}
+	if !changes {
 		done.Result = already
-	case !p.dryRun:
-		err = admin.Of(q).Pause(ctx, p.paused)
 	}
-	return done, err
-}
-
-// so is what a queue is then.
-func (p pausing) so() string {
-	if p.paused {
-		return "paused"
-	}
-	return "not paused"
-}
-
-// printPaused says what was done to a queue, or would be.
-func (a *app) printPaused(done queuePaused, p pausing) error {
 	switch {
+	case a.json && p.of == "queue":
+		return a.printJSON(queuePaused{name, done})
 	case a.json:
-		return a.printJSON(done)
-	case p.dryRun && done.Result != already:
-		a.out.line("would %s %s", p.verb, done.Queue)
+		return a.printJSON(schedulePaused{name, done})
+	case p.dryRun && changes:
+		a.out.line("would %s %s", p.verb(), name)
 	case p.dryRun, !a.onTerminal():
-	case done.Result == already:
-		a.out.line("%s was %s before", done.Queue, p.so())
+	case changes:
+		a.out.line("%s %s", done.Result, name)
 	default:
-		a.out.line("%s %s", p.done, done.Queue)
+		a.out.line("%s was %s before", name, p.so())
 	}
 	return nil
 }

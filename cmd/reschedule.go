@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -18,51 +19,45 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 78 configuration.`
 
 func (a *app) rescheduleCommand() *cobra.Command {
-	var f operateFlags
 	var at, in string
 	var priority int
 	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
-	c := &cobra.Command{
+	others := []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
+	c := a.operateCommand(&cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
 		Long:       rescheduleLong,
 		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10\n  hipq reschedule emails --type newsletter --at 'tomorrow 09:00'",
 		SuggestFor: []string{"delay", "postpone", "update", "edit"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "rescheduled", args)
-			if err != nil {
-				return err
-			}
-			changed := cmd.Flags().Changed
-			if !changed("at") && !changed("in") && !changed("priority") {
-				return misread{errors.New("it needs --at, --in or --priority"), cmd}
-			}
-			delay, err := durationFlag("--in", in)
-			if err != nil {
-				return err
-			}
-			var when admin.RescheduleOptions
-			if changed("in") {
-				when.In = &delay
-			}
-			if changed("priority") {
-				when.Priority = &priority
-			}
-			o.can = admin.CanCancel
-			o.prepare = func(i *instance) (err error) {
-				when.At, err = i.time(cmd, "--at", at)
-				return err
-			}
-			o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error {
-				return admin.Of(q).Reschedule(cmd.Context(), batch[0].ID, when)
-			}
-			return a.operate(cmd, o)
-		},
-	}
-	f.add(c, append(waiting, admin.Due, admin.Held, admin.Scheduled, admin.Locked)...)
+	}, "rescheduled", waiting, others, func(cmd *cobra.Command, _ *operateFlags, o *operation) error {
+		changed := cmd.Flags().Changed
+		if !changed("at") && !changed("in") && !changed("priority") {
+			return misread{errors.New("it needs --at, --in or --priority"), cmd}
+		}
+		delay, err := durationFlag("--in", in)
+		if err != nil {
+			return err
+		}
+		var when admin.RescheduleOptions
+		if changed("in") {
+			when.In = &delay
+		}
+		if changed("priority") {
+			when.Priority = &priority
+		}
+		o.can = admin.CanCancel
+		o.prepare = func(i *instance) (err error) {
+			when.At, err = i.time(cmd, "--at", at)
+			return err
+		}
+		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
+			return admin.Of(q).Reschedule(ctx, ids[0], when)
+		}
+		return nil
+	})
 	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
 	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")
-	return about(c, waiting...)
+	return c
 }

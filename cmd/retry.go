@@ -22,51 +22,42 @@ Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage ·
 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
-	var f operateFlags
-	var again bool
-	c := &cobra.Command{
+	again := false
+	c := a.operateCommand(&cobra.Command{
 		Use:        "retry QUEUE [ID…]",
 		Short:      "Enqueue new jobs like final ones",
 		Long:       retryLong,
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "retried", args)
-			switch {
-			case err != nil:
-				return err
-			case !again && f.state == string(admin.Closed):
-				return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
-			}
-			o.can = func(j *job.Job) error { return admin.CanRetry(j, again) }
-			o.again = again
-			o.do = func(q *queue.Queue, batch []*change) error {
-				added, err := admin.Of(q).Retry(cmd.Context(), again, idsOf(batch)...)
-				refused, _ := errors.AsType[admin.Refused](err)
-				for n, job := range added {
-					if err != nil && (refused == nil || refused[n] != nil) {
-						continue
-					}
-					if batch[n].NewID = &job.ID; job.Duplicate {
-						batch[n].Result = duplicate
-					}
+	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
+		if !again && f.state == string(admin.Closed) {
+			return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
+		}
+		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
+		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error {
+			added, err := admin.Of(q).Retry(ctx, again, ids...)
+			refused, _ := errors.AsType[admin.Refused](err)
+			for n, job := range added {
+				if err != nil && (refused == nil || refused[n] != nil) {
+					continue
 				}
-				return err
-			}
-			o.would = wouldRetry(cmd.Context())
-			o.hint = func(err error) string {
-				if errors.As(err, new(*admin.ClosedError)) {
-					return "--again retries it all the same"
+				if batch[n].NewID = &job.ID; job.Duplicate {
+					batch[n].Result = duplicate
 				}
-				return ""
 			}
-			return a.operate(cmd, o)
-		},
-	}
-	f.add(c, admin.Failed, admin.Closed, admin.Finished)
+			return err
+		}
+		o.hint = func(err error) string {
+			if errors.As(err, new(*admin.ClosedError)) {
+				return "--again retries it all the same"
+			}
+			return ""
+		}
+		return nil
+	})
 	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
 	alsoAbout(c, "again", admin.Closed)
-	return about(c, admin.Failed)
+	return c
 }
 
 // wouldRetry finds the jobs that would not be retried, for another has their type and key.
@@ -89,3 +80,26 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 
 // dryRunUsage is what --dry-run does, in each command that has it.
 const dryRunUsage = "say what it would do, and to which jobs, and change nothing; exit 1 if that is nothing"
+
+const dismissLong = `Closes failed jobs about which nothing is to be done any more: hipq status counts them as failed no more, and hipq retry
+leaves them out. Either those of the ids, or with flags all failed ones that the flags describe (hipq failures lists them),
+the newest so many with --limit. They stay as long as failed jobs do, and are still listed by hipq failures --state closed.
+It may be repeated.
+
+Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) dismissCommand() *cobra.Command {
+	return a.operateCommand(&cobra.Command{
+		Use:        "dismiss QUEUE [ID…]",
+		Short:      "Close failed jobs that shall not run again",
+		Long:       dismissLong,
+		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
+		SuggestFor: []string{"ignore", "close", "discard"},
+	}, "dismissed", []admin.Status{admin.Failed}, nil, func(_ *cobra.Command, _ *operateFlags, o *operation) error {
+		o.can = admin.CanDismiss
+		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
+			return admin.Of(q).Dismiss(ctx, ids...)
+		}
+		return nil
+	})
+}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/process"
@@ -54,9 +54,6 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		failure = misread{failure, c}
 		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
 		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")
-	}
-	if unknown, ok := errors.AsType[unknownName](failure); ok {
-		failure = usage(unknown.inOrder(c, c.Flags().Args()))
 	}
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
@@ -108,54 +105,6 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// prepare has a command check its arguments by its usage line, and refuse flags with nothing in them: most likely a shell's
-// variable that isn't set, which must not pass for the flag left out. It also notes that the command line was understood.
-func (a *app) prepare(c *cobra.Command) {
-	for _, sub := range c.Commands() {
-		a.prepare(sub)
-	}
-	if c.Args == nil {
-		c.Args = checkArguments
-	}
-	run := c.RunE
-	if run == nil { // it only has commands below it
-		run = func(c *cobra.Command, _ []string) error { return c.Help() }
-	}
-	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		a.running = true
-		cmd.Flags().Visit(func(f *pflag.Flag) {
-			// no data is data too
-			if f.Value.String() == "" && f.Name != "data" && err == nil {
-				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
-}
-
-// refuseUnknownTopics makes help fail for what isn't there; cobra would print a help text and succeed.
-func refuseUnknownTopics(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "help" {
-			continue
-		}
-		c.Args = func(_ *cobra.Command, args []string) error {
-			on, rest, err := root.Find(args)
-			if err == nil && len(rest) > 0 {
-				err = fmt.Errorf("there is no help on %q", strings.Join(args, " "))
-				if near := nearestCommand(on, rest); near != nil {
-					err = meant(err, commandLine(c, strings.Fields(below(near))))
-				}
-			}
-			return err
-		}
-	}
-}
-
 // loadOptions say where a command's config is, and what outranks it.
 func (a *app) loadOptions(cmd *cobra.Command) config.LoadOptions {
 	return config.LoadOptions{File: a.configFile, Flags: cmd.Flags()}
@@ -187,23 +136,34 @@ type instance struct {
 }
 
 // openPatiently is open for a command that reads or deletes much, for which the database may take its time.
-func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
-	c, err := a.load(cmd)
-	if err != nil {
-		return nil, err
-	}
-	c.Database.Patient = true
-	return connectCaughtUp(cmd.Context(), c)
-}
+func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, true) }
 
 // open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
 // queue at least.
-func (a *app) open(cmd *cobra.Command) (*instance, error) {
+func (a *app) open(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, false) }
+
+// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
+// a backup, still shows what it has.
+const catchUpWithin = 5 * time.Second
+
+// openWith waits for what was done before: on a cluster it may have been at another node.
+func (a *app) openWith(cmd *cobra.Command, patient bool) (*instance, error) {
 	c, err := a.load(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return connectCaughtUp(cmd.Context(), c)
+	c.Database.Patient = patient
+	i, err := connect(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
+	defer cancel()
+	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
+		i.close()
+		return nil, err
+	}
+	return i, nil
 }
 
 // openQueue opens the instance, by open or openPatiently, for a command about one queue.
@@ -218,25 +178,6 @@ func openQueue(cmd *cobra.Command, open func(*cobra.Command) (*instance, error),
 		return nil, nil, err
 	}
 	return i, q, nil
-}
-
-// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
-// a backup, still shows what it has.
-const catchUpWithin = 5 * time.Second
-
-// connectCaughtUp is connect for those who want to see what was done before: on a cluster it may have been at another node.
-func connectCaughtUp(ctx context.Context, c *config.Config) (*instance, error) {
-	i, err := connect(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	wait, cancel := context.WithTimeout(ctx, catchUpWithin)
-	defer cancel()
-	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || ctx.Err() != nil) {
-		i.close()
-		return nil, err
-	}
-	return i, nil
 }
 
 func connect(ctx context.Context, c *config.Config) (*instance, error) {
@@ -281,7 +222,7 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 		}
 		known[n] = o.Name
 	}
-	return nil, usage(unknownName{fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known})
+	return nil, unknown(fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
 }
 
 // named is the queue of this name, or all.
@@ -365,4 +306,29 @@ func tables(c *config.Config) []schema.Queue {
 		all[i] = q.Table()
 	}
 	return all
+}
+
+// version is set by the linker.
+var version = ""
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				return a.printJSON(map[string]string{"version": versionText()})
+			}
+			a.out.line("hipq %s", versionText())
+			return nil
+		},
+	}
+}
+
+// versionText is what the linker set, or else what go install knows.
+func versionText() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return version
 }

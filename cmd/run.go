@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -56,31 +55,23 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	defer i.close()
-	w, err := newWorker()
+	p, runners, _, err := a.newWorker(i, []string{name}, nil)
 	if err != nil {
 		return err
 	}
-	runners := a.newRunners(i, w.ID)
 	defer a.closeRunners(runners)
-	queues, _, err := i.workQueues([]string{name}, nil, runners)
-	if err != nil {
-		return err
-	}
-	q := queues[0]
-	if err := runnable(cmd, q, w, id, runners); err != nil {
+	q := p.Queues[0]
+	if err := runnable(cmd, q, workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, id, runners); err != nil {
 		return err
 	}
 	var ran *worker.Attempt
-	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		Queues: queues, Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
-		ID: w.ID, Host: w.Host, PID: w.PID,
-		Ended: func(attempt worker.Attempt) {
-			ran = &attempt
-			if !a.json {
-				a.printAttempt(attempt)
-			}
-		},
-	}, id)
+	p.Ended = func(attempt worker.Attempt) {
+		ran = &attempt
+		if text := attempt.Outcome.Output; !a.json && text != "" {
+			a.out.text("%s\n", indent(safe(text)))
+		}
+	}
+	done, err := worker.RunJob(cmd.Context(), p, id)
 	if err != nil {
 		return err
 	}
@@ -124,14 +115,6 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 	return fmt.Errorf("the row of job %d of %s: %w", id, q.Name, schema.ErrHeld)
 }
 
-// printAttempt shows what the handler printed.
-func (a *app) printAttempt(attempt worker.Attempt) {
-	if attempt.Outcome.Output == "" {
-		return
-	}
-	a.out.text("%s\n", indent(safe(attempt.Outcome.Output)))
-}
-
 // printRun says how it ended: what became of the job.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
 	// also when it was interrupted
@@ -171,17 +154,4 @@ func (i *instance) became(j *job.Job) string {
 		return fmt.Sprintf("failed (%s); the retry decision is to come", j.Error)
 	}
 	return ending(j)
-}
-
-// newWorker names a worker: a new id, this host and process.
-func newWorker() (workers.Worker, error) {
-	id, err := worker.NewID()
-	if err != nil {
-		return workers.Worker{}, err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return workers.Worker{}, fmt.Errorf("find out this host's name: %w", err)
-	}
-	return workers.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
 }

@@ -1,10 +1,17 @@
 package cmd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -20,7 +27,10 @@ type runners struct {
 
 // newRunners is for a worker whose process starts nothing but handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
-	return &runners{i: i, workerID: workerID, log: a.logger(), guard: a.newGuard(i, workerID)}
+	guard := handler.NewGuard(a.selfArgv(guardCommand), workerID, i.Worker.Grace)
+	guard.Adopt()
+	guard.KillIfLate()
+	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
 // closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
@@ -104,27 +114,28 @@ func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 
+// programOf is a handler's program as it would be run here.
+func programOf(c *config.Config, h config.Handler) *handler.Program {
+	p := new(handler.Program)
+	(&runners{i: &instance{Config: c}}).describe(p, h)
+	return p
+}
+
 // canRun finds out whether a handler's program could be run here, or what an endpoint needs be read, and runs nothing.
 func canRun(c *config.Config, h config.Handler) error {
 	if h.HTTP != nil {
 		_, err := h.HTTP.Handler()
 		return err
 	}
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
-	return p.Check()
+	return programOf(c, h).Check()
 }
 
 // foreign says who else could have written a handler's program, unless that is allowed; "" is nobody.
 func foreign(c *config.Config, h config.Handler) string {
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
 	if h.HTTP != nil || c.AllowForeignHandlers {
 		return ""
 	}
-	if err := p.Foreign(); err != nil {
+	if err := programOf(c, h).Foreign(); err != nil {
 		return fmt.Sprintf("%s: %s", h.Key, err)
 	}
 	return ""
@@ -143,14 +154,116 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 		}
 		return said
 	}
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
 	if text := foreign(c, h); text != "" {
 		said = append(said, text)
 	}
+	p := programOf(c, h)
 	if script := p.MissingScript(); script != "" {
 		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
+	}
+	return said
+}
+
+// eachHandler calls do for the handler and the retry handler of each job type. Several types may share a retry handler.
+func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handler)) {
+	for _, q := range c.Queues {
+		for _, t := range q.Types {
+			for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
+				if h, ok := by[t.Name]; ok {
+					do(q.Name, t.Name, h)
+				}
+			}
+		}
+	}
+}
+
+// leftOutAgain is after how long a job type is told of again that ticks leave out.
+const leftOutAgain = time.Hour
+
+// warnOfLeft warns of job types that the worker has left out: each tick does so, and one an hour says it, unless somebody looks.
+func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
+	if len(left) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
+	defer cancel()
+	now, err := i.db.Clock(ctx)
+	always := err != nil || a.verbose || a.err.isTerminal()
+	for _, l := range left {
+		ours := always
+		if !ours {
+			ours, err = alert.NewLog(i.db).Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
+		}
+		if ours || err != nil {
+			a.warn(fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err))
+		}
+	}
+}
+
+// warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
+// is all, but what is left out is told otherwise.
+func (a *app) warnOfPrograms(c *config.Config, queues, types []string, left ...leftType) {
+	for _, err := range cantRun(c, queues, types, left) {
+		a.warn(err)
+	}
+}
+
+// cantRun finds those programs. It looks at files and runs nothing.
+func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []error) {
+	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+	eachHandler(c, func(queue, jobType string, h config.Handler) {
+		isLeft := slices.ContainsFunc(left, func(l leftType) bool { return l.queue == queue && l.name == jobType })
+		if isLeft || !wanted(queues, queue) || !wanted(types, jobType) {
+			return
+		}
+		if err := canRun(c, h); err != nil {
+			errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
+		}
+	})
+	return errs
+}
+
+// foreignPrograms are those of handlers that another user could have written. Root doesn't run them, and so has troubles.
+func foreignPrograms(c *config.Config) (said []string) {
+	eachHandler(c, func(_, _ string, h config.Handler) {
+		if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	})
+	return said
+}
+
+// leftTypes are the job types that a worker of this process's user would leave out on this host.
+func leftTypes(c *config.Config) []leftType {
+	r := &runners{i: &instance{Config: c}}
+	for _, q := range c.Queues {
+		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+			if _, _, err := r.both(q.Handlers[name], q.RetryHandlers[name]); err != nil {
+				r.leaveOut(q.Name, name, err)
+			}
+		}
+	}
+	return r.left
+}
+
+// why is what is wrong, at which key of the config.
+func (l leftType) why() string {
+	if m, ok := errors.AsType[*config.Mistake](l.err); ok {
+		return fmt.Sprintf("%s: %s", m.Key, m.Err)
+	}
+	return l.err.Error()
+}
+
+// troubles are what keeps handlers from being run on this host.
+func troubles(c *config.Config) (said []string) {
+	left := leftTypes(c)
+	for _, l := range left {
+		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, l.why()))
+	}
+	for _, err := range cantRun(c, nil, nil, left) {
+		if !slices.Contains(said, err.Error()) { // a retry handler of several types
+			said = append(said, err.Error())
+		}
 	}
 	return said
 }

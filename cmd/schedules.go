@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/queue/schedule"
 )
 
 const schedulesLong = `Lists the recurring jobs: when their slots are, which one was last and which is next, and the job that the last one has led
@@ -29,7 +29,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Long:       schedulesLong,
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
 		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.listSchedules(cmd) },
+		RunE:       a.listSchedules,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -37,13 +37,12 @@ func (a *app) schedulesCommand() *cobra.Command {
 			return checkCommand(c, args)
 		},
 	}
-	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "pause", done: "paused", so: "paused", do: (*scheduler.Scheduler).Pause, paused: true,
-	}, "Hold schedules back", "The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"))
-	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "resume", done: "resumed", so: "not paused", do: (*scheduler.Scheduler).Resume,
-	}, "Let schedules go on", "A schedule goes on with its next slot from now.", "unpause", "continue", "enable"))
-	c.AddCommand(a.scheduleRunCommand())
+	c.AddCommand(
+		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Hold schedules back",
+			"The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"),
+		a.pauseScheduleCommand(pausing{"schedules", false, false}, "Let schedules go on",
+			"A schedule goes on with its next slot from now.", "unpause", "continue", "enable"),
+		a.scheduleRunCommand())
 	return c
 }
 
@@ -83,29 +82,16 @@ func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows 
 }
 
 // scheduleNames are those of the config, and those that the database has besides.
-func (i *instance) scheduleNames(rows map[string]scheduler.Row) (names []string) {
+func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
+	names := slices.Collect(maps.Keys(rows))
 	for _, s := range i.Schedules {
 		names = append(names, s.Name)
 	}
-	for name := range rows {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
-// schedule finds one of the config.
-func (i *instance) schedule(name string) *schedule.Schedule {
-	n := slices.IndexFunc(i.Schedules, func(s schedule.Schedule) bool { return s.Name == name })
-	if n < 0 {
-		return nil
-	}
-	return &i.Schedules[n]
-}
-
-func (a *app) listSchedules(cmd *cobra.Command) error {
+func (a *app) listSchedules(cmd *cobra.Command, _ []string) error {
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
@@ -130,17 +116,15 @@ func (a *app) listSchedules(cmd *cobra.Command) error {
 			}
 			continue
 		}
-		last, job, next := "–", "–", "–"
-		if s.LastSlot != nil {
-			last, job = i.localCell(*s.LastSlot), strconv.FormatInt(*s.LastJobID, 10)
-			if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
-				job += " of " + *s.LastQueue
-			}
+		job := "–"
+		if s.LastJobID != nil {
+			job = strconv.FormatInt(*s.LastJobID, 10)
 		}
-		if s.NextSlot != nil {
-			next = i.localCell(*s.NextSlot)
+		if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
+			job += " of " + *s.LastQueue
 		}
-		if err := t.row(s.Name, s.When, s.Queue, s.JobType, last, job, next, s.remark(i, now)); err != nil {
+		err := t.row(s.Name, s.When, s.Queue, s.JobType, i.localCell(or0(s.LastSlot)), job, i.localCell(or0(s.NextSlot)), s.remark(i, now))
+		if err != nil {
 			return err
 		}
 	}
@@ -161,7 +145,7 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
 		InTurn: row.InTurn(),
 	}
-	if s := i.schedule(name); s != nil {
+	if s := i.Schedule(name); s != nil {
 		missed := string(s.Missed)
 		out.InConfig, out.Queue, out.JobType, out.Missed = true, s.Queue, s.Job.Type, &missed
 		out.When = scheduler.SpecOf(*s)
@@ -212,34 +196,19 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	return strings.Join(said, ", ")
 }
 
-// scheduling is what to do to a schedule, and the words for it.
-type scheduling struct {
-	verb, done, so string
-	do             func(t *scheduler.Scheduler, ctx context.Context, name string) (changed bool, err error)
-	paused, dryRun bool
-}
-
-// scheduleChanged is what was done to a schedule, or would be.
-type scheduleChanged struct {
-	Schedule string `json:"schedule"`
-	Paused   bool   `json:"paused"`
-	Result   string `json:"result"`
-	DryRun   bool   `json:"dry_run"`
-}
-
-func (a *app) schedulePauseCommand(s scheduling, short, long string, others ...string) *cobra.Command {
+func (a *app) pauseScheduleCommand(p pausing, short, long string, others ...string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   s.verb + " NAME…",
+		Use:   p.verb() + " NAME…",
 		Short: short,
 		Long: long + ` On all hosts, and until it is changed again. It may be repeated.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration.`,
-		Example:    "  hipq schedules " + s.verb + " nightly-report",
+		Example:    "  hipq schedules " + p.verb() + " nightly-report",
 		SuggestFor: others,
-		RunE:       func(cmd *cobra.Command, args []string) error { return a.runScheduling(cmd, args, s) },
+		RunE:       func(cmd *cobra.Command, args []string) error { return a.pauseSchedules(cmd, args, p) },
 	}
-	c.Flags().BoolVar(&s.dryRun, "dry-run", false, dryRunUsage)
+	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
@@ -256,7 +225,7 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 	known := i.scheduleNames(rows)
 	for _, name := range names {
 		if err == nil && !slices.Contains(known, name) {
-			err = usage(unknownName{fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known})
+			err = unknown(fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known)
 		}
 	}
 	if err != nil {
@@ -266,29 +235,85 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 	return i, t, rows, nil
 }
 
-func (a *app) runScheduling(cmd *cobra.Command, names []string, s scheduling) error {
-	i, t, rows, err := a.knownSchedules(cmd, names, !s.dryRun)
+func (a *app) pauseSchedules(cmd *cobra.Command, names []string, p pausing) error {
+	i, t, rows, err := a.knownSchedules(cmd, names, !p.dryRun)
 	if err != nil {
 		return err
 	}
 	defer i.close()
+	do := t.Resume
+	if p.paused {
+		do = t.Pause
+	}
+	return a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
+		if p.dryRun {
+			return rows[names[n]].Paused != p.paused, nil
+		}
+		return do(cmd.Context(), names[n])
+	})
+}
+
+const scheduleRunLong = `Enqueues the job of schedules of the config now, beside their plan: no slot is used up, also of one that is paused. It prints
+the ids, as hipq enqueue does. Of a schedule with a key of its own whose job is not final, it is that job's id; else the job has as its key
+the schedule's name, @ and this time, with microseconds.
+
+Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) scheduleRunCommand() *cobra.Command {
+	dryRun := false
+	c := &cobra.Command{
+		Use:        "run NAME…",
+		Short:      "Enqueue the job of schedules now",
+		Long:       scheduleRunLong,
+		Example:    "  hipq schedules run nightly-report",
+		SuggestFor: []string{"trigger", "now", "enqueue", "start"},
+		RunE:       func(cmd *cobra.Command, args []string) error { return a.runSchedules(cmd, args, dryRun) },
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	return c
+}
+
+// scheduleRun is what run has enqueued, or would.
+type scheduleRun struct {
+	Schedule  string `json:"schedule"`
+	Queue     string `json:"queue"`
+	ID        *int64 `json:"id"`
+	Duplicate bool   `json:"duplicate"`
+	DryRun    bool   `json:"dry_run"`
+}
+
+func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) error {
+	i, _, _, err := a.knownSchedules(cmd, names, false)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	for _, name := range names {
+		if i.Schedule(name) == nil {
+			return usagef("schedules run: %s is of another config; run it with that one", name)
+		}
+	}
 	var nothing []error
 	for _, name := range names {
-		done := scheduleChanged{Schedule: name, Paused: s.paused, Result: s.done, DryRun: s.dryRun}
-		changes := rows[name].Paused != s.paused
-		if !s.dryRun {
-			if changes, err = s.do(t, cmd.Context(), name); err != nil {
+		said, err := a.runSchedule(cmd.Context(), i, name, dryRun)
+		if err != nil {
+			return err
+		}
+		if dryRun && said.Duplicate {
+			nothing = append(nothing, fmt.Errorf("schedules run: %s: it would be a duplicate of job %d of %s", name, *said.ID, said.Queue))
+		}
+		switch {
+		case a.json:
+			if err := a.printJSON(said); err != nil {
 				return err
 			}
-		}
-		if !changes {
-			done.Result = already
-			if s.dryRun {
-				nothing = append(nothing, fmt.Errorf("schedules %s: it would change nothing, for %s is %s", s.verb, name, s.so))
-			}
-		}
-		if err := a.printScheduling(done, s); err != nil {
-			return err
+		case dryRun && said.Duplicate && len(names) > 1:
+			a.out.line("%s: would be a duplicate of job %d of %s", name, *said.ID, said.Queue)
+		case dryRun && said.Duplicate:
+		case dryRun:
+			a.out.line("%s: would enqueue a job of type %s in %s", name, i.Schedule(name).Job.Type, said.Queue)
+		default:
+			a.out.line("%d", *said.ID)
 		}
 	}
 	if len(nothing) == len(names) {
@@ -297,17 +322,20 @@ func (a *app) runScheduling(cmd *cobra.Command, names []string, s scheduling) er
 	return nil
 }
 
-func (a *app) printScheduling(done scheduleChanged, s scheduling) error {
-	switch {
-	case a.json:
-		return a.printJSON(done)
-	case s.dryRun && done.Result != already:
-		a.out.line("would %s %s", s.verb, done.Schedule)
-	case s.dryRun, !a.onTerminal():
-	case done.Result == already:
-		a.out.line("%s was %s before", done.Schedule, s.so)
-	default:
-		a.out.line("%s %s", s.done, done.Schedule)
+// runSchedule enqueues the job of a schedule, or finds out what would come of that.
+func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun bool) (said scheduleRun, err error) {
+	s := i.Schedule(name)
+	q, err := i.queue(ctx, s.Queue)
+	if err != nil {
+		return said, err
 	}
-	return nil
+	now, err := i.db.Clock(ctx)
+	if err != nil {
+		return said, err
+	}
+	added, err := enqueueOne(ctx, q, s.JobNow(now), dryRun)
+	if err != nil {
+		return said, fmt.Errorf("schedule %s: %w", name, err)
+	}
+	return scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}, nil
 }

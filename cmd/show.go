@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -27,13 +29,7 @@ func (a *app) showCommand() *cobra.Command {
 		Long:       showLong,
 		Example:    "  hipq show emails 42",
 		SuggestFor: []string{"inspect", "info", "get", "describe", "job"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseID(args[1])
-			if err != nil {
-				return err
-			}
-			return a.runShow(cmd, args[0], id)
-		},
+		RunE:       a.aboutJob(a.runShow),
 	}
 }
 
@@ -75,19 +71,14 @@ type shown struct {
 	by *string
 }
 
-func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
-	i, q, err := openQueue(cmd, a.openPatiently, name)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	j, err := q.Get(cmd.Context(), id)
+func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64) error {
+	j, err := q.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	s := shown{JSON: j.JSON(), Attempts: []attempt{}}
 	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}
-	err = activity.New(i.db).Find(cmd.Context(), by, func(e activity.Entry) error {
+	err = activity.New(i.db).Find(ctx, by, func(e activity.Entry) error {
 		s.note(e)
 		return nil
 	})
@@ -152,6 +143,7 @@ func (s *shown) progress(j *job.Job) {
 }
 
 func (a *app) printJob(i *instance, j *job.Job, s shown) error {
+	progress, reached := j.Reached()
 	for _, field := range []struct{ name, value string }{
 		{"id", strconv.FormatInt(j.ID, 10)},
 		{"queue", j.Queue},
@@ -163,16 +155,16 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"error", j.Error},
 		{"result", j.Result},
 		{"attempt", strconv.Itoa(j.Attempt)},
-		{"progress", reached(j)},
+		{"progress", given(reached, "%s", progress)},
 		{"scheduled_run_time", i.local(j.ScheduledRunTime)},
 		{"time_windows", strings.Join(j.Windows.Strings(), ", ")},
 		{"timeout", unlessLeft(j.Left.Timeout, int(j.Timeout.Seconds()), "s")},
 		{"priority", unlessLeft(j.Left.Priority, j.Priority, "")},
 		{"throttle_factor", unlessLeft(j.Left.ThrottleFactor, j.ThrottleFactor, "")},
-		{"retry_of", reference(j.RetryOf)},
-		{"retried_as", reference(j.RetriedAs)},
-		{"dismissed", map[bool]string{true: "yes", false: activity.None}[j.IsDismissed()]},
-		{"shard", inShard(j)},
+		{"retry_of", given(j.RetryOf != 0, "%d", j.RetryOf)},
+		{"retried_as", given(j.RetriedAs != 0, "%d", j.RetriedAs)},
+		{"dismissed", given(j.IsDismissed(), "yes")},
+		{"shard", given(!j.IsNew() && j.Shards() > 1, "%d of %d", j.Shard(), j.Shards())},
 		{"create_time", i.local(j.CreateTime)},
 		{"update_time", i.local(j.UpdateTime)},
 	} {
@@ -193,7 +185,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
 		}
 		a.out.line("")
-		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.State, began, ran, orDash(t.WorkerID), orDash(t.Host))
+		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.State, began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
 		if t.Progress != nil {
 			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
 		}
@@ -218,12 +210,12 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	return nil
 }
 
-// reached is how far a job's current attempt has come, or its last, if it has said so.
-func reached(j *job.Job) string {
-	if p, ok := j.Reached(); ok {
-		return p.String()
+// given is a value that a job may lack.
+func given(is bool, format string, args ...any) string {
+	if !is {
+		return activity.None
 	}
-	return activity.None
+	return fmt.Sprintf(format, args...)
 }
 
 // unlessLeft is a number of a job's that it may leave to its type.
@@ -234,26 +226,75 @@ func unlessLeft(left bool, n int, unit string) string {
 	return strconv.Itoa(n) + unit
 }
 
-// inShard says in which of several shards a job is.
-func inShard(j *job.Job) string {
-	if j.IsNew() || j.Shards() < 2 {
-		return activity.None
+// beginning says how the story of a job begins, as far as it has not been purged.
+func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
+	added := "added " + i.local(j.CreateTime)
+	if j.RetryOf != 0 {
+		added += fmt.Sprintf(", to repeat job %d", j.RetryOf)
 	}
-	return fmt.Sprintf("%d of %d", j.Shard(), j.Shards())
+	if s.by != nil {
+		added += ", by " + *s.by
+	}
+	said = append(said, added)
+	switch first := len(s.Attempts) > 0; {
+	case first && s.Attempts[0].Attempt > 1:
+		said = append(said, fmt.Sprintf("what happened before attempt %d has been purged", s.Attempts[0].Attempt))
+	case !first && j.Attempt > 0:
+		said = append(said, "what happened in its attempts has been purged")
+	}
+	return said
 }
 
-// reference is the id of another job, if there is one.
-func reference(id int64) string {
-	if id == 0 {
-		return activity.None
+// between says when the attempt that follows the n-th was due; "" if none follows, or if that isn't known.
+func (s *shown) between(n int) string {
+	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended == nil || s.Attempts[n+1].Started == nil {
+		return ""
 	}
-	return strconv.FormatInt(id, 10)
+	next := s.Attempts[n+1]
+	due := next.Started.Add(-time.Duration(next.WaitMS) * time.Millisecond)
+	delay := due.Sub(*s.Attempts[n].Ended).Round(10 * time.Millisecond)
+	if delay <= 0 {
+		return "it was to be tried again at once"
+	}
+	return fmt.Sprintf("it was to be tried again after %s", delay)
 }
 
-// orDash is a text of which there may be none.
-func orDash(s *string) string {
-	if s == nil {
-		return dash("")
+// end says how the story ends, or how it stands.
+func (s *shown) end(i *instance, j *job.Job) string {
+	why := fmt.Sprintf("; hipq why %s %d says what it waits for", j.Queue, j.ID)
+	switch {
+	case j.State() == job.Initial:
+		return "it has not started" + why
+	case j.State() == job.Retry:
+		return fmt.Sprintf("it is to be tried again at %s%s", i.local(j.ScheduledRunTime), why)
+	case j.State() == job.Error:
+		return "it waits for its retry decision"
+	case j.Status == job.StatusAwaiting:
+		return fmt.Sprintf("it waits for an answer, until %s at most", i.local(j.StartTime.Add(j.Timeout)))
+	case j.State() == job.Running:
+		return fmt.Sprintf("it is running, since %s", i.local(j.StartTime))
 	}
-	return *s
+	after := ", after " + texts.Count(j.Attempt, "attempt")
+	if j.Attempt == 0 {
+		after = ", before it was tried"
+	}
+	over := "failed for good "
+	switch j.Error {
+	case activity.None:
+		over = "finished "
+	case job.Cancelled:
+		over = "cancelled "
+	}
+	said := over + i.local(j.UpdateTime) + after
+	switch {
+	case j.RetriedAs != 0:
+		said += fmt.Sprintf("; retried as job %d", j.RetriedAs)
+	case j.IsDismissed():
+		said += "; dismissed"
+	case j.Error == job.Cancelled:
+		said += fmt.Sprintf("; hipq retry %s %d tries it anew", j.Queue, j.ID)
+	case j.Status == job.StatusFailed:
+		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
+	}
+	return said
 }

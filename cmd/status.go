@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
@@ -268,16 +269,12 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
-		oldest := "–"
-		if q.OldestDue != nil {
-			oldest = i.localCell(*q.OldestDue)
-		}
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
 		}
 		err := t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), oldest)
+			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(or0(q.OldestDue)))
 		if err != nil {
 			return err
 		}
@@ -290,18 +287,14 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(*t.OldestDue), t.Type)
 		}
-	}
-	for _, q := range queues {
 		for _, j := range q.Progressing {
 			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
 		}
-	}
-	for _, q := range queues {
 		if q.DividedOtherwise != nil {
 			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)
 		}
 		if q.Misplaced > 0 {
-			a.out.line("%s: %s, for the next worker to move to one of its %s", q.Queue, areMisplaced(q.Misplaced), plural(q.Shards, "shard"))
+			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, texts.Count(q.Misplaced, "job"), texts.Count(q.Shards, "shard"))
 		}
 	}
 	for _, q := range leftOut {
@@ -326,5 +319,5 @@ func (a *app) printWorker(i *instance, which string, w workerStatus) {
 		slots = fmt.Sprintf(", holds slots for %d", w.Slots)
 	}
 	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
-		which, w.ID, w.State, w.PID, w.Host, slots, i.maybe(w.StartTime), i.maybe(w.Heartbeat), w.silence)
+		which, w.ID, w.State, w.PID, w.Host, slots, i.local(or0(w.StartTime)), i.local(or0(w.Heartbeat)), w.silence)
 }

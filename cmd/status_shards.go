@@ -61,12 +61,6 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 		}
 		return strconv.Itoa(*n)
 	}
-	at := func(at *time.Time) string {
-		if at == nil {
-			return dash("")
-		}
-		return i.localCell(*at)
-	}
 	several := false
 	for _, q := range queues {
 		for _, s := range q.ByShard {
@@ -75,8 +69,8 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 			if s.RateCapacity != nil {
 				rate = fmt.Sprintf("%d of %d", *s.RateUsed, *s.RateCapacity)
 			}
-			err := t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), strconv.FormatInt(s.Due, 10), strconv.FormatInt(s.Held, 10),
-				strconv.FormatInt(s.Running, 10), number(s.Used), number(s.Capacity), number(s.Target), rate, at(s.OldestDue), at(s.ShortSince))
+			err := t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), fmt.Sprint(s.Due), fmt.Sprint(s.Held),
+				fmt.Sprint(s.Running), number(s.Used), number(s.Capacity), number(s.Target), rate, i.localCell(or0(s.OldestDue)), i.localCell(or0(s.ShortSince)))
 			if err != nil {
 				return err
 			}
@@ -87,12 +81,4 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 		return nil
 	}
 	return t.end()
-}
-
-// areMisplaced says how many jobs are in none of their queue's shards.
-func areMisplaced(n int64) string {
-	if n == 1 {
-		return "1 job is misplaced"
-	}
-	return fmt.Sprintf("%d jobs are misplaced", n)
 }

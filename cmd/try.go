@@ -96,10 +96,12 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		a.out.line("the handler gets:")
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
-	var reached trying
-	outcome, heard := tryOne(handling.With(cmd.Context(), handling.Hooks{Say: func(p job.Progress) { reached.say(a, p) }}), h, t, j)
-	reached.end()
-	if err := a.printTry(i, t, j, outcome, heard, reached.progress); err != nil {
+	outcome, heard, reached := tryOne(cmd.Context(), h, t, j, func(p job.Progress) {
+		if !a.json {
+			a.out.line("progress: %s", p)
+		}
+	})
+	if err := a.printTry(i, t, j, outcome, heard, reached); err != nil {
 		return err
 	}
 	switch {
@@ -111,8 +113,8 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 	return errors.New("the attempt failed")
 }
 
-// tryOne runs a handler for a job, and gives what was overheard.
-func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job.Outcome, handling.Heard) {
+// tryOne runs a handler for a job, and gives what was overheard. say, if there is one, is told of its progress.
+func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say func(job.Progress)) (job.Outcome, handling.Heard, job.Progress) {
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // what a worker's job would say
@@ -120,24 +122,35 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job
 	defer cancel()
 	var mu sync.Mutex
 	var heard handling.Heard
+	var reached job.Progress
+	over := false
 	outcome := h.Handle(handling.With(ctx, handling.Hooks{Note: func(add func(*handling.Heard)) {
 		mu.Lock()
 		defer mu.Unlock()
 		add(&heard)
+	}, Say: func(p job.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over && say != nil {
+			reached = p
+			reached.Attempt, reached.Time = 1, time.Now()
+			say(p)
+		}
 	}}), j)
 	if t.Async && outcome.Verdict == job.Finished {
 		outcome.Verdict = job.Sent
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	return outcome, heard
+	over = true
+	return outcome, heard, reached
 }
 
 // typeWithHandler finds a job type in the config, and what runs for it.
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
 	q, err := i.Queue(name)
 	if err != nil {
-		return t, h, usage(unknownName{err, name, queueNames(i.Config)})
+		return t, h, unknown(err, name, i.QueueNames())
 	}
 	h, ok := q.Handlers[jobType]
 	if !ok {
@@ -199,33 +212,6 @@ type tried struct {
 	job.ProgressJSON
 }
 
-// trying is how far a handler has come that is tried.
-type trying struct {
-	mu       sync.Mutex
-	progress job.Progress
-	over     bool
-}
-
-// say prints what the handler says of its progress, as it comes.
-func (t *trying) say(a *app, p job.Progress) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return
-	}
-	t.progress = p
-	t.progress.Attempt, t.progress.Time = 1, time.Now()
-	if !a.json {
-		a.out.line("progress: %s", p)
-	}
-}
-
-func (t *trying) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-}
-
 func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, reached job.Progress) error {
 	now := time.Now()
 	next := policy.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
@@ -235,13 +221,10 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 		return a.sayTry(i, t, j, o, heard, next, decides && o.Verdict.IsError())
 	}
 	said := tried{
-		Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: texts.NullJSON(next.Result),
+		Output: texts.Nullable(o.Output == "", o.Output), Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: texts.NullJSON(next.Result),
 		TookMS: o.Ran.Milliseconds(), ProgressJSON: reached.JSON(),
 		Request: texts.Nullable(heard.Request == "", heard.Request), Answer: texts.Nullable(heard.Answer == "", heard.Answer),
 		ReadFrom: texts.Nullable(heard.ReadFrom == "", heard.ReadFrom),
-	}
-	if o.Output != "" {
-		said.Output = &o.Output
 	}
 	if o.Verdict.IsError() {
 		said.Error = &next.Error
@@ -254,23 +237,22 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 
 // sayTry says for people how the handler ended, and what would become of the job.
 func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, next policy.Next, decides bool) error {
-	for _, part := range []struct{ what, text string }{{"the request:", heard.Request}, {"the answer:", heard.Answer}} {
-		if part.text != "" {
-			a.out.line("%s", part.what)
-			a.out.text("%s\n", indent(safe(strings.TrimSpace(part.text))))
+	part := func(what, text string) {
+		if text != "" {
+			a.out.text("%s\n%s\n", what, indent(safe(strings.TrimRight(text, " \r\n"))))
 		}
 	}
+	part("the request:", heard.Request)
+	part("the answer:", heard.Answer)
 	status, _, _ := strings.Cut(heard.Answer, "\n")
 	switch {
 	case heard.Request != "" && (o.Output == "" || strings.HasPrefix(o.Output, status+"\n")): // of an error it is the answer again
 	case heard.Request != "":
-		a.out.line("before that it answered, by the line:")
-		a.out.text("%s\n", indent(safe(o.Output)))
+		part("before that it answered, by the line:", o.Output)
 	case o.Output == "":
 		a.out.line("it printed nothing")
 	default:
-		a.out.line("it printed:")
-		a.out.text("%s\n", indent(safe(o.Output)))
+		part("it printed:", o.Output)
 	}
 	took := o.Ran.Round(time.Millisecond)
 	switch {

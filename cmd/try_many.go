@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -66,7 +67,7 @@ func (a *app) tryMany(ctx context.Context, h handler.Handler, by config.Handler,
 	for range done.AtOnce {
 		all.Go(func() {
 			for one := next(); one != nil; one = next() {
-				o, _ := tryOne(ctx, h, t, one)
+				o, _, _ := tryOne(ctx, h, t, one, nil)
 				mu.Lock()
 				done.add(one, o, time.Since(began))
 				mu.Unlock()
@@ -106,9 +107,9 @@ func (a *app) printTryMany(d triedMany) error {
 	}
 	var outcomes []string
 	for _, verdict := range slices.Sorted(maps.Keys(d.Outcomes)) {
-		outcomes = append(outcomes, fmt.Sprintf("%s %s", verdict, thousands(d.Outcomes[verdict])))
+		outcomes = append(outcomes, fmt.Sprintf("%s %s", verdict, texts.Thousands(d.Outcomes[verdict])))
 	}
-	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first had ended after %s", thousands(d.Jobs), thousands(d.AtOnce),
+	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first had ended after %s", texts.Thousands(d.Jobs), texts.Thousands(d.AtOnce),
 		time.Duration(d.TookMS)*time.Millisecond, d.PerSecond, time.Duration(d.FirstMS)*time.Millisecond)
 	a.out.line("outcomes: %s", strings.Join(outcomes, ", "))
 	for _, e := range d.Errors {

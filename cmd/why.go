@@ -1,8 +1,11 @@
 package cmd
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -19,13 +22,23 @@ func (a *app) whyCommand() *cobra.Command {
 		Long:       whyLong,
 		Example:    "  hipq why emails 42",
 		SuggestFor: []string{"explain", "reason"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseID(args[1])
-			if err != nil {
-				return err
-			}
-			return a.runWhy(cmd, args[0], id)
-		},
+		RunE:       a.aboutJob(a.runWhy),
+	}
+}
+
+// aboutJob is what a command does about the job that QUEUE and ID name.
+func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue, id int64) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		id, err := parseID(args[1])
+		if err != nil {
+			return err
+		}
+		i, q, err := openQueue(cmd, a.openPatiently, args[0])
+		if err != nil {
+			return err
+		}
+		defer i.close()
+		return do(cmd.Context(), i, q, id)
 	}
 }
 
@@ -39,13 +52,14 @@ type explained struct {
 	Reasons []admin.Reason `json:"reasons"`
 }
 
-func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
-	i, q, err := openQueue(cmd, a.openPatiently, name)
-	if err != nil {
-		return err
+func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64) error {
+	leftOut := map[string]string{}
+	for _, l := range leftTypes(i.Config) {
+		if l.queue == q.Name {
+			leftOut[l.name] = l.why()
+		}
 	}
-	defer i.close()
-	why, err := admin.Of(q).Why(cmd.Context(), id, admin.Asker{Handled: i.handled(name), LeftOut: i.leftOut(name), Concurrency: i.Worker.Concurrency})
+	why, err := admin.Of(q).Why(ctx, id, admin.Asker{Handled: i.handled(q.Name), LeftOut: leftOut, Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
@@ -112,24 +116,17 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	defer i.close()
 	noteSeen(c)
 	a.mailBack(c, slices.Concat(names, types))
-	w, err := newWorker()
+	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
 	}
-	runners := a.newRunners(i, w.ID)
 	defer a.closeRunners(runners)
-	queues, unfit, err := i.workQueues(names, types, runners)
-	if err != nil {
+	if err := i.checkShards(p.Queues, preferred); err != nil {
 		return done, err
 	}
-	if err := i.checkShards(queues, preferred); err != nil {
-		return done, err
-	}
+	p.Schedules, p.Shards, p.Quarantine = i.schedulesOf(p.Queues), preferred, a.quarantine(i, runners, p.ID)
 	began := time.Now()
-	done, err = worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Shards: preferred, Renewed: runners.guard.Extend,
-		Quarantine: a.quarantine(i, runners, w.ID), Unkilled: a.warnOfUnkilled, Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
-	})
+	done, err = worker.Run(cmd.Context(), p)
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job
 		a.warnOfPrograms(i.Config, names, types, runners.left...)
@@ -138,7 +135,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	switch {
 	case a.json:
 		err = errors.Join(err, a.printJSON(worked{
-			WorkerID: w.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
+			WorkerID: p.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
 	case err == nil && a.onTerminal():
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
@@ -149,12 +146,30 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	return done, errors.Join(err, unfit)
 }
 
+// newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
+// queues are left out.
+func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
+	p = worker.Params{Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
+	if p.ID, err = worker.NewID(); err != nil {
+		return p, nil, nil, err
+	}
+	if p.Host, err = os.Hostname(); err != nil {
+		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
+	}
+	r = a.newRunners(i, p.ID)
+	p.Renewed = r.guard.Extend
+	if p.Queues, unfit, err = i.workQueues(names, types, r); err != nil {
+		a.closeRunners(r)
+	}
+	return p, r, unfit, err
+}
+
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
 // are left out: unfit says why, and if none is left, so does err. So are types whose handlers can't be made: runners knows them.
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
-			return nil, nil, usage(unknownName{err, name, queueNames(i.Config)})
+			return nil, nil, unknown(err, name, i.QueueNames())
 		}
 	}
 	found := map[string]bool{}
@@ -214,4 +229,40 @@ func (a *app) logger() *slog.Logger {
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(lines{a.err}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// parseShards reads numbers of shards, and ranges of them: 0-3,7. An empty text is none.
+func parseShards(text string) (numbers []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, ranges := strings.Cut(strings.TrimSpace(part), "-")
+		if !ranges {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 16)
+		to, wrong := strconv.ParseUint(last, 10, 16)
+		if err != nil || wrong != nil || to < from || to >= policy.MaxShards {
+			return nil, usagef("--shards: %.40q is neither a shard (0 to %d) nor a range of them; write 3, or 0-3, or 0-3,7", part, policy.MaxShards-1)
+		}
+		for n := int(from); n <= int(to); n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers), nil
+}
+
+// checkShards refuses shards that none of the queues has.
+func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
+	most := 0
+	for _, q := range queues {
+		most = max(most, q.Shards)
+	}
+	if len(numbers) > 0 && numbers[len(numbers)-1] >= most {
+		return usagef("--shards: no queue in %s that is to be worked has a shard %d: they have %d at most, from 0 on",
+			i.File, numbers[len(numbers)-1], most)
+	}
+	return nil
 }

@@ -18,7 +18,7 @@ func jobAlertKeys() []string { return knownKeys(reflect.TypeFor[jobAlertSection]
 func (b builder) alert(s alertSection) monitor.Alert {
 	a := monitor.DefaultAlert()
 	a.Over = b.hours("alert.over", s.Over, a.Over)
-	a.JobAlert = b.jobAlert("alert", jobAlertSection{s.ErrorRate, s.Failed, s.OldestDue, s.WaitP95, s.RunP95, s.Backlog}, a.JobAlert)
+	a.JobAlert = b.jobAlert("alert", s.jobAlertSection, a.JobAlert)
 	a.DeadWorkers = b.limits("alert.dead_workers", limitsSection(s.DeadWorkers), a.DeadWorkers, numbers)
 	a.NoTickFor = b.limits("alert.no_tick_for", limitsSection(s.NoTickFor), a.NoTickFor, spans)
 	a.MissedHours = b.limits("alert.missed_hours", limitsSection(s.MissedHours), a.MissedHours, numbers)

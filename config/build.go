@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -12,7 +11,6 @@ import (
 	"time"
 	_ "time/tzdata" // hosts without zone files must not read a config differently
 
-	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -36,6 +34,8 @@ type builder struct {
 	shared bool
 	// slots is how many jobs the worker runs at once.
 	slots int
+	// seen are the names in lists.
+	seen map[string]bool
 }
 
 func (b builder) config(s *shape) *Config {
@@ -44,7 +44,7 @@ func (b builder) config(s *shape) *Config {
 		Name:         b.text("name", s.Name, ""),
 		Tables:       b.text("tables", s.Tables, schema.DefaultTemplate),
 		Database:     b.database(s.Database),
-		Location:     b.location(s.Timezone),
+		Location:     b.zone("timezone", b.text("timezone", s.Timezone, "UTC")),
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
 		MetricsKeep:  b.seconds("metrics.keep", s.Metrics.Keep, 2*365*day, 2*week),
@@ -67,18 +67,19 @@ func (b builder) config(s *shape) *Config {
 	if len(s.Queues) == 0 {
 		b.missing("queues", "; a config needs at least one queue")
 	}
-	seen := map[string]bool{}
 	for i, section := range s.Queues {
 		path := element("queues", i, section.Name)
 		q := b.queue(path, section, outer)
 		b.queueAlert(path, section, &c.Alert)
 		q.Location = c.Location
-		b.queueName(i, section.Name, names, seen)
+		b.ownName("queues", i, "queue", section.Name, func(name string) error {
+			_, err := names.CheckQueue(name)
+			return err
+		})
 		c.Queues = append(c.Queues, q)
 	}
-	scheduled := map[string]bool{}
 	for i, section := range s.Schedules {
-		c.Schedules = append(c.Schedules, b.schedule(i, section, c, scheduled))
+		c.Schedules = append(c.Schedules, b.schedule(i, section, c))
 	}
 	c.Warnings = b.warnings
 	return c
@@ -147,7 +148,7 @@ func (b builder) nodes(s databaseSection) []string {
 		}
 		seen[node] = true
 	}
-	b.noteList("database.nodes", s.Nodes, strings.Join(s.Nodes, " "))
+	b.noteList("database.nodes", s.Nodes)
 	return s.Nodes
 }
 
@@ -173,23 +174,14 @@ func (b builder) tls(s *tlsSection) *schema.TLS {
 		b.note("database.tls", nil, "")
 		return nil
 	}
-	file := func(path, text string) string {
-		if text == "" {
-			b.note(path, nil, "")
-			return ""
-		}
-		b.note(path, b.absolute(text), text)
-		return b.absolute(text)
-	}
 	return &schema.TLS{
-		CA: file("database.tls.ca", s.CA), Cert: file("database.tls.cert", s.Cert), Key: file("database.tls.key", s.Key),
+		CA: b.filePath("database.tls.ca", s.CA), Cert: b.filePath("database.tls.cert", s.Cert), Key: b.filePath("database.tls.key", s.Key),
 		ServerName: b.text("database.tls.server_name", s.ServerName, ""),
 	}
 }
 
 // dsn never lets the DSN into an error.
 func (b builder) dsn(s databaseSection) string {
-	const form = "user:password@tcp(host:3306)/database"
 	switch {
 	case s.DSN != "" && s.DSNFile != "":
 		b.refuse("database.dsn", "is given, and database.dsn_file too; leave one of them out")
@@ -202,25 +194,17 @@ func (b builder) dsn(s databaseSection) string {
 		return s.DSN
 	case s.DSNFile == "":
 		if !b.refused["database.dsn_file"] {
-			b.missing("database.dsn", "; the driver mysql needs dsn, or dsn_file with a file that holds it, as %s", form)
+			b.missing("database.dsn", "; the driver mysql needs dsn, or dsn_file with a file that holds it, as user:password@tcp(host:3306)/database")
 		}
 		return ""
 	}
 	file := b.absolute(s.DSNFile)
-	data, shared, err := files.ReadTrusted(file)
+	dsn, shared, err := readSecret(file)
 	switch {
-	case errors.Is(err, files.ErrUntrusted):
-		b.refuse("database.dsn_file", "%s %w", shown(file), err)
-		return ""
 	case err != nil:
-		b.refuse("database.dsn_file", "%s can't be read: %w", shown(file), errors.Unwrap(err))
-		return ""
-	case shared && hasPassword(string(data)):
+		b.refuse("database.dsn_file", "%w", err)
+	case shared && hasPassword(dsn):
 		b.warn("others may read %s, which has the password of the database: chmod 600", file)
-	}
-	dsn := strings.TrimRight(string(data), "\r\n")
-	if dsn == "" {
-		b.refuse("database.dsn_file", "%s is empty; it must hold a line of the form %s", shown(file), form)
 	}
 	b.noteDSN(dsn, s)
 	return dsn
@@ -228,17 +212,10 @@ func (b builder) dsn(s databaseSection) string {
 
 // noteDSN notes the DSN, without its password, and the file that it may come from.
 func (b builder) noteDSN(dsn string, s databaseSection) {
-	if s.DSNFile == "" {
-		b.note("database.dsn_file", nil, "")
-	} else {
-		b.note("database.dsn_file", b.absolute(s.DSNFile), s.DSNFile)
+	if b.filePath("database.dsn_file", s.DSNFile) != "" {
 		b.outer["database.dsn"] = "database.dsn_file"
 	}
 	b.note("database.dsn", openText(schema.WithoutPassword(dsn)), s.DSN)
-}
-
-func (b builder) location(text string) *time.Location {
-	return b.zone("timezone", b.text("timezone", text, "UTC"))
 }
 
 func (b builder) zone(path, name string) *time.Location {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -65,11 +66,7 @@ func (c *checker) refuseName(path, value string, err error) {
 // integer reads a whole number; an empty text is the default, which is none where it is out of range.
 func (c *checker) integer(path, text string, otherwise, low, high int) int {
 	n := c.whole(path, text, otherwise, low, high)
-	if n >= low {
-		c.note(path, n, text)
-	} else {
-		c.note(path, nil, text)
-	}
+	c.noteIf(n >= low, path, n, text)
 	return n
 }
 
@@ -103,13 +100,6 @@ func (c *checker) fraction(path, text string, otherwise float64) float64 {
 
 // truth reads true or false, in the spellings that YAML files and environments have; an empty text is the default.
 func (c *checker) truth(path, text string, otherwise bool) bool {
-	is := c.unnoted(path, text, otherwise)
-	c.note(path, is, text)
-	return is
-}
-
-// unnoted is truth for what is noted with more.
-func (c *checker) unnoted(path, text string, otherwise bool) bool {
 	is := otherwise
 	switch strings.ToLower(text) {
 	case "":
@@ -120,13 +110,14 @@ func (c *checker) unnoted(path, text string, otherwise bool) bool {
 	default:
 		c.refuse(path, "%s is neither true nor false", shown(text))
 	}
+	c.note(path, is, text)
 	return is
 }
 
-// duration reads a time with its unit; an empty text is the default.
+// duration reads a time with its unit; an empty text is the default, which is none where it is out of range.
 func (c *checker) duration(path, text string, otherwise, low time.Duration) time.Duration {
 	d := c.span(path, text, otherwise, low)
-	c.note(path, formatDuration(d), text)
+	c.noteIf(d >= low, path, formatDuration(d), text)
 	return d
 }
 
@@ -157,11 +148,7 @@ func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.
 // text reads what needs no checking here; an empty text is the default, and may be none.
 func (c *checker) text(path, text, otherwise string) string {
 	value := cmp.Or(text, otherwise)
-	if value == "" {
-		c.note(path, nil, text)
-	} else {
-		c.note(path, value, text)
-	}
+	c.noteIf(value != "", path, value, text)
 	return value
 }
 
@@ -175,3 +162,63 @@ func shown(text string) string {
 
 // mayBeSecret says whether a value looks like a DSN, which may have come to stand in the wrong place.
 func mayBeSecret(text string) bool { return strings.Contains(text, "@") && strings.Contains(text, ":") }
+
+// Mistake is one thing that is wrong with a config. With a Key it wraps ErrInvalid, and ErrFlag where a flag is at fault.
+type Mistake struct {
+	// File is the config; empty where it isn't to blame: for flags, and variables that nobody knows.
+	File string
+	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable. Empty is none:
+	// Err says all, as it came.
+	Key string
+	// From is the variable that gave the key its value; empty if the file did.
+	From string
+	// Err says what is wrong, and what is allowed. It has no secret in it.
+	Err error
+}
+
+// Error is one line with all of that.
+func (m *Mistake) Error() string {
+	kind, at := ErrInvalid, m.Key
+	switch {
+	case m.Key == "":
+		return m.Err.Error()
+	case m.isFlag():
+		kind = ErrFlag
+	case m.File != "":
+		at = m.File + ": " + at
+	}
+	if m.From != "" {
+		at += " (" + m.From + ")"
+	}
+	return fmt.Sprintf("%v: %s: %v", kind, at, m.Err)
+}
+
+// Unwrap gives the kinds of error that it is, and the cause.
+func (m *Mistake) Unwrap() []error {
+	switch {
+	case m.Key == "":
+		return []error{m.Err}
+	case m.isFlag():
+		return []error{ErrFlag, ErrInvalid, m.Err}
+	}
+	return []error{ErrInvalid, m.Err}
+}
+
+func (m *Mistake) isFlag() bool { return strings.HasPrefix(m.Key, "--") }
+
+// Mistakes are those in an error of Load. What is none, such as a file that is no YAML, comes without a Key.
+func Mistakes(err error) (all []*Mistake) {
+	if err == nil {
+		return nil
+	}
+	if m, ok := err.(*Mistake); ok { //nolint:errorlint // what it wraps is its own
+		return []*Mistake{m}
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.As(err, new(*Mistake)) { //nolint:errorlint // as above
+		for _, one := range joined.Unwrap() {
+			all = append(all, Mistakes(one)...)
+		}
+		return all
+	}
+	return []*Mistake{{Err: err}}
+}

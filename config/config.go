@@ -127,15 +127,40 @@ func (c *Config) Names() (schema.Names, error) { return schema.NewNames(c.Name, 
 
 // Queue finds a queue by its name. The error for an unknown one lists those there are.
 func (c *Config) Queue(name string) (Queue, error) {
-	known := make([]string, len(c.Queues))
-	for i, q := range c.Queues {
+	for _, q := range c.Queues {
 		if q.Name == name {
 			return q, nil
 		}
-		known[i] = q.Name
 	}
+	known := c.QueueNames()
 	slices.Sort(known)
 	return Queue{}, fmt.Errorf("%w: %q; %s has %s", ErrUnknownQueue, name, c.File, strings.Join(known, ", "))
+}
+
+// QueueNames are the queues, in the order of the file.
+func (c *Config) QueueNames() (names []string) {
+	for _, q := range c.Queues {
+		names = append(names, q.Name)
+	}
+	return names
+}
+
+// TypeNames are the job types, in the order of the file.
+func (q Queue) TypeNames() (names []string) {
+	for _, t := range q.Types {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Schedule finds a schedule by its name; nil is none.
+func (c *Config) Schedule(name string) *schedule.Schedule {
+	for n := range c.Schedules {
+		if c.Schedules[n].Name == name {
+			return &c.Schedules[n]
+		}
+	}
+	return nil
 }
 
 //go:embed starter.yaml

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -57,7 +56,7 @@ func TestMinimal(t *testing.T) {
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
 				Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1,
-				KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
+				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
 			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
@@ -194,7 +193,7 @@ queues:
 			},
 			{
 				Options: queue.Options{
-					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: store.DefaultKeepFinished, KeepFailed: store.DefaultKeepFailed,
+					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1, DefaultPriority: new(500), StrictTypes: true,
 					DefaultTimeout: time.Hour, DefaultRetry: &outer,
 				},
@@ -231,16 +230,6 @@ func TestSectionsWithoutContentAreDefaults(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAtOnce(t *testing.T) {
-	_, err := load(t, "name: Shop\nworker: {batch: 0, concurrency: 0}\nqueues: [{name: q, job_types: [{name: a, timeout: 3}, {name: a}]}]\n", noEnv, nil)
-	if n := strings.Count(fmt.Sprint(err), "\n") + 1; n != 5 {
-		t.Errorf("%d lines, want 5:\n%v", n, err)
-	}
-	if !errors.Is(err, schema.ErrName) {
-		t.Errorf("the cause is lost: %v", err)
-	}
-}
-
 // A key that nobody knows hides no other mistake, and nothing is said to be missing that it may have been meant for.
 func TestMistakes(t *testing.T) {
 	_, err := load(t, "naem: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
@@ -255,6 +244,9 @@ func TestMistakes(t *testing.T) {
 	}
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s\n%v", diff, err)
+	}
+	if _, err := load(t, "name: Shop\nqueues: [{name: q}]\n", noEnv, nil); !errors.Is(err, schema.ErrName) {
+		t.Errorf("the cause is lost: %v", err)
 	}
 	_, err = load(t, "\tname: x", noEnv, nil)
 	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || !errors.Is(got[0], ErrInvalid) || got[0].Error() != err.Error() || Mistakes(nil) != nil {

@@ -3,10 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/hipq/hipq/internal/texts"
 )
 
 // Default is where a Setting comes from that nobody gave.
@@ -59,55 +56,26 @@ func (c *checker) note(path string, value any, text string) {
 	c.settings = append(c.settings, Setting{Key: path, Value: value, From: from})
 }
 
-// noteHandler notes what a handler is: what the file says there (given), or what holds without that.
-func (c *checker) noteHandler(path string, h Handler, given handlerSection) {
-	if h.Stream != nil {
-		c.note(path+".stream", h.Stream, strings.Join(given.Stream, " "))
-	} else {
-		c.note(path+".exec", h.Exec, strings.Join(given.Exec, " "))
+// noteIf is note for a value that there is; else there is none.
+func (c *checker) noteIf(is bool, path string, value any, text string) {
+	if !is {
+		value = nil
 	}
-	c.note(path+".dir", h.Dir, given.Dir)
-	env := slices.Clone(h.Env)
-	for i, entry := range env {
-		if name, _, given := strings.Cut(entry, "="); given {
-			env[i] = name + "=" + hidden
-		}
-	}
-	c.noteList(path+".env", env, strings.Join(given.Env, " "))
-	c.noteSurroundings(path, h, given)
-}
-
-// noteSurroundings notes as whom a handler runs, and within what.
-func (c *checker) noteSurroundings(path string, h Handler, given handlerSection) {
-	for _, s := range []struct {
-		key   string
-		value any
-		is    bool
-		text  string
-	}{
-		{"user", h.User, h.User != "", given.User},
-		{"no_new_privs", !h.NewPrivs, true, given.NoNewPrivs},
-		{"limits.memory", texts.Bytes(h.Limits.Memory), h.Limits.Memory > 0, given.Limits.Memory},
-		{"limits.open_files", h.Limits.OpenFiles, h.Limits.OpenFiles > 0, given.Limits.OpenFiles},
-		{"limits.cpu", formatDuration(h.Limits.CPU), h.Limits.CPU > 0, given.Limits.CPU},
-		{"limits.file_size", texts.Bytes(h.Limits.FileSize), h.Limits.FileSize > 0, given.Limits.FileSize},
-		{"nice", h.Nice, true, given.Nice},
-		{"umask", formatUmask(h.Umask), h.Umask != nil, given.Umask},
-	} {
-		if !s.is {
-			s.value = nil
-		}
-		c.note(path+"."+s.key, s.value, s.text)
-	}
+	c.note(path, value, text)
 }
 
 // noteList notes a list; an empty one is none.
-func (c *checker) noteList(path string, list []string, text string) {
-	if len(list) == 0 {
-		c.note(path, nil, text)
-		return
+func (c *checker) noteList(path string, list []string) {
+	c.noteIf(len(list) > 0, path, list, strings.Join(list, " "))
+}
+
+// noteAgain notes for a section what was noted for another, whose values hold there too.
+func (c *checker) noteAgain(section, outside string) {
+	for _, s := range c.settings {
+		if key, ok := strings.CutPrefix(s.Key, outside+"."); ok {
+			c.settings = append(c.settings, Setting{Key: section + "." + key, Value: s.Value, From: s.From})
+		}
 	}
-	c.note(path, list, text)
 }
 
 // inherits notes that a section has of the one outside what it does not say itself.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/queue"
 )
 
 const examplePath = "../hipq.example.yaml"
@@ -27,7 +27,7 @@ func TestExampleLoads(t *testing.T) {
 		t.Errorf("(-default +example):\n%s", diff)
 	}
 	files := got.Queues[0]
-	if files.KeepFinished != store.DefaultKeepFinished || files.KeepFailed != store.DefaultKeepFailed || files.ThrottleLimit != 0 {
+	if files.KeepFinished != queue.DefaultKeepFinished || files.KeepFailed != queue.DefaultKeepFailed || files.ThrottleLimit != 0 {
 		t.Errorf("the first queue does not show the defaults: %+v", files.Options)
 	}
 }
@@ -94,9 +94,9 @@ func allKeys(t reflect.Type) []string {
 	case reflect.Pointer, reflect.Slice:
 		return allKeys(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			keys = append(keys, t.Name()+"."+t.Field(i).Tag.Get("mapstructure"))
-			keys = append(keys, allKeys(t.Field(i).Type)...)
+		for _, f := range fieldsOf(t) {
+			keys = append(keys, t.Name()+"."+f.Tag.Get("mapstructure"))
+			keys = append(keys, allKeys(f.Type)...)
 		}
 	}
 	return keys

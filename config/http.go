@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,8 +57,6 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 	for name, file := range s.HeaderFiles {
 		h.HeaderFiles[name] = b.absolute(file)
 	}
-	b.noteNames(path+".headers", h.Headers)
-	b.noteNames(path+".header_files", h.HeaderFiles)
 	h.SecretFile, h.CAFile = b.filePath(path+".secret_file", s.SecretFile), b.filePath(path+".ca", s.CA)
 	for i, text := range s.Networks {
 		n, err := netip.ParsePrefix(text)
@@ -67,14 +66,16 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 		}
 		h.Networks = append(h.Networks, text)
 	}
-	b.noteList(path+".networks", s.Networks, strings.Join(s.Networks, " "))
+	b.noteList(path+".networks", s.Networks)
 	h.Proxy = b.truth(path+".proxy", s.Proxy, false)
 	return h
 }
 
-// headers refuses what can't be headers, or is one of those seen already.
+// headers refuses what can't be headers, or is one of those seen already. It notes their names; their values may be secrets.
 func (b builder) headers(path string, headers map[string]string, seen map[string]bool) {
-	for i, name := range slices.Sorted(maps.Keys(headers)) {
+	names := slices.Sorted(maps.Keys(headers))
+	b.noteList(path, names)
+	for i, name := range names {
 		at, low := element(path, i, name), strings.ToLower(name)
 		switch {
 		case !headerName.MatchString(name):
@@ -94,12 +95,6 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 
 // isControl says whether a character can't stand in a header's value.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// noteNames notes which headers there are; their values may be secrets.
-func (b builder) noteNames(path string, headers map[string]string) {
-	names := slices.Sorted(maps.Keys(headers))
-	b.noteList(path, names, strings.Join(names, " "))
-}
 
 // path notes a file, and gives its absolute path.
 func (b builder) filePath(path, text string) string {
@@ -122,7 +117,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		made.Header.Set(name, value)
 	}
 	for name, file := range h.HeaderFiles {
-		value, err := readSecret(file)
+		value, _, err := readSecret(file)
 		if err != nil {
 			return nil, fmt.Errorf("header_files.%s: %w", name, err)
 		}
@@ -132,7 +127,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		made.Header.Set(name, value)
 	}
 	if h.SecretFile != "" {
-		text, err := readSecret(h.SecretFile)
+		text, _, err := readSecret(h.SecretFile)
 		if err != nil {
 			return nil, fmt.Errorf("secret_file: %w", err)
 		}
@@ -159,9 +154,6 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 // Shared are the files with secrets that others may read.
 func (h HTTP) Shared() (shared []string) {
 	for _, file := range append(slices.Collect(maps.Values(h.HeaderFiles)), h.SecretFile) {
-		if file == "" {
-			continue
-		}
 		if _, open, err := files.ReadTrusted(file); open && err == nil {
 			shared = append(shared, file)
 		}
@@ -170,20 +162,19 @@ func (h HTTP) Shared() (shared []string) {
 	return slices.Compact(shared)
 }
 
-// readSecret reads a file of one line.
-func readSecret(file string) (string, error) {
-	data, _, err := files.ReadTrusted(file)
+// readSecret reads a file of one line; shared says that others may read it.
+func readSecret(file string) (text string, shared bool, err error) {
+	data, shared, err := files.ReadTrusted(file)
+	text = strings.TrimRight(string(data), "\r\n")
 	switch {
 	case errors.Is(err, files.ErrUntrusted):
-		return "", fmt.Errorf("%s %w", shown(file), err)
+		err = fmt.Errorf("%s %w", shown(file), err)
 	case err != nil:
-		return "", fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))
+		err = fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))
+	case strings.TrimSpace(text) == "":
+		err = fmt.Errorf("%s is empty", shown(file))
 	}
-	text := strings.TrimRight(string(data), "\r\n")
-	if strings.TrimSpace(text) == "" {
-		return "", fmt.Errorf("%s is empty", shown(file))
-	}
-	return text, nil
+	return text, shared, err
 }
 
 // signingKey reads a key of Standard Webhooks: whsec_ and base64, or any other text as it is.
@@ -197,4 +188,21 @@ func signingKey(text string) ([]byte, error) {
 		return nil, errors.New("has whsec_ and then no base64")
 	}
 	return key, nil
+}
+
+// pingURL reads a URL that is to be told of a run; empty is none. Its path is a secret, for whoever knows it can say that all
+// is well.
+func (b builder) pingURL(path, text string) string {
+	if text == "" {
+		b.note(path, nil, "")
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
+		b.refuse(path, "is not a URL as https://hc-ping.com/UUID is (it is not shown, as it may be a secret)")
+		b.note(path, hidden, text)
+		return ""
+	}
+	b.note(path, openText(u.Scheme+"://"+u.Host+"/"+hidden), text)
+	return text
 }

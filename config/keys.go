@@ -110,19 +110,23 @@ func under(path, key string) string {
 	return path + "." + key
 }
 
+// fieldsOf are the fields of a section that are keys, those that it shares with another among them.
+func fieldsOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Tag.Get("mapstructure") == key {
+	for _, f := range fieldsOf(t) {
+		if f.Tag.Get("mapstructure") == key {
 			return f, true
 		}
 	}
 	return reflect.StructField{}, false
 }
 
-func knownKeys(t reflect.Type) []string {
-	known := make([]string, t.NumField())
-	for i := range known {
-		known[i] = t.Field(i).Tag.Get("mapstructure")
+func knownKeys(t reflect.Type) (known []string) {
+	for _, f := range fieldsOf(t) {
+		known = append(known, f.Tag.Get("mapstructure"))
 	}
 	slices.Sort(known)
 	return known

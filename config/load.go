@@ -3,13 +3,17 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"github.com/hipq/hipq/internal/files"
 )
 
 // flagged are the settings that a command's flag may give.
@@ -21,18 +25,8 @@ func flagged() map[string]string {
 
 // Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the
 // default. The error wraps ErrNotFound or ErrInvalid; in the latter case it names every mistake, a line each, and never
-// a secret. Mistakes takes it apart.
+// a secret, and beside it there is what could be read of the config, or nil. Mistakes takes the error apart.
 func Load(o LoadOptions) (*Config, error) {
-	config, _, err := read(o)
-	if err != nil {
-		return nil, err
-	}
-	return config, nil
-}
-
-// Inspect is Load for who looks for more mistakes: it gives what could be read of a config beside the error about the rest.
-// Nil is none at all.
-func Inspect(o LoadOptions) (*Config, error) {
 	config, _, err := read(o)
 	return config, err
 }
@@ -63,7 +57,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	if err != nil {
 		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
 	}
-	b := builder{checker: c, dir: filepath.Dir(file), shared: shared}
+	b := builder{checker: c, dir: filepath.Dir(file), shared: shared, seen: map[string]bool{}}
 	config := b.config(s)
 	if f := changed(o.Flags, "max-jobs"); f != nil {
 		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
@@ -71,10 +65,15 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	return config, c, errors.Join(c.errs...)
 }
 
-// layers lays the environment and the flags over the file.
+// layers lays the environment and the flags over the file. An empty variable is none.
 func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
 	v := viper.New()
-	overlay := c.environment(env)
+	for _, key := range settings() {
+		if value := env[variable(key)]; value != "" {
+			v.Set(key, value) // not bound in viper, which would not let a caller, or a test, give another environment
+			c.origin[key] = variable(key)
+		}
+	}
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
 		// two spellings of one setting: the environment's replaces the file's, whichever they are; and nodes are a part of it
 		delete(database, "dsn")
@@ -82,16 +81,12 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 		delete(database, "nodes")
 	}
 	limits := setLimitsAside(content)
-	for _, layer := range []map[string]any{content, overlay} {
-		if err := v.MergeConfigMap(layer); err != nil {
-			return nil, err
-		}
+	if err := v.MergeConfigMap(content); err != nil {
+		return nil, err
 	}
 	for key, name := range flagged() {
 		if f := changed(flags, name); f != nil {
-			if err := v.BindPFlag(key, f); err != nil {
-				return nil, err
-			}
+			v.Set(key, f.Value.String())
 			c.origin[key] = "--" + name
 			if f.Value.String() == "" {
 				c.refuse(key, "is empty; leave the flag out for what holds without it")
@@ -129,31 +124,6 @@ func setLimitsAside(content map[string]any) map[int]map[string]string {
 	return aside
 }
 
-// environment collects the settings that are in the environment. It is laid over the file as a layer rather than bound
-// in viper, which would not let a caller, or a test, give another environment. An empty variable is none.
-func (c *checker) environment(env map[string]string) map[string]any {
-	overlay := map[string]any{}
-	for _, key := range settings() {
-		value := env[variable(key)]
-		if value == "" {
-			continue
-		}
-		c.origin[key] = variable(key)
-		path := strings.Split(key, ".")
-		section := overlay
-		for _, name := range path[:len(path)-1] {
-			inner, _ := section[name].(map[string]any)
-			if inner == nil {
-				inner = map[string]any{}
-				section[name] = inner
-			}
-			section = inner
-		}
-		section[path[len(path)-1]] = value
-	}
-	return overlay
-}
-
 // changed is the flag of that name if there is one and it was given.
 func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
 	if flags == nil {
@@ -163,4 +133,59 @@ func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
 		return f
 	}
 	return nil
+}
+
+// Everywhere is the config that is found by whoever names none, whichever user and folder that is.
+const Everywhere = "/etc/hipq/hipq.yaml"
+
+// find reads the config file: the one that is named, else the first there is of the usual places. One that is there and
+// can't be read ends the search, so that no other is taken for it in silence.
+//
+// shared says that others may read it.
+func find(file, dir string, env map[string]string) (path string, data []byte, shared bool, err error) {
+	places, named := []string{file}, ""
+	if file == "" && env["HIPQ_CONFIG"] != "" {
+		places, named = []string{env["HIPQ_CONFIG"]}, " (named by HIPQ_CONFIG)"
+	} else if file == "" {
+		places = Places(env)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, false, fmt.Errorf("find the working directory: %w", err)
+	}
+	for i, place := range places {
+		if !filepath.IsAbs(place) {
+			places[i] = filepath.Join(dir, place)
+		}
+		path = filepath.Clean(places[i])
+		data, shared, err := files.ReadTrusted(path)
+		switch {
+		case err == nil:
+			return path, data, shared, nil
+		case errors.Is(err, files.ErrUntrusted):
+			return "", nil, false, fmt.Errorf("%w: %s%s %w", ErrInvalid, path, named, err)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			return "", nil, false, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))
+		}
+	}
+	if len(places) == 1 {
+		return "", nil, false, fmt.Errorf("%w: %s%s does not exist", ErrNotFound, path, named)
+	}
+	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
+}
+
+// Places are where a config is looked for that nobody names, in this environment: the first there is. One that is not absolute is in
+// the working directory.
+func Places(env map[string]string) []string {
+	places := []string{"hipq.yaml"}
+	home := env["XDG_CONFIG_HOME"]
+	if !filepath.IsAbs(home) { // so the XDG specification wants it
+		home = ""
+		if user := env["HOME"]; user != "" {
+			home = filepath.Join(user, ".config")
+		}
+	}
+	if home != "" {
+		places = append(places, filepath.Join(home, "hipq", "hipq.yaml"))
+	}
+	return append(places, Everywhere)
 }

@@ -11,26 +11,22 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
-func (b builder) queueName(i int, name string, names schema.Names, seen map[string]bool) {
-	at := fmt.Sprintf("queues[%d].name", i)
-	switch {
+// ownName checks the name of the i-th thing in a list: none before it may have that.
+func (b builder) ownName(list string, i int, thing, name string, check func(name string) error) {
+	at, seen := fmt.Sprintf("%s[%d].name", list, i), list+"\x00"+name
+	switch err := check(name); {
 	case name == "":
-		b.missing(at, "; every queue needs a name")
-	case seen[name]:
-		b.refuse(at, "%s is the name of an earlier queue already", shown(name))
-	default:
-		if _, err := names.CheckQueue(name); err != nil {
-			b.refuseName(at, name, err)
-		}
+		b.missing(at, "; every %s needs a name", thing)
+	case b.seen[seen]:
+		b.refuse(at, "%s is the name of an earlier %s already", shown(name), thing)
+	case err != nil:
+		b.refuseName(at, name, err)
 	}
-	seen[name] = true
+	b.seen[seen] = true
 }
 
 func (b builder) queue(path string, s queueSection, outer defaults) Queue {
@@ -50,8 +46,8 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.DefaultPriority = &outer.Priority
 	}
 	q.StrictTypes = b.truth(path+".strict_types", s.StrictTypes, outer.strictTypes)
-	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, store.DefaultKeepFinished)
-	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, store.DefaultKeepFailed)
+	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished)
+	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
 	if outer.Timeout != job.DefaultType("").Timeout {
@@ -61,10 +57,10 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.DefaultRetry = &outer.Retry
 	}
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
+	b.seen = map[string]bool{} // of this queue alone
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
-		known := slices.ContainsFunc(q.Types, func(t job.Type) bool { return t.Name == section.Name })
-		b.typeName(fmt.Sprintf("%s.job_types[%d].name", path, i), section.Name, known)
+		b.ownName(path+".job_types", i, "job type", section.Name, job.CheckType)
 		b.inherits(at, path, "timeout", "retry", "retry_handler")
 		b.outer[at+".priority"] = path + ".default_priority"
 		q.Types = append(q.Types, b.jobType(at, section, outer.Type))
@@ -87,16 +83,6 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		}
 	}
 	return q
-}
-
-// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream: the fewer of
-// those and what the config says, where 0 is as many as the worker has slots.
-func (b builder) roomIn(h Handler, concurrency int) int {
-	room := h.Processes * h.InFlight
-	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
-		return concurrency
-	}
-	return room
 }
 
 // oneOf reads one of a few words; an empty text is the first.
@@ -168,37 +154,6 @@ func (b builder) rate(path, text string) job.Rate {
 	}
 }
 
-// retryHandler reads a retry handler; without one that of the level outside holds.
-func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handler) *Handler {
-	switch {
-	case s != nil:
-		if len(s.Exec) == 0 {
-			b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
-		}
-		return new(b.program(path, "exec", handler.CheckNoPlaceholder, handlerSection{
-			Exec: s.Exec, Dir: s.Dir, Env: s.Env, User: s.User, NoNewPrivs: s.NoNewPrivs, Limits: s.Limits, Nice: s.Nice, Umask: s.Umask,
-		}))
-	case outer != nil:
-		b.noteHandler(path, *outer, handlerSection{})
-	default:
-		b.note(path, nil, "")
-	}
-	return outer
-}
-
-func (b builder) typeName(path, name string, known bool) {
-	switch {
-	case name == "":
-		b.missing(path, "; every job type needs a name")
-	case known:
-		b.refuse(path, "%s is the name of an earlier job type of this queue already", shown(name))
-	default:
-		if err := job.CheckType(name); err != nil {
-			b.refuseName(path, name, err)
-		}
-	}
-}
-
 func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 	t.Name = b.text(path+".name", s.Name, "")
 	t.Timeout = b.timeout(path+".timeout", s.Timeout, t.Timeout)
@@ -210,7 +165,7 @@ func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 		b.refuseName(path+".time_windows", strings.Join(s.TimeWindows, " "), err)
 	}
 	t.Windows = windows
-	b.noteList(path+".time_windows", windows.Strings(), strings.Join(s.TimeWindows, " "))
+	b.noteList(path+".time_windows", windows.Strings())
 	t.Async = b.truth(path+".async", s.Async, false)
 	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	return t
@@ -220,107 +175,4 @@ func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 func weightless(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && n == 0
-}
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// handler reads what runs for the jobs of a type.
-func (b builder) handler(path string, s handlerSection) Handler {
-	kind := ""
-	for _, k := range []struct {
-		name  string
-		given bool
-	}{{"exec", len(s.Exec) > 0}, {"stream", len(s.Stream) > 0}, {"http", s.HTTP != nil}} {
-		switch {
-		case k.given && kind != "":
-			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
-		case k.given, kind == "" && b.refused[path+"."+k.name]: // then that is said, and what it was to be is known
-			kind = k.name
-		case k.name != "http": // a section, whose keys are noted if it is there
-			b.note(path+"."+k.name, nil, "")
-		}
-	}
-	if kind == "" {
-		kind = "exec"
-		b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
-	}
-	for _, k := range []struct {
-		name, text string
-		of         []string
-	}{
-		{"processes", s.Processes, []string{"stream"}},
-		{"in_flight", s.InFlight, []string{"stream"}},
-		{"dir", s.Dir, []string{"exec", "stream"}},
-		{"env", strings.Join(s.Env, " "), []string{"exec", "stream"}},
-		{"dash_arguments", s.DashArguments, []string{"exec"}},
-		{"user", s.User, []string{"exec", "stream"}},
-		{"no_new_privs", s.NoNewPrivs, []string{"exec", "stream"}},
-		{"limits.memory", s.Limits.Memory, []string{"exec", "stream"}},
-		{"limits.open_files", s.Limits.OpenFiles, []string{"exec", "stream"}},
-		{"limits.cpu", s.Limits.CPU, []string{"exec", "stream"}},
-		{"limits.file_size", s.Limits.FileSize, []string{"exec", "stream"}},
-		{"nice", s.Nice, []string{"exec", "stream"}},
-		{"umask", s.Umask, []string{"exec", "stream"}},
-	} {
-		if slices.Contains(k.of, kind) {
-			continue
-		}
-		if k.text != "" {
-			b.refuse(path+"."+k.name, "is for %s, and this is %s", strings.Join(k.of, " and "), kind)
-		}
-		b.note(path+"."+k.name, nil, "")
-	}
-	if kind == "http" {
-		if s.HTTP == nil {
-			return Handler{Key: path + ".http"}
-		}
-		return Handler{Key: path + ".http", HTTP: b.http(path+".http", s.HTTP)}
-	}
-	if kind == "exec" {
-		h := b.program(path, kind, handler.CheckArgument, s)
-		h.DashArguments = b.truth(path+".dash_arguments", s.DashArguments, false)
-		return h
-	}
-	h := b.program(path, kind, handler.CheckNoPlaceholder, s)
-	h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
-	h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
-	return h
-}
-
-// program reads which program runs, and how; check says what is wrong with an argument. It shows no arguments and no variables'
-// values in an error, as they may be secrets.
-func (b builder) program(path, key string, check func(argv []string, at int) error, s handlerSection) Handler {
-	h := Handler{Key: path, Exec: s.Exec, Stream: s.Stream, Dir: b.absolute(s.Dir), Env: s.Env, User: s.User}
-	argv := h.Program()
-	if len(argv) > 0 && argv[0] == "" {
-		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
-	}
-	for i, arg := range argv {
-		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
-		if strings.ContainsRune(arg, 0) {
-			b.refuse(at, "holds a NUL, which no argument can")
-		} else if err := check(argv, i); err != nil {
-			b.refuse(at, "%w", err)
-		}
-	}
-	seen := map[string]bool{}
-	for i, entry := range s.Env {
-		at := fmt.Sprintf("%s.env[%d]", path, i)
-		name, value, _ := strings.Cut(entry, "=")
-		switch {
-		case !variableName.MatchString(name):
-			// not even its first word is shown, for it may be the value
-			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
-		case slices.Contains(ownVariables(), name):
-			b.refuse(at, "%s is set by hipq itself for each job", name)
-		case seen[name]:
-			b.refuse(at, "%s is given twice", name)
-		case strings.ContainsRune(value, 0):
-			b.refuse(at, "the value of %s holds a NUL, which no variable can", name)
-		}
-		seen[name] = true
-	}
-	b.surroundings(path, s, &h)
-	b.noteHandler(path, h, s)
-	return h
 }

@@ -84,7 +84,7 @@ func reference(t *testing.T) string {
 			t.Fatalf("there is no section %s", h.section)
 		}
 		delete(paths, h.section)
-		for _, f := range reflect.VisibleFields(sectionAt(path)) {
+		for _, f := range fieldsOf(sectionAt(path)) {
 			key := f.Tag.Get("mapstructure")
 			does, otherwise := comments.of(t, h.section, key)
 			at := append(slices.Clone(path), key)
@@ -110,7 +110,7 @@ func findSections(t reflect.Type, path []string, found map[string][]string) {
 	if _, ok := found[t.Name()]; !ok {
 		found[t.Name()] = path
 	}
-	for _, f := range reflect.VisibleFields(t) {
+	for _, f := range fieldsOf(t) {
 		findSections(f.Type, append(slices.Clone(path), f.Tag.Get("mapstructure")), found)
 	}
 }

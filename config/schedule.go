@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,8 +9,8 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// schedule reads the i-th schedule, whose queue is one of c's. seen are the names of those before it.
-func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]bool) schedule.Schedule {
+// schedule reads the i-th schedule, whose queue is one of c's.
+func (b builder) schedule(i int, s scheduleSection, c *Config) schedule.Schedule {
 	path := element("schedules", i, s.Name)
 	before := len(b.errs)
 	o := schedule.Schedule{
@@ -27,7 +26,7 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 			Key:  b.text(path+".key", s.Key, ""),
 		},
 	}
-	b.scheduleName(fmt.Sprintf("schedules[%d].name", i), s.Name, seen)
+	b.ownName("schedules", i, "schedule", s.Name, schedule.CheckName)
 	b.outer[path+".zone"] = "timezone"
 	if zone := b.text(path+".zone", s.Zone, c.Location.String()); s.Zone != "" {
 		o.Location = b.zone(path+".zone", zone)
@@ -40,20 +39,6 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 		}
 	}
 	return o
-}
-
-func (b builder) scheduleName(at, name string, seen map[string]bool) {
-	switch {
-	case name == "":
-		b.missing(at, "; every schedule needs a name")
-	case seen[name]:
-		b.refuse(at, "%s is the name of an earlier schedule already", shown(name))
-	default:
-		if err := schedule.CheckName(name); err != nil {
-			b.refuseName(at, name, err)
-		}
-	}
-	seen[name] = true
 }
 
 func (b builder) spec(path, text string) schedule.Spec {
@@ -71,10 +56,7 @@ func (b builder) spec(path, text string) schedule.Spec {
 
 // scheduled refuses a queue that the config doesn't have, and a type where only those of the config are allowed.
 func (b builder) scheduled(path string, s scheduleSection, c *Config) {
-	names := make([]string, len(c.Queues))
-	for n, q := range c.Queues {
-		names[n] = q.Name
-	}
+	names := c.QueueNames()
 	n := slices.Index(names, s.Queue)
 	switch {
 	case s.Queue == "":
@@ -85,23 +67,14 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	switch {
 	case s.Type == "":
 		b.missing(path+".type", "; write the type of its jobs")
-	case n >= 0 && c.Queues[n].StrictTypes && !slices.ContainsFunc(c.Queues[n].Types, func(t job.Type) bool { return t.Name == s.Type }):
+	case n >= 0 && c.Queues[n].StrictTypes && !slices.Contains(c.Queues[n].TypeNames(), s.Type):
 		b.refuse(path+".type", "%s is none of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
 		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:
-		b.unusual(path, s, c.Queues[n].Types)
-	}
-}
-
-// unusual warns of a type that is most likely a misspelt one of the config's.
-func (b builder) unusual(path string, s scheduleSection, types []job.Type) {
-	names := make([]string, len(types))
-	for i, t := range types {
-		names[i] = t.Name
-	}
-	if near := Nearest(s.Type, names); near != "" && near != s.Type {
-		b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
+		if near := Nearest(s.Type, c.Queues[n].TypeNames()); near != "" && near != s.Type { // most likely a misspelt one of the config's
+			b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
+		}
 	}
 }
 

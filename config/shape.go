@@ -57,29 +57,20 @@ type activitySection struct {
 	Keep string `mapstructure:"keep"`
 }
 
-type metricsSection struct {
-	Keep string `mapstructure:"keep"`
-}
+type metricsSection activitySection
 
 type monitorSection struct {
 	PingURL string `mapstructure:"ping_url"`
 }
 
-type purgeSection struct {
-	PingURL string `mapstructure:"ping_url"`
-}
+type purgeSection monitorSection
 
 type alertSection struct {
-	Over        string             `mapstructure:"over"`
-	ErrorRate   partLimitsSection  `mapstructure:"error_rate"`
-	Failed      countLimitsSection `mapstructure:"failed"`
-	OldestDue   timeLimitsSection  `mapstructure:"oldest_due"`
-	WaitP95     timeLimitsSection  `mapstructure:"wait_p95"`
-	RunP95      timeLimitsSection  `mapstructure:"run_p95"`
-	Backlog     countLimitsSection `mapstructure:"backlog"`
-	DeadWorkers countLimitsSection `mapstructure:"dead_workers"`
-	NoTickFor   timeLimitsSection  `mapstructure:"no_tick_for"`
-	MissedHours countLimitsSection `mapstructure:"missed_hours"`
+	Over            string `mapstructure:"over"`
+	jobAlertSection `mapstructure:",squash"`
+	DeadWorkers     countLimitsSection `mapstructure:"dead_workers"`
+	NoTickFor       timeLimitsSection  `mapstructure:"no_tick_for"`
+	MissedHours     countLimitsSection `mapstructure:"missed_hours"`
 }
 
 // jobAlertSection is that of a queue or a job type.
@@ -168,32 +159,32 @@ type scheduleSection struct {
 	ThrottleFactor string `mapstructure:"throttle_factor"`
 }
 
+// handlerSection has with "of" the kinds of handler that a key is for; without it, it is for all.
 type handlerSection struct {
 	Exec      []string `mapstructure:"exec"`
 	Stream    []string `mapstructure:"stream"`
-	Processes string   `mapstructure:"processes"`
-	InFlight  string   `mapstructure:"in_flight"`
+	Processes string   `mapstructure:"processes" of:"stream"`
+	InFlight  string   `mapstructure:"in_flight" of:"stream"`
 	// HTTP is nil where there is none.
-	HTTP          *httpSection         `mapstructure:"http"`
-	DashArguments string               `mapstructure:"dash_arguments"`
-	Dir           string               `mapstructure:"dir"`
-	Env           []string             `mapstructure:"env"`
-	User          string               `mapstructure:"user"`
-	NoNewPrivs    string               `mapstructure:"no_new_privs"`
-	Limits        programLimitsSection `mapstructure:"limits"`
-	Nice          string               `mapstructure:"nice"`
-	Umask         string               `mapstructure:"umask"`
+	HTTP           *httpSection `mapstructure:"http"`
+	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`
+	programSection `mapstructure:",squash"`
 }
 
 type retryHandlerSection struct {
-	Exec       []string             `mapstructure:"exec"`
-	Dir        string               `mapstructure:"dir"`
-	Env        []string             `mapstructure:"env"`
-	User       string               `mapstructure:"user"`
-	NoNewPrivs string               `mapstructure:"no_new_privs"`
-	Limits     programLimitsSection `mapstructure:"limits"`
-	Nice       string               `mapstructure:"nice"`
-	Umask      string               `mapstructure:"umask"`
+	Exec           []string `mapstructure:"exec"`
+	programSection `mapstructure:",squash"`
+}
+
+// programSection is as whom a program runs, where, and within what.
+type programSection struct {
+	Dir        string               `mapstructure:"dir" of:"exec stream"`
+	Env        []string             `mapstructure:"env" of:"exec stream"`
+	User       string               `mapstructure:"user" of:"exec stream"`
+	NoNewPrivs string               `mapstructure:"no_new_privs" of:"exec stream"`
+	Limits     programLimitsSection `mapstructure:"limits" of:"exec stream"`
+	Nice       string               `mapstructure:"nice" of:"exec stream"`
+	Umask      string               `mapstructure:"umask" of:"exec stream"`
 }
 
 type programLimitsSection struct {

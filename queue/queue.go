@@ -52,6 +52,12 @@ type Options struct {
 // DiscardAtOnce is the retention of jobs that are deleted in the very transaction in which they become final.
 const DiscardAtOnce = store.DiscardAtOnce
 
+// Retention by default.
+const (
+	DefaultKeepFinished = store.DefaultKeepFinished
+	DefaultKeepFailed   = store.DefaultKeepFailed
+)
+
 // Table is the queue as schema.Migrate wants it.
 func (o Options) Table() schema.Queue { return store.Options(o).Table() }
 
@@ -106,3 +112,6 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 // queue. Workers do it when they begin. It writes only what has changed or can't be read, and may be repeated. ErrShards, and
 // nothing written, if the database's queue is divided otherwise, which hipq init changes.
 func (q *Queue) Register(ctx context.Context) error { return q.store().Register(ctx) }
+
+// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
+func (q *Queue) Check(j job.Params) error { return q.store().Check(j) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -26,7 +25,7 @@ func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Queue{q, db}, (*store.Queue)(q).Register(ctx)
+	return &Queue{q, db}, q.Register(ctx)
 }
 
 // Plain is a queue of one job type.

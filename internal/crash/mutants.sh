@@ -165,7 +165,7 @@ mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit internal/store/claim_start.go 's/err = q\.logRows\(ctx, tx, r\.Worker, activity\.Starting/err = unlogged(ctx, tx, r.Worker, activity.Starting/'
+  edit internal/store/claim_start.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
   edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
 }
 
@@ -185,8 +185,8 @@ enqueue_drops() {
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
   crash=(crash)
-  edit internal/guard/sentry.go 's/\ts\.end\(limit\)/\t_ = limit/'
-  edit internal/guard/stray.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
+  edit internal/guard/watchdog.go 's/\ts\.end\(limit\)/\t_ = limit/'
+  edit internal/guard/orphan.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted
@@ -220,7 +220,7 @@ limit_forgets_running() {
 mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_start.go 's/ \|\| len\(room\.heads\) > 0 && room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
+  edit internal/store/claim_start.go 's/ \|\| len\(c\.room\.heads\) > 0 && c\.room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
 }
 
 mutant first_not_noted # the same, for nobody writes it down
@@ -244,13 +244,13 @@ shares_in_use() {
 mutant shares_kept # what one shard gets isn't taken from the one that had it
 shares_kept() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit internal/store/shards_divide.go 's/\t\tif r\.share == shares\[i\] &&/\t\tif r.share > shares[i] || r.share == shares[i] \&\&/'
+  edit internal/store/shards_divide.go 's/\t\tif r\.Share == shares\[i\] &&/\t\tif r.Share > shares[i] || r.Share == shares[i] \&\&/'
 }
 
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit internal/store/throttle.go 's/\tif !r\.divided \{\n\t\treturn rules/\tif r.limit > 0 {\n\t\treturn rules/'
+  edit internal/store/throttle.go 's/\tif !r\.Divided \{\n\t\treturn policy/\tif r.Limit > 0 {\n\t\treturn policy/'
 }
 
 # What the tests do that look at others, in their short form.
@@ -321,7 +321,7 @@ procedures_overtake() {
 # tests gives the commands that run a mutant's tests, a line each.
 tests() {
   local test engine
-  [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./queue"
+  [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./internal/store"
   [[ ! $worker ]] || echo "go test -count=1 -timeout 5m -run '^Test($worker)\$' ./queue/worker"
   [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/policy"
   if [[ ${NARROW:-} && $queue$worker$rules ]]; then return; fi

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,9 +73,11 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after
 	for at := after; len(groups) < groupsMax; {
 		next, ok := follows[at]
 		if !ok {
-			if err := q.firstHeld(ctx, tx, c.shard, ">", ask, follows); err != nil {
+			found, err := q.firstHeld(ctx, tx, c.shard, ">", ask)
+			if err != nil {
 				return nil, err
 			}
+			maps.Copy(follows, found)
 			next = follows[at]
 		}
 		if next == nil || *next <= at { // bytes, which no text is and SQLite puts behind all, would come again and again
@@ -93,7 +96,8 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after
 
 // firstHeld finds the first group that holds jobs back behind each of these (>), or whether each does itself (=); nil if there is none.
 // Each takes one dive into the index.
-func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is string, groups []string, found map[string]*string) error {
+func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is string, groups []string) (map[string]*string, error) {
+	found := map[string]*string{}
 	var query strings.Builder
 	var args []any
 	for i, g := range groups {
@@ -111,9 +115,9 @@ func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is stri
 		return err
 	})})
 	if err != nil {
-		return fmt.Errorf("find the groups that hold jobs back: %w", err)
+		return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
 	}
-	return nil
+	return found, nil
 }
 
 // classify tells jobs their throttle groups, and closes groups that hold jobs back which this round doesn't see: nothing overtakes those.
@@ -175,8 +179,7 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *Room, jobs []
 	if len(groups) == 0 {
 		return nil
 	}
-	holding := map[string]*string{}
-	err := q.firstHeld(ctx, tx, r.Shard, "=", groups, holding)
+	holding, err := q.firstHeld(ctx, tx, r.Shard, "=", groups)
 	for g, itself := range holding {
 		r.closed[g] = r.closed[g] || itself != nil
 	}

@@ -39,7 +39,8 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 		}
 		slots = min(slots, left)
 	}
-	taken, more, err := q.claim(ctx, tx, r, room, first.due, slots)
+	c := claim{q, tx, r, room}
+	taken, more, err := c.take(ctx, first.due, slots)
 	if err != nil {
 		return err
 	}
@@ -57,16 +58,25 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 	if err := q.Reject(ctx, tx, r.Worker, room.flawed...); err != nil {
 		return err
 	}
-	return q.markStarted(ctx, tx, r, room, taken, done)
+	done.Started = taken
+	return c.start(ctx, taken)
 }
 
-// claim locks n jobs that there is room for, at most. More says that there may be others.
-func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r Round, room *Room, due []candidate, n int) (taken []*job.Job, more bool, err error) {
-	if err := q.addHeld(ctx, tx, r.Candidates, room, n); err != nil {
+// claim is the part of a round that locks and starts jobs.
+type claim struct {
+	*Queue
+	tx    *engine.Tx
+	round Round
+	room  *Room
+}
+
+// take locks n jobs that there is room for, at most. due are candidates that are locked already. more says that there may be others.
+func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.Job, more bool, err error) {
+	if err := c.addHeld(ctx, c.tx, c.round.Candidates, c.room, n); err != nil {
 		return nil, false, err
 	}
 	stride := 1 // how many more candidates are looked at where some were not to be had
-	if q.ThrottleGroups != nil {
+	if c.ThrottleGroups != nil {
 		stride = 250 // it may have to pass many
 	}
 	list := due              // which are locked already
@@ -74,44 +84,44 @@ func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r Round, room *Room, d
 	for walked, size := 0, n; ; size = max(n-len(taken), stride) {
 		if walked > 0 || len(list) == 0 {
 			// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
-			if err := tx.Flush(ctx); err != nil {
+			if err := c.tx.Flush(ctx); err != nil {
 				return nil, false, err
 			}
-			list, err = r.Candidates.next(ctx, tx, size, room, walked == 0)
-			list = slices.DeleteFunc(list, func(c candidate) bool { return seen[c.ID] })
+			list, err = c.round.Candidates.next(ctx, c.tx, size, c.room, walked == 0)
+			list = slices.DeleteFunc(list, func(one candidate) bool { return seen[one.ID] })
 			if len(list) > 0 && err == nil {
-				err = tx.Read(ctx, r.Candidates.lock(tx, list))
+				err = c.tx.Read(ctx, c.round.Candidates.lock(c.tx, list))
 			}
 			if err != nil {
 				return nil, false, fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
-		fit, err := q.fitting(ctx, tx, r, room, list, n-len(taken))
+		fit, err := c.fitting(ctx, list, n-len(taken))
 		if err != nil {
 			return nil, false, err
 		}
 		taken = append(taken, fit...)
-		for _, c := range list {
-			seen[c.ID] = true
+		for _, one := range list {
+			seen[one.ID] = true
 		}
 		if walked += len(list); walked >= walkMax {
 			return taken, true, nil
 		}
 		if len(taken) == n || len(list) == 0 {
-			return taken, room.unfinished || len(taken) == n && r.Candidates.more(room), nil
+			return taken, c.room.unfinished || len(taken) == n && c.round.Candidates.more(c.room), nil
 		}
 	}
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *Room, list []candidate, n int) (taken []*job.Job, err error) {
+func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*job.Job, err error) {
 	var jobs, full []*job.Job
 	for _, one := range list {
 		if one.job != nil {
 			jobs = append(jobs, one.job)
 		}
 	}
-	if err := q.classify(ctx, tx, room, jobs); err != nil {
+	if err := c.classify(ctx, c.tx, c.room, jobs); err != nil {
 		return nil, err
 	}
 	var left []candidate
@@ -120,16 +130,16 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *Room,
 		switch {
 		case j == nil: // another was faster, or holds it
 		case j.Invalid != nil:
-			room.flawed = append(room.flawed, j)
+			c.room.flawed = append(c.room.flawed, j)
 		case len(taken) == n:
 			waiting = true
-		case policy.Opening(j.Windows, q.Location, tx.Now).After(tx.Now):
-			if err := q.postpone(ctx, tx, j); err != nil {
+		case policy.Opening(j.Windows, c.Location, c.tx.Now).After(c.tx.Now):
+			if err := c.postpone(ctx, c.tx, j); err != nil {
 				return nil, err
 			}
 		default:
-			room.full = room.full || len(room.heads) > 0 && room.heads[0].Compare(one.Position) < 0
-			switch room.fit(j) {
+			c.room.full = c.room.full || len(c.room.heads) > 0 && c.room.heads[0].Compare(one.Position) < 0
+			switch c.room.fit(j) {
 			case fits:
 				taken = append(taken, j)
 			case waits:
@@ -143,14 +153,14 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *Room,
 		if waiting {
 			left = append(left, one)
 		} else {
-			room.passed(one.ID)
+			c.room.passed(one.ID)
 		}
 		if one.from.once && one.from.cut && one.ID == one.from.last.ID { // the other ranges are shared with the rounds beside this one
-			room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
+			c.room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
 		}
 	}
-	r.Candidates.unread(left)
-	return taken, q.hold(ctx, tx, full)
+	c.round.Candidates.unread(left)
+	return taken, c.hold(ctx, c.tx, full)
 }
 
 // isOpen says whether a worker may start jobs where those who do take no turns: not in a paused queue, nor once it was declared dead.
@@ -164,17 +174,17 @@ func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 	}
 }
 
-// markStarted moves locked jobs to running and counts their attempts.
-func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *Room, jobs []*job.Job, done *Done) error {
+// start moves locked jobs to running and counts their attempts.
+func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if q.ThrottleGroups != nil { // they were locked without their data
-		if err := q.dataOf(ctx, tx, jobs, func(j *job.Job, data []byte) { j.Data = string(data) }); err != nil {
+	if c.ThrottleGroups != nil { // they were locked without their data
+		if err := c.dataOf(ctx, c.tx, jobs, func(j *job.Job, data []byte) { j.Data = string(data) }); err != nil {
 			return err
 		}
 	}
-	now := engine.At(tx.Now)
+	now := engine.At(c.tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Status != job.StatusAvailable }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
@@ -182,31 +192,30 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *R
 	for _, j := range jobs {
 		j.Status, j.Stopping = job.StatusRunning, false
 		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
-		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
+		j.WorkerID, j.Token, j.AttemptToken = c.round.Worker.ID, c.round.Token, c.round.Token
 		j.Attempt++
-		*r.Tried = append(*r.Tried, j.ID)
+		*c.round.Tried = append(*c.round.Tried, j.ID)
 	}
 	size := len(jobs)
-	if q.ThrottleGroups != nil {
+	if c.ThrottleGroups != nil {
 		size = setGroupMax
 	}
 	for batch := range slices.Chunk(jobs, size) {
-		group, groups := q.setGroup(batch)
+		group, groups := c.setGroup(batch)
 		ids := Args(batch, func(j *job.Job) any { return j.ID })
-		args := slices.Concat([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups, ids)
-		err := tx.Write(ctx, "UPDATE"+q.db.OrFail+" "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
+		args := slices.Concat([]any{c.round.Worker.ID, c.round.Token, c.round.Token, now, now}, groups, ids)
+		err := c.tx.Write(ctx, "UPDATE"+c.db.OrFail+" "+c.table+" "+c.db.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("start jobs: %w", err)
 		}
-		err = q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: q.db.Milliseconds, Args: []any{now}})
+		err = c.logRows(ctx, c.tx, c.round.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: c.db.Milliseconds, Args: []any{now}})
 		if err != nil {
 			return err
 		}
 	}
-	done.Started = jobs
-	return q.countStarts(ctx, tx, room, len(jobs))
+	return c.countStarts(ctx, c.tx, c.room, len(jobs))
 }
 
 // postpone moves a due job to the opening of its windows.

@@ -30,7 +30,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			" create_time, update_time, attempt_token, retry_override, stopping, interrupts, losses, retry_of, retried_as,"+
 			" progress, progress_note, progress_attempt, progress_time, shard) VALUES (17, 'type', 'data', 'key', 'awaiting', 18, 20, 21, ?,"+
 			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
-			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'wish', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
+			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'retry_override', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
 
 		// what the wanted job leaves out, this test would not see
 		for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
@@ -47,7 +47,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			wanted, v := reflect.ValueOf(want), reflect.ValueOf(*got)
 			for i := range v.NumField() {
 				switch f := v.Type().Field(i); {
-				case f.Name == "Left", f.Name == "Flaw" && v.Field(i).IsZero(): // of which a sound row that was taken in has none
+				case f.Name == "Left", f.Name == "Invalid" && v.Field(i).IsZero(): // of which a sound row that was taken in has none
 				case v.Field(i).IsZero():
 					s.t.Errorf("%s doesn't read %s", by, f.Name)
 				case !reflect.DeepEqual(v.Field(i).Interface(), wanted.Field(i).Interface()):

@@ -254,7 +254,7 @@ func TestStartNow(t *testing.T) {
 		s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send", Windows: &closed}, job.Params{Type: "send"},
 			job.Params{Type: "send", ThrottleFactor: new(0)}, job.Params{Type: "send"})
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')") // 6
-		must[any](t)(nil, s.Pause(t.Context(), true))
+		must[any](t)(nil, s.Pause(t.Context()))
 		s.hire("w1")
 		for n := range 2 {
 			id := s.nth(n + 1)

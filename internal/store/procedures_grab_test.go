@@ -12,8 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -154,8 +154,8 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 				o.Shards = 1
 				change(&o)
 				q := must[*queue.Queue](t)(queue.New(s.db, o))
-				must[int](t)((*store.Queue)(q).Reshard(t.Context()))
-				must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+				must[int](t)(admin.Of(q).Reshard(t.Context()))
+				must[any](t)(nil, q.Register(t.Context()))
 				if code := s.refused("job_start", "w1", "emails", b["id"], b["token"]); code != 31013 {
 					t.Errorf("%d", code)
 				}
@@ -198,7 +198,7 @@ func TestProceduresStartNotNow(t *testing.T) {
 		}
 		s.add(job.Params{Type: "send", Key: "c"})
 		g := s.grab("w1")
-		must[any](t)(nil, s.Pause(t.Context(), true))
+		must[any](t)(nil, s.Pause(t.Context()))
 		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
 			t.Errorf("%d", code)
 		}

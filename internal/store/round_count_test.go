@@ -276,13 +276,13 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 			for _, n := range []int{1, 8, 64} {
 				o.Name, o.Shards = "emails", n
 				q := must[*queue.Queue](t)(queue.New(db, o))
-				if err := (*store.Queue)(q).Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
+				if err := q.Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
 					t.Fatal(err)
 				}
-				must[int](t)((*store.Queue)(q).Reshard(t.Context()))
-				must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+				must[int](t)(admin.Of(q).Reshard(t.Context()))
+				must[any](t)(nil, q.Register(t.Context()))
 				texts := sent.during(func() {
-					must[any](t)(nil, (*store.Queue)(q).Register(t.Context()))
+					must[any](t)(nil, q.Register(t.Context()))
 					if look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"})); !look.Nothing() {
 						t.Errorf("a look finds %+v", look)
 					}

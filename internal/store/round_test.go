@@ -357,7 +357,11 @@ func TestRoundInVain(t *testing.T) {
 		s.bury("w")
 		s.hire("alive")
 		for worker, paused := range map[string]bool{"w": false, "alive": true} {
-			must[any](t)(nil, s.Pause(t.Context(), paused))
+			if paused {
+				must[any](t)(nil, s.Pause(t.Context()))
+			} else {
+				must[any](t)(nil, s.Resume(t.Context()))
+			}
 			var got store.Done
 			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
 			if len(got.Started) > 0 || got.More {

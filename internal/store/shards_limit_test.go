@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -34,8 +35,8 @@ func (f *fleet) change(set func(*queue.Options)) {
 	o := *f.options.Load()
 	set(&o)
 	q := must[*queue.Queue](f.t)(queue.New(f.db, o))
-	must[int](f.t)((*store.Queue)(q).Reshard(f.t.Context()))
-	must[any](f.t)(nil, (*store.Queue)(q).Register(f.t.Context()))
+	must[int](f.t)(admin.Of(q).Reshard(f.t.Context()))
+	must[any](f.t)(nil, q.Register(f.t.Context()))
 	f.options.Store(&o)
 }
 

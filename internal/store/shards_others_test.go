@@ -88,13 +88,13 @@ func TestPauseOverShards(t *testing.T) {
 		}
 		drain(s, o, make9s(900), func(f *fleet) {
 			for range 10 {
-				must[any](t)(nil, s.Pause(t.Context(), true))
+				must[any](t)(nil, s.Pause(t.Context()))
 				before := starts()
 				time.Sleep(50 * time.Millisecond)
 				if after := starts(); after != before {
 					t.Errorf("%d were started in a paused queue", after-before)
 				}
-				must[any](t)(nil, s.Pause(t.Context(), false))
+				must[any](t)(nil, s.Resume(t.Context()))
 				time.Sleep(20 * time.Millisecond)
 			}
 		})

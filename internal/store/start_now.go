@@ -78,7 +78,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 		return errShareFull
 	}
 	j.Error, j.Result = job.None, job.None
-	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &Done{})
+	return claim{q, tx, r, room}.start(ctx, []*job.Job{j})
 }
 
 // TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the

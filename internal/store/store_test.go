@@ -63,10 +63,10 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = (*store.Queue)(q).Register(t.Context())
+	err = q.Register(t.Context())
 	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
-		must[int](t)((*store.Queue)(q).Reshard(t.Context()))
-		err = (*store.Queue)(q).Register(t.Context())
+		must[int](t)(admin.Of(q).Reshard(t.Context()))
+		err = q.Register(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -832,7 +832,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		jobs := s.start("w", 1)
 		s.exec("DELETE FROM shop_queues") // as if nobody had registered it
 		for range 2 {
-			must[any](s.t)(nil, s.Pause(s.t.Context(), true))
+			must[any](s.t)(nil, s.Pause(s.t.Context()))
 		}
 		// what runs is settled in the same round that finds the queue paused
 		if done := s.do(s.newRound("w", 9, settled(finished, jobs...)...)); len(done.Started) != 0 || done.More {
@@ -847,7 +847,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
 			s.t.Errorf("%+v", c)
 		}
-		must[any](s.t)(nil, s.Pause(s.t.Context(), false))
+		must[any](s.t)(nil, s.Resume(s.t.Context()))
 		s.settle("w", finished, s.start("w", 1)...)
 		s.wantState(id, job.Final, "finished", 1)
 	})

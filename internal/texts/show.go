@@ -30,7 +30,7 @@ func IndexHidden[T string | []byte](text T) int {
 	return len(text)
 }
 
-// Text has U+FFFD in the place of each hidden character.
+// Visible has U+FFFD in the place of each hidden character.
 func Visible(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	n := IndexHidden(text)
@@ -57,7 +57,7 @@ func Clip(s string, most int) string {
 	return fmt.Sprintf("%s… (%d bytes are left out) …%s", head, len(s)-len(head)-len(tail), tail)
 }
 
-// Size is a number of bytes with the largest unit in which it is whole: 512MiB.
+// Bytes is a number of bytes with the largest unit in which it is whole: 512MiB.
 func Bytes(bytes int64) string {
 	for _, unit := range []struct {
 		name  string
@@ -70,21 +70,21 @@ func Bytes(bytes int64) string {
 	return fmt.Sprint(bytes, " bytes")
 }
 
+// Count is a number of things: 1 job, 1,150 jobs.
+func Count[T int | int64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Thousands(n) + " " + thing + "s"
+}
+
 // Thousands is a number with a comma between the thousands.
-func Thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
+func Thousands[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
-}
-
-// Count is a number with what it counts: 1 job, 1,234 jobs.
-func Count[N int | int64](n N, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return Thousands(int64(n)) + " " + thing + "s"
 }
 
 // Duration is a time with two units at most: 120 ms, 1.5 s, 10 s, 5 min, 1 h 30 min, 2 d 4 h.

@@ -49,7 +49,7 @@ var files embed.FS
 
 var page = template.Must(template.New("").Funcs(template.FuncMap{
 	"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
-	"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands,
+	"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
 }).ParseFS(files, "page.html", "page.css"))
 
 // Write writes the page. What it tells of jobs and errors is text, whatever they hold, and cut where it is long.

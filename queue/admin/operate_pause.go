@@ -7,9 +7,14 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Pause stops workers from starting jobs of the queue, or with false resumes it. What runs goes on, and jobs may be enqueued.
-// It registers the queue if nobody has yet, and may be repeated.
-func (q *Queue) Pause(ctx context.Context, paused bool) error {
+// Pause stops workers from starting jobs of the queue. What runs goes on, and jobs may be enqueued. It registers the queue if
+// nothing else has, and may be repeated.
+func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, true) }
+
+// Resume lets workers start jobs of the queue again. It may be repeated.
+func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, false) }
+
+func (q *Queue) pause(ctx context.Context, paused bool) error {
 	number, err := q.s.DivisionOf(ctx, q.s.DB())
 	if err == nil && number == 0 {
 		err = q.s.Register(ctx)

@@ -19,7 +19,7 @@ func ExampleKind() {
 	if err != nil {
 		panic(err) // a payload that is no JSON, or too large
 	}
-	j.Key = "order-4711" // and whatever else a job.New may have
+	j.Key = "order-4711" // and whatever else a job.Params may have
 	fmt.Println(j.Type, j.Key, j.Data)
 	// Output: send_receipt order-4711 {"order":4711,"to":"a@example.org"}
 }

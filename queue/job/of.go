@@ -9,7 +9,7 @@ import (
 // Of is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
 // things then. It is a constant:
 //
-//	const SendReceipt job.Of[Receipt] = "send_receipt"
+//	const SendReceipt job.Kind[Receipt] = "send_receipt"
 //
 // The data are the T as JSON, which programs in any language can read and write; of a T that is a string they are the text
 // itself. What is null, such as a nil pointer, is no data.

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Queue is a queue, with what a test says of its jobs. A job is described by a job.New, as it is when it is enqueued: what is
+// Queue is a queue, with what a test says of its jobs. A job is described by a job.Params, as it is when it is enqueued: what is
 // zero or nil there may be anything. Data that are JSON are compared as such, At and In (from now, by the instance's clock)
 // with the time at which the job is due. What isn't so fails the test, with what differs and with all jobs of the queue.
 type Queue struct {

@@ -395,7 +395,7 @@ func TestNothingToWait(t *testing.T) {
 		p.Queues = append(p.Queues, sending(in.Queue(name), func(context.Context, *job.Job) error { return nil }).Queues...)
 	}
 	in.Work(p)
-	if err := admin.Of(in.Queue("paused").Queue).Pause(t.Context(), true); err != nil {
+	if err := admin.Of(in.Queue("paused").Queue).Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)

@@ -75,7 +75,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Check refuses what can't be a schedule: ErrInvalid, or what job.New.Check says of its Job.
+// Check refuses what can't be a schedule: ErrInvalid, or what job.Params.Check says of its Job.
 func (s Schedule) Check() error {
 	if err := CheckName(s.Name); err != nil {
 		return err

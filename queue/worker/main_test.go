@@ -16,7 +16,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
@@ -78,7 +77,7 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (*store.Queue)(q).Register(t.Context()); err != nil {
+	if err := q.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return q

@@ -87,7 +87,7 @@ func TestOneJob(t *testing.T) {
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
 		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context(), true))
+		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})

@@ -108,12 +108,12 @@ func TestSchedulesWait(t *testing.T) {
 		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
 		run()
 		s.unseen()
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context(), true))
+		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
 		run()
 		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
 			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
 		}
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context(), false))
+		must[any](s.t)(nil, admin.Of(s.emails).Resume(s.t.Context()))
 		run()
 		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
 			s.t.Errorf("%v ran", ran.jobs)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -22,11 +22,11 @@ func (s *shop) divide(o queue.Options) {
 	s.t.Helper()
 	o.Name, o.Shards, o.Types = "emails", 8, s.emails.Types
 	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
-	if err := (*store.Queue)(q).Register(s.t.Context()); !errors.Is(err, queue.ErrShards) {
+	if err := q.Register(s.t.Context()); !errors.Is(err, queue.ErrShards) {
 		s.t.Fatalf("a queue of one shard is registered with 8: %v", err)
 	}
-	must[int](s.t)((*store.Queue)(q).Reshard(s.t.Context()))
-	must[any](s.t)(nil, (*store.Queue)(q).Register(s.t.Context()))
+	must[int](s.t)(admin.Of(q).Reshard(s.t.Context()))
+	must[any](s.t)(nil, q.Register(s.t.Context()))
 	s.emails = q
 }
 

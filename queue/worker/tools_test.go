@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -26,7 +25,7 @@ func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 		o.Types = append(o.Types, t)
 	}
 	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
-	must[any](s.t)(nil, (*store.Queue)(q).Register(s.t.Context()))
+	must[any](s.t)(nil, q.Register(s.t.Context()))
 	return q
 }
 

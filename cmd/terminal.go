@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/internal/process"
 )
@@ -19,11 +22,6 @@ type pager struct {
 	in io.WriteCloser
 	// ended is closed when it has.
 	ended chan struct{}
-	// unread is what it was given, for as long as it may have read none of that.
-	unread []byte
-	// plain prints what it has not read, once there turns out to be no pager, and gives where to print the rest; instead is that.
-	plain   func(unread []byte) io.Writer
-	instead io.Writer
 }
 
 // errPagerEnded is that somebody has seen enough.
@@ -31,9 +29,6 @@ var errPagerEnded = errors.New("the pager has ended")
 
 // shellOnly are the characters by which $PAGER is more than a program and its arguments.
 const shellOnly = "|&;<>()$`\\\"'*?[#~=%"
-
-// pipeMost is what a pipe holds at most: of more a program has read something.
-const pipeMost = 1 << 20
 
 // page has the rest of what is printed shown by $PAGER, where it is set and people read at a terminal. When they leave the
 // pager, the command ends too, whatever it waits for.
@@ -43,61 +38,44 @@ func (a *app) page() {
 		return
 	}
 	argv := strings.Fields(command)
+	_, err := exec.LookPath(argv[0])
 	if strings.ContainsAny(command, shellOnly) {
+		if strings.ContainsAny(argv[0], shellOnly) { // it is no program, or the shell knows which
+			err = nil
+		}
 		argv = []string{"sh", "-c", command}
 	}
-	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{}), unread: []byte{}}
+	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	p.Stdout, p.Stderr = terminal, a.err.Writer
 	if _, ok := os.LookupEnv("LESS"); !ok {
 		p.Env = append(os.Environ(), "LESS=FX") // what fits the screen is shown, and stays there
 	}
-	var err error
-	if p.in, err = p.StdinPipe(); err == nil {
+	if err == nil {
+		p.in, err = p.StdinPipe()
+	}
+	if err == nil {
 		err = p.Start()
 	}
 	if err != nil {
 		a.warn(fmt.Errorf("PAGER: %w", err))
 		return
 	}
-	p.plain = func(unread []byte) io.Writer {
-		a.warn(fmt.Errorf("PAGER: %s: %s", command, p.ProcessState)) // the shell has said why
-		_, _ = terminal.Write(unread)
-		return terminal
-	}
 	a.out.pager = p
 	a.signals.paged.Store(true)
 	go func() {
 		defer close(p.ended)
-		if _ = p.Wait(); !p.isMissing() { // what else it says with its exit code is its user's
-			a.signals.cancel(errPagerEnded)
-		}
+		_ = p.Wait() // what it says with its exit code is its user's
+		a.signals.cancel(errPagerEnded)
 	}()
 }
 
-// isMissing says of a pager that has ended whether the shell has found no such program, or none that it could run.
-func (p *pager) isMissing() bool {
-	code := p.ProcessState.ExitCode()
-	return code == 126 || code == 127
-}
-
 func (p *pager) Write(b []byte) (int, error) {
-	if p.instead != nil {
-		return p.instead.Write(b)
-	}
-	if p.unread != nil {
-		p.unread = append(p.unread, b...)
-	}
-	if n, err := p.in.Write(b); err != nil { // whatever it says, for nobody reads any more
+	n, err := p.in.Write(b)
+	if err != nil { // whatever it says, for nobody reads any more
 		<-p.ended
-		if p.unread == nil || !p.isMissing() {
-			return n, errPagerEnded
-		}
-		p.instead = p.plain(p.unread)
+		return n, errPagerEnded
 	}
-	if len(p.unread) > pipeMost {
-		p.unread = nil
-	}
-	return len(b), nil
+	return n, nil
 }
 
 // endPager lets the pager show what it has, until its user has seen it. A signal that ends the command ends the pager, and what
@@ -119,9 +97,6 @@ func (a *app) endPager() {
 			<-p.ended
 		}
 	}
-	if a.out.ctx.Err() == nil && p.instead == nil && p.unread != nil { // it is missing
-		p.plain(p.unread)
-	}
 	a.out.pager = nil
 	a.signals.paged.Store(false)
 	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGINT {
@@ -133,4 +108,54 @@ func (a *app) endPager() {
 func (p *pager) signal(sig syscall.Signal) {
 	process.SignalBelow(p.Process.Pid, sig)
 	_ = p.Process.Signal(sig)
+}
+
+// watch shows something again and again until the context ends. A terminal shows the latest alone; a pipe, and a terminal that
+// can't rewrite its lines, get one after the other. Each begins with this host's time, in a zone. A database that is away is said,
+// and asked again.
+func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Location, show func() error) error {
+	for {
+		a.clearScreen()
+		if !a.json {
+			a.out.line("%s, every %s", zonedTime(time.Now(), zone), every)
+		}
+		switch err := show(); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+		default:
+			if !a.isAway(err) {
+				return err
+			}
+			code, hint := a.diagnose(err)
+			a.report(code, err, hint)
+		}
+		if a.out.err != nil {
+			return a.out.err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(every):
+		}
+	}
+}
+
+// clearScreen empties a terminal that can be, but for what has left its top.
+func (a *app) clearScreen() {
+	if f := a.out.terminal(); f != nil && !a.json && canRewrite() {
+		_, _ = f.WriteString("\x1b[H\x1b[J") // past the door, which lets no such characters through
+	}
+}
+
+// canRewrite says whether a terminal of this environment takes back what it shows.
+func canRewrite() bool {
+	kind := os.Getenv("TERM")
+	return kind != "" && kind != "dumb"
+}
+
+// watchFlag adds --watch to a command.
+func watchFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "watch", "", "show it again every so often, in place on a terminal, until ^C")
+	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }

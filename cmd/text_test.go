@@ -436,13 +436,3 @@ func rogue(t *testing.T, text string) (address string) {
 	}()
 	return listener.Addr().String()
 }
-
-// What cobra prints by itself goes through the same door unharmed.
-func TestCompletionIsWhole(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		code, out, errs := shown("completion", shell)
-		if code != 0 || errs != "" || len(out) < 1000 || strings.Contains(out, "\uFFFD") {
-			t.Errorf("%s: exit code %d, %d bytes, %q", shell, code, len(out), errs)
-		}
-	}
-}

@@ -1,0 +1,277 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/hipq/hipq/internal/texts"
+)
+
+// output is the door through which all goes that a command prints: clean, whatever others have written into it. Each Write
+// has whole characters. It remembers the first error of writing, so that no command has to check each of its prints: Main
+// does, once.
+type output struct {
+	ctx context.Context
+	io.Writer
+	err error
+	// pager, if there is one, shows it on the terminal that Writer is.
+	pager *pager
+	// bar, if there is one, stands on the last line of the terminal, and makes room for what is printed.
+	bar *progressbar.ProgressBar
+}
+
+// stalledFor is how long a command that shall end waits for one that has stopped to read what it prints.
+const stalledFor = 300 * time.Millisecond
+
+func (o *output) Write(p []byte) (int, error) {
+	clean := []byte(texts.Visible(string(p))) // not p, which is the caller's again if the write is given up
+	if o.bar != nil {
+		_ = o.bar.Clear() // or the lines look odd
+	}
+	to := o.Writer
+	if o.pager != nil {
+		to = o.pager
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(o.ctx))
+	defer cancel()
+	defer context.AfterFunc(o.ctx, func() { time.AfterFunc(stalledFor, cancel) })()
+	_, err := await(ctx, func() (int, error) { return to.Write(clean) })
+	if err == nil {
+		return len(p), nil
+	}
+	if o.err == nil {
+		o.err = err
+	}
+	return 0, err
+}
+
+// line prints one line: whatever the arguments hold, and no more of it than people can read.
+func (o *output) line(format string, args ...any) {
+	_, _ = io.WriteString(o, oneLine(fmt.Sprintf(format, args...))+"\n")
+}
+
+// text prints any number of lines, which its caller has made so that none can pass for another.
+func (o *output) text(format string, args ...any) {
+	_, _ = fmt.Fprintf(o, format, args...)
+}
+
+// terminal is where people read it at once; nil if they don't.
+func (o *output) terminal() *os.File {
+	if f, ok := o.Writer.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// isTerminal says whether people read it at once.
+func (o *output) isTerminal() bool { return o.terminal() != nil }
+
+// columns is how many characters a line of the terminal has; 0 if nobody knows, or there is none.
+func (o *output) columns() int {
+	if f := o.terminal(); f != nil {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// lines prints each Write as a line: a log, whose records come whole.
+type lines struct{ *output }
+
+func (l lines) Write(p []byte) (int, error) {
+	l.line("%s", strings.TrimSuffix(string(p), "\n"))
+	return len(p), l.err
+}
+
+// await returns the result of do, or the context's error if the context ends first: do may wait for ever.
+func await[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
+	type done struct {
+		result T
+		err    error
+	}
+	ended := make(chan done, 1)
+	go func() {
+		result, err := do()
+		ended <- done{result, err}
+	}()
+	select {
+	case got := <-ended:
+		return got.result, got.err
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+}
+
+// openFile opens a file that the command line names, for a command that shall end when the context does: of a pipe to which
+// nobody writes (of a shell's <(…) say) neither the opening nor a Read ends by itself.
+func openFile(ctx context.Context, path string) (*inputFile, error) {
+	f, err := await(ctx, func() (*os.File, error) { return os.Open(path) })
+	if err != nil {
+		return nil, err
+	}
+	return &inputFile{interruptible{ctx, f}, f}, nil
+}
+
+// inputFile is a file that openFile has opened.
+type inputFile struct {
+	interruptible
+	file *os.File
+}
+
+func (f *inputFile) Close() error { return f.file.Close() }
+
+// isRegular says whether what was read of the file can be read again.
+func (f *inputFile) isRegular() bool {
+	info, err := f.file.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
+// interruptible is a reader, such as a terminal or a pipe, that is left alone when the context ends: its next bytes may
+// never come.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	buf := make([]byte, len(p)) // not p, which is the caller's again if the read is given up
+	n, err := await(r.ctx, func() (int, error) { return r.Reader.Read(buf) })
+	return copy(p, buf[:n]), err
+}
+
+// startBar shows a person at a terminal how far a command has come, on standard error, until endBar: a bar if it is
+// known how many there are to do, else (with 0) their number. A pipe, a file, cron, a terminal that can't rewrite a line and
+// --json have none of it.
+func (a *app) startBar(what string, all int) {
+	terminal := a.err.terminal()
+	if terminal == nil || a.json || !canRewrite() {
+		return
+	}
+	most := int64(all)
+	if all == 0 {
+		most = -1
+	}
+	bar := progressbar.NewOptions64(most,
+		progressbar.OptionSetWriter(terminal),
+		progressbar.OptionSetDescription("hipq "+what),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetElapsedTime(all == 0),
+		progressbar.OptionUseANSICodes(false), // blanks do as well
+		progressbar.OptionClearOnFinish())
+	a.err.bar = bar
+	if a.onTerminal() {
+		a.out.bar = bar
+	}
+}
+
+// moveBar says how many are done by now.
+func (a *app) moveBar(n int) {
+	if a.err.bar != nil {
+		_ = a.err.bar.Set(n) // who doesn't see it sees the end
+	}
+}
+
+// endBar leaves the terminal as if there had been no bar.
+func (a *app) endBar() {
+	if a.err.bar != nil {
+		_ = a.err.bar.Clear() // it is gone, or the terminal is
+	}
+	a.err.bar, a.out.bar = nil, nil
+}
+
+// standardOutput stands for the file that is none.
+const standardOutput = "-"
+
+// replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
+func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return usagef("%s is no regular file", path)
+	} else if err == nil && i.needs(info) {
+		return usagef("%s is a file of this instance, its config or its database", path)
+	}
+	if err := writeWhole(path, content, mode, os.Rename); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeWhole makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
+func writeWhole(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return name(f.Name(), path)
+}
+
+// needs says whether a file is the config or of the database.
+func (i *instance) needs(info fs.FileInfo) bool {
+	own := []string{i.File}
+	if path := i.Database.Path; path != "" {
+		own = append(own, path, path+"-wal", path+"-shm", path+"-journal")
+	}
+	return slices.ContainsFunc(own, func(name string) bool {
+		its, err := os.Stat(name)
+		return err == nil && os.SameFile(info, its)
+	})
+}
+
+// warningsMost is how many warnings a command prints: somebody may have written any number of rows that are worth one.
+const warningsMost = 20
+
+// warnings are those that a command has printed.
+type warnings struct {
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// warn tells people of what a command goes on without, once.
+func (a *app) warn(err error) {
+	a.warned.mu.Lock()
+	defer a.warned.mu.Unlock()
+	text := err.Error()
+	if a.warned.said == nil {
+		a.warned.said = map[string]bool{}
+	}
+	if a.warned.said[text] || len(a.warned.said) > warningsMost {
+		return
+	}
+	if a.warned.said[text] = true; len(a.warned.said) > warningsMost {
+		text = "there are more such warnings, which are not shown"
+	}
+	a.printWarning(text)
+}
+
+func (a *app) printWarning(text string) {
+	if a.json {
+		_ = a.err.json(map[string]string{"warning": text}) // a warning changes nothing
+		return
+	}
+	a.err.line("hipq: warning: %s", text)
+}

@@ -1,0 +1,190 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// How much people see of a text that others have written, in bytes: of a line of prose, such as an error message, and of
+// what may have many lines, such as a job's data, which has no more itself. A table's cell has so many characters.
+const (
+	lineBytes      = 4 << 10
+	safeBytes      = job.MaxDataBytes
+	cellCharacters = 80
+)
+
+// escaped writes each hidden character of a JSON text as \uXXXX: its value stays the same.
+func escaped(json []byte) []byte {
+	n := texts.IndexHidden(json)
+	if n == len(json) {
+		return json
+	}
+	var b []byte
+	for ; n < len(json); n = texts.IndexHidden(json) {
+		r, size := utf8.DecodeRune(json[n:])
+		b = append(b, json[:n]...)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+		json = json[n+size:]
+	}
+	return append(b, json...)
+}
+
+// safe is a text of any number of lines as people see it.
+func safe(s string) string { return texts.Visible(texts.Clip(s, safeBytes)) }
+
+// oneLine is safe without ends of lines: what a text holds can't pass for another line of what a command prints.
+func oneLine(s string) string { return unfold(texts.Visible(texts.Clip(s, lineBytes))) }
+
+// oneLines has each text as one line of what a command prints: with what a database says in it, it can't begin a further one.
+func oneLines(texts []string) []string {
+	for n := range texts {
+		texts[n] = oneLine(texts[n])
+	}
+	return texts
+}
+
+// cell is oneLine for a table.
+func cell(s string) string {
+	s = unfold(texts.Visible(s[:min(len(s), utf8.UTFMax*(cellCharacters+1))]))
+	if characters := []rune(s); len(characters) > cellCharacters {
+		return string(characters[:cellCharacters-1]) + "…"
+	}
+	return s
+}
+
+func unfold(s string) string {
+	if strings.ContainsAny(s, "\n\t") {
+		return strings.NewReplacer("\n", " ", "\t", " ").Replace(s)
+	}
+	return s
+}
+
+// hang sets the lines of a text behind the first as far to the right as the first begins: none of them stands where the
+// lines of a command begin.
+func hang(s string, by int) string {
+	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+strings.Repeat(" ", by))
+}
+
+// indent sets a text of several lines apart.
+func indent(s string) string { return "    " + hang(s, 4) }
+
+// printJSON prints v on one line: the one encoder of all that --json prints.
+func (a *app) printJSON(v any) error { return a.out.json(v) }
+
+func (o *output) json(v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := o.Write(escaped(b.Bytes()))
+	return err
+}
+
+// local is a time for people, in the config's zone, which it names.
+func (i *instance) local(t time.Time) string { return zonedTime(t, i.Location) }
+
+func zonedTime(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
+}
+
+// zoned is the heading of a column of times, which names the config's zone; localCell is a time below it.
+func (i *instance) zoned(heading string) string { return heading + " (" + i.Location.String() + ")" }
+
+func (i *instance) localCell(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.In(i.Location).Format("2006-01-02 15:04:05")
+}
+
+// or0 is the value that p points to, or the zero value.
+func or0[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// dash is how people see what isn't there.
+func dash(s string) string {
+	if s == "" || s == "NONE" {
+		return "–"
+	}
+	return s
+}
+
+// utc is a time for programs; the zero time is null.
+func utc(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// millis is a duration for people.
+func millis(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
+}
+
+const (
+	// timeUsage is what each flag takes that is a time.
+	timeUsage = "2026-12-31T23:00:00Z; '2026-12-31 23:00', 23:00 or 'tomorrow 09:00' in the config's zone; +90s, -1h"
+	// agoUsage is what each takes that is a time in the past.
+	agoUsage = "90s, 2h, 1d ago; or a time as --at of hipq enqueue takes it"
+)
+
+// time reads what a flag has been given, by the config's zone and the database's clock. It is zero if that is nothing.
+func (i *instance) time(cmd *cobra.Command, flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := i.parseTime(cmd, text)
+	if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.NoTrouble {
+		return t, err
+	}
+	return t, usagef("%s: %w", flag, err)
+}
+
+func (i *instance) parseTime(cmd *cobra.Command, text string) (time.Time, error) {
+	return config.ParseTime(text, i.Location, func() (time.Time, error) { return i.db.Clock(cmd.Context()) })
+}
+
+// ago reads what a flag has been given that may also be how long ago.
+func (i *instance) ago(cmd *cobra.Command, flag, text string) (time.Time, error) {
+	switch _, err := config.ParseDuration(text); {
+	case err == nil:
+		text = "-" + text
+	case strings.Trim(text, "0123456789") == "" && text != "":
+		return time.Time{}, usagef("%s: %w", flag, err)
+	}
+	return i.time(cmd, flag, text)
+}
+
+// durationFlag reads what a flag has been given; none is 0.
+func durationFlag(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, usagef("%s: %w", name, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,284 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/config"
+)
+
+// argument is what a command takes besides flags: a word of its usage line.
+type argument struct {
+	// name is QUEUE, TYPE, KEY or ID.
+	name string
+	// optional is one in brackets; many is one with an ellipsis, which may be repeated.
+	optional, many bool
+}
+
+// argumentsOf reads the usage line of a command: what it says is what is checked, and what a shell completes.
+func argumentsOf(c *cobra.Command) (all []argument) {
+	use, _, _ := strings.Cut(c.Use, " | ")
+	for _, word := range strings.Fields(use)[1:] {
+		inner := strings.Trim(word, "[]")
+		name, many := strings.CutSuffix(inner, "…")
+		all = append(all, argument{name, inner != word, many})
+	}
+	return all
+}
+
+// at is the argument in this place; none if there are too many.
+func at(all []argument, place int) argument {
+	if last := len(all) - 1; last >= 0 && place > last && all[last].many {
+		place = last
+	}
+	if place >= len(all) {
+		return argument{}
+	}
+	return all[place]
+}
+
+// prepare has a command check its arguments by its usage line, and refuse flags with nothing in them: most likely a shell's
+// variable that isn't set, which must not pass for the flag left out. It also notes that the command line was understood.
+func (a *app) prepare(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.prepare(sub)
+	}
+	if c.Args == nil {
+		c.Args = checkArguments
+	}
+	run := c.RunE
+	if run == nil { // it only has commands below it
+		run = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		a.running = true
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			// no data is data too
+			if f.Value.String() == "" && f.Name != "data" && err == nil {
+				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
+// refuseUnknownTopics makes help fail for what isn't there; cobra would print a help text and succeed.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"}) // it is there now
+	help.Args = func(_ *cobra.Command, args []string) error {
+		on, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = meant(fmt.Errorf("there is no help on %q", strings.Join(args, " ")), suggested(on, rest[0]))
+		}
+		return err
+	}
+}
+
+// checkArguments is the check of each command that has no other, by its usage line.
+func checkArguments(c *cobra.Command, args []string) error {
+	if c.HasSubCommands() {
+		return checkCommand(c, args)
+	}
+	all := argumentsOf(c)
+	if name := queueFlag(c); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
+		args = slices.Insert(slices.Clone(args), 0, name)
+	}
+	var names, missing []string
+	for place, a := range all {
+		names = append(names, a.name)
+		if place >= len(args) && !a.optional {
+			missing = append(missing, a.name)
+		}
+	}
+	switch {
+	case len(missing) == 1:
+		return fmt.Errorf("%s is missing", missing[0])
+	case len(missing) > 1:
+		return fmt.Errorf("%s are missing", and(missing))
+	}
+	for place, arg := range args {
+		switch name := at(all, place).name; {
+		case name == "" && len(all) == 0:
+			return fmt.Errorf("it takes no arguments, and got %q", arg)
+		case name == "":
+			return fmt.Errorf("it takes no more than %s, and got %q", and(names), arg)
+		case arg == "":
+			return fmt.Errorf("%s is empty", name)
+		case name == "ID":
+			if _, err := parseID(arg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// queueFlag is what --queue says in the place of an argument.
+func queueFlag(c *cobra.Command) string {
+	if f := c.Flags().Lookup("queue"); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// checkCommand is the check of a command that has others below it: whoever comes to it has named none of them.
+func checkCommand(c *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 0:
+		return meant(fmt.Errorf("there is no command %q", strings.TrimSpace(below(c)+" "+args[0])), suggested(c, args[0]))
+	case c.HasParent():
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		return errors.New("it needs one of its commands: " + strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// suggested is the command below c that a name may mean: others call it so, or its name is similar.
+func suggested(c *cobra.Command, name string) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if slices.Contains(sub.SuggestFor, strings.ToLower(name)) {
+			return sub.CommandPath()
+		}
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if near := config.Nearest(name, names); near != "" {
+		return c.CommandPath() + " " + near
+	}
+	return ""
+}
+
+// below is the name of a command among the program's.
+func below(c *cobra.Command) string {
+	_, name, _ := strings.Cut(c.CommandPath(), " ")
+	return name
+}
+
+// misread is a command line that a command could not make sense of.
+type misread struct {
+	error
+	command *cobra.Command
+}
+
+// together is what cobra says of flags that exclude each other.
+var together = regexp.MustCompile(`^if any flags in the group .*; \[(.*)\] were all set$`)
+
+func (m misread) Error() string {
+	text := m.error.Error()
+	if given := together.FindStringSubmatch(text); given != nil {
+		text = "--" + strings.ReplaceAll(given[1], " ", " and --") + " can't be given together"
+	}
+	if name := below(m.command); name != "" {
+		return name + ": " + text
+	}
+	return text
+}
+
+func (m misread) Unwrap() error { return m.error }
+
+// hint is the usage line of the command, and where there is more.
+func (m misread) hint() string {
+	line := strings.TrimSuffix(m.command.UseLine(), " [flags]") + " [flags]" // which cobra says of a command's own only
+	if m.command.HasSubCommands() {
+		line = m.command.CommandPath() + " COMMAND"
+	}
+	return fmt.Sprintf("usage: %s; see %s --help", line, m.command.CommandPath())
+}
+
+// misreadFlag says in a sentence what is wrong with a flag, for pflag's own words are a programmer's. A command that isn't there
+// is worth more than a flag that it would have had.
+func misreadFlag(c *cobra.Command, err error) error {
+	if c.HasSubCommands() && len(c.Flags().Args()) > 0 {
+		return checkArguments(c, c.Flags().Args())
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(c, unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+	}
+	if short, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s is without its value: %s", short.GetFlag().Name, short.GetFlag().Usage)
+	}
+	if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return fmt.Errorf("%q is no flag", bad.GetSpecifiedFlag())
+	}
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	not := "no " + bad.GetFlag().Value.Type()
+	switch kind := bad.GetFlag().Value.Type(); {
+	case kind == "bool":
+		not = "neither true nor false"
+	case errors.Is(bad, strconv.ErrRange):
+		not = "too large a number"
+	case strings.HasPrefix(kind, "int"):
+		not = "not a whole number"
+	}
+	return fmt.Errorf("--%s: %q is %s", bad.GetFlag().Name, bad.GetValue(), not)
+}
+
+// unknownFlag refuses a flag. Its letters are what stood behind a single dash.
+func unknownFlag(c *cobra.Command, name, letters string) error {
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	switch near := config.Nearest("--"+name, known); {
+	case letters == "":
+		return meant(fmt.Errorf("there is no flag --%s", name), near)
+	case slices.Contains(known, "--"+letters):
+		return fmt.Errorf("there is no flag -%s; did you mean --%s?", letters, letters)
+	}
+	return fmt.Errorf("there is no flag -%s", letters)
+}
+
+// meant adds to an error what may be meant instead, if anything comes to mind.
+func meant(err error, instead string) error {
+	if instead == "" {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean %s?", err, instead)
+}
+
+// unknown refuses a name, and suggests the nearest of the known ones.
+func unknown(err error, name string, known []string) error {
+	return usage(meant(err, config.Nearest(name, known)))
+}
+
+// noneOf refuses what is none of some words; what is the flag, or the argument, that it was given for.
+func noneOf[T ~string](what string, got T, words []T) error {
+	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words))
+}
+
+// list joins words for people by commas.
+func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
+
+// and joins words as a sentence does.
+func and(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+func asStrings[T ~string](words []T) []string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	return texts
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/handler"
+)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// noProgram is what to do about a handler without one.
+const noProgram = "; write the program and its arguments as a list, such as [php, send.php]"
+
+// retryHandler reads a retry handler; without one that of the level outside holds.
+func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handler) *Handler {
+	switch {
+	case s != nil:
+		if len(s.Exec) == 0 {
+			b.missing(path+".exec", noProgram)
+		}
+		h := b.program(path, "exec", s.Exec, s.programSection, handler.CheckNoPlaceholder)
+		h.Exec = s.Exec
+		return &h
+	case outer != nil:
+		b.noteAgain(path, outer.Key)
+	default:
+		b.note(path, nil, "")
+	}
+	return outer
+}
+
+// handler reads what runs for the jobs of a type.
+func (b builder) handler(path string, s handlerSection) (h Handler) {
+	kind := ""
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{{"exec", len(s.Exec) > 0}, {"stream", len(s.Stream) > 0}, {"http", s.HTTP != nil}} {
+		switch {
+		case k.given && kind != "":
+			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
+		case k.given, kind == "" && b.refused[path+"."+k.name]: // then that is said, and what it was to be is known
+			kind = k.name
+		case k.name != "http": // a section, whose keys are noted if it is there
+			b.note(path+"."+k.name, nil, "")
+		}
+	}
+	if kind == "" {
+		kind = "exec"
+		b.missing(path+".exec", noProgram)
+	}
+	b.ofOthers(path, kind, "", reflect.ValueOf(s))
+	switch kind {
+	case "http":
+		if h = (Handler{Key: path + ".http"}); s.HTTP != nil {
+			h.HTTP = b.http(h.Key, s.HTTP)
+		}
+	case "exec":
+		h = b.program(path, kind, s.Exec, s.programSection, handler.CheckArgument)
+		h.Exec, h.DashArguments = s.Exec, b.truth(path+".dash_arguments", s.DashArguments, false)
+	case "stream":
+		h = b.program(path, kind, s.Stream, s.programSection, handler.CheckNoPlaceholder)
+		h.Stream = s.Stream
+		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
+		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+	}
+	return h
+}
+
+// ofOthers refuses the keys of a section that are for other kinds of handler, and notes that there are none. of are the kinds for
+// which the section is.
+func (b builder) ofOthers(path, kind, of string, s reflect.Value) {
+	for _, f := range fieldsOf(s.Type()) {
+		at, of, value := path+"."+f.Tag.Get("mapstructure"), of+f.Tag.Get("of"), s.FieldByIndex(f.Index)
+		switch {
+		case of == "" || slices.Contains(strings.Fields(of), kind):
+			continue
+		case value.Kind() == reflect.Struct:
+			b.ofOthers(at, kind, of, value)
+			continue
+		case !value.IsZero():
+			b.refuse(at, "is for %s, and this is %s", strings.ReplaceAll(of, " ", " and "), kind)
+		}
+		b.note(at, nil, "")
+	}
+}
+
+// program reads which program runs, and how; check says what is wrong with an argument. It shows no arguments and no variables'
+// values in an error, as they may be secrets.
+func (b builder) program(path, key string, argv []string, s programSection, check func(argv []string, at int) error) Handler {
+	if len(argv) > 0 && argv[0] == "" {
+		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
+	}
+	for i, arg := range argv {
+		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
+		if strings.ContainsRune(arg, 0) {
+			b.refuse(at, "holds a NUL, which no argument can")
+		} else if err := check(argv, i); err != nil {
+			b.refuse(at, "%w", err)
+		}
+	}
+	b.noteList(path+"."+key, argv)
+	h := Handler{Key: path, Dir: b.absolute(s.Dir), Env: s.Env}
+	b.note(path+".dir", h.Dir, s.Dir)
+	b.environ(path+".env", s.Env)
+	h.User = b.text(path+".user", s.User, "")
+	h.NewPrivs = !b.truth(path+".no_new_privs", s.NoNewPrivs, true)
+	limits := path + ".limits"
+	h.Limits = handler.Limits{
+		Memory:    b.size(limits+".memory", s.Limits.Memory, 1<<20),
+		OpenFiles: b.integer(limits+".open_files", s.Limits.OpenFiles, 0, 8, maxInt),
+		CPU:       b.seconds(limits+".cpu", s.Limits.CPU, 0, time.Second),
+		FileSize:  b.size(limits+".file_size", s.Limits.FileSize, 1<<10),
+	}
+	h.Nice = b.integer(path+".nice", s.Nice, 0, -20, 19)
+	h.Umask = b.umask(path+".umask", s.Umask)
+	return h
+}
+
+// environ checks the variables that a program has besides, and notes them without the values that they are given.
+func (b builder) environ(path string, env []string) {
+	seen, shown := map[string]bool{}, make([]string, len(env))
+	for i, entry := range env {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		name, value, given := strings.Cut(entry, "=")
+		switch {
+		case !variableName.MatchString(name):
+			// not even its first word is shown, for it may be the value
+			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
+		case slices.Contains(ownVariables(), name):
+			b.refuse(at, "%s is set by hipq itself for each job", name)
+		case seen[name]:
+			b.refuse(at, "%s is given twice", name)
+		case strings.ContainsRune(value, 0):
+			b.refuse(at, "the value of %s holds a NUL, which no variable can", name)
+		}
+		if seen[name], shown[i] = true, name; given {
+			shown[i] += "=" + hidden
+		}
+	}
+	b.noteList(path, shown)
+}
+
+// umask reads the rights that new files don't have, as the shell's umask takes them; nil is none.
+func (b builder) umask(path, text string) *fs.FileMode {
+	if text == "" {
+		b.note(path, nil, "")
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 8, 9)
+	if err != nil {
+		b.refuse(path, "%s is no umask; write octal digits, such as 0027", shown(text))
+	}
+	b.note(path, fmt.Sprintf("%04o", n), text)
+	return new(fs.FileMode(n))
+}
+
+// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream: the fewer of
+// those and what the config says, where 0 is as many as the worker has slots.
+func (b builder) roomIn(h Handler, concurrency int) int {
+	room := h.Processes * h.InFlight
+	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
+		return concurrency
+	}
+	return room
+}
