@@ -24,13 +24,13 @@ type Window struct {
 type Sums struct {
 	Counts
 	// Before ends where the window begins.
-	Before Former `json:"before"`
+	Before Previous `json:"before"`
 	// WeekEarlier ends a week earlier than the window. Of a window of a week it is the same as Before.
-	WeekEarlier Former `json:"week_earlier"`
+	WeekEarlier Previous `json:"week_earlier"`
 }
 
 // Former are the counts of an earlier window. It compares only if as many of its hours were aggregated.
-type Former struct {
+type Previous struct {
 	Hours int `json:"hours"`
 	Counts
 }
