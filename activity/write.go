@@ -11,7 +11,7 @@ import (
 
 const (
 	columns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
-	// row follows the expression for the time.
+	// values follows the expression for the time.
 	values = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
 	maxRows = 500
@@ -19,7 +19,7 @@ const (
 	maxBytes = 4 << 20
 )
 
-// Entries appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
+// Write appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
 func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) error {
 	at, stamp := tx.Stamp()
 	for len(entries) > 0 {
@@ -39,7 +39,7 @@ func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) e
 	return nil
 }
 
-// Rows are the rows of jobs that have all gone through the same transition, in the caller's transaction.
+// JobRows are the rows of jobs that have all gone through the same transition, in the caller's transaction.
 type JobRows struct {
 	Table string
 	IDs   []any
@@ -48,7 +48,7 @@ type JobRows struct {
 	Args      []any
 }
 
-// OfRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
+// WriteRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
 // e has all but the time, the job, its type, its key and its attempt.
 func WriteRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e Entry, r JobRows) error {
 	if len(r.IDs) == 0 {

@@ -29,7 +29,7 @@ type Sums struct {
 	WeekEarlier Previous `json:"week_earlier"`
 }
 
-// Former are the counts of an earlier window. It compares only if as many of its hours were aggregated.
+// Previous are the counts of an earlier window. It compares only if as many of its hours were aggregated.
 type Previous struct {
 	Hours int `json:"hours"`
 	Counts

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// On is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is another
+// FromPool is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is another
 // driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is known
 // at once; it may be repeated.
 //

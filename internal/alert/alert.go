@@ -12,10 +12,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Board is where all ticks of an instance see what has been said.
+// Log is where all ticks of an instance see what has been said.
 type Log struct{ db *schema.DB }
 
-// NewBoard is the board of db's instance.
+// NewLog is the board of db's instance.
 func NewLog(db *schema.DB) Log { return Log{db} }
 
 // Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the

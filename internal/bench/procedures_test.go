@@ -24,7 +24,7 @@ func BenchmarkProcedures(b *testing.B) {
 	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)
 	db := dbtest.Open(b, "mysql", source)
 	q := open(b, db, Plain("bench"))
-	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Queue.Options).Table()}); err != nil {
+	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Options).Table()}); err != nil {
 		b.Fatal(err)
 	}
 	c, err := mysql.ParseDSN(source)

@@ -107,7 +107,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 				here := q
 				w := Workers{Concurrency: 100}
 				if spread {
-					other, err := queue.New(dbs[i], queue.Options(q.Queue.Options))
+					other, err := queue.New(dbs[i], queue.Options(q.Options))
 					if err != nil {
 						return err
 					}

@@ -104,7 +104,7 @@ func (c *children) count() map[int]int {
 	return found
 }
 
-// foundlings are those of these children of which it is sure that they are not own: what was being started when they were
+// adopted are those of these children of which it is sure that they are not own: what was being started when they were
 // first seen has become known since, and isn't they.
 func (c *children) adopted(pids []int) (sure []int) {
 	oldest := c.begun + 1

@@ -33,7 +33,7 @@ type hunt struct {
 
 	mu     sync.Mutex
 	groups map[int]struct{}
-	// foundlings are the worker's, with when they were born.
+	// adopted are the worker's, with when they were born.
 	adopted map[int]int
 	strays  map[int]orphan
 	// forks are those, with when they were born, that there were at the first look and that may still become the worker's
@@ -73,7 +73,7 @@ func (h *hunt) known() (groups map[int]struct{}, foundlings map[int]int) {
 	return maps.Clone(h.groups), maps.Clone(h.adopted)
 }
 
-// addFoundling notes what the worker has adopted.
+// addAdopted notes what the worker has adopted.
 func (h *hunt) addAdopted(pid, born int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ear is the guard's end of the pipe to the worker.
+// listener is the guard's end of the pipe to the worker.
 type listener struct {
 	fd   int
 	buf  [4096]byte

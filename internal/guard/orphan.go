@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// stray is a process to end.
+// orphan is a process to end.
 type orphan struct {
 	process.Other
 	// termed says that it has got its TERM; denied that it may not be signalled.
@@ -100,7 +100,7 @@ func has[V any](pids map[int]V, pid int) bool {
 	return ok
 }
 
-// KillStrays kills what the programs of a worker are and have started, on this host, and its guard, and gives what it could
+// KillOrphans kills what the programs of a worker are and have started, on this host, and its guard, and gives what it could
 // not kill, in words. It is for workers that are dead, before others take their jobs: a handler may have killed or stopped
 // the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started; it
 // waits some seconds for forks that may be the worker's to show what they are. Elsewhere it finds none. It may be repeated.

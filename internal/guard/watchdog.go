@@ -55,7 +55,7 @@ func Serve(in *os.File, args []string) error {
 	}
 }
 
-// sentry is what the guard knows.
+// watchdog is what the guard knows.
 type watchdog struct {
 	*hunt
 	grace time.Duration
@@ -73,7 +73,7 @@ const (
 	killed // and nothing is left to be seen
 )
 
-// newSentry takes the arguments: the worker's id and the grace.
+// newWatchdog takes the arguments: the worker's id and the grace.
 func newWatchdog(args []string) (*watchdog, error) {
 	if len(args) != 2 || args[0] == "" {
 		return nil, errors.New("start as guard: this is for workers, want a worker's id and a grace")

@@ -6,7 +6,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Most is how many shards a queue has, at most.
+// MaxShards is how many shards a queue has, at most.
 const MaxShards = 100
 
 // step is how far the places of one division lie from those of the next.
@@ -31,13 +31,13 @@ func (d Division) Number() int {
 	return step*(1+Hash(d.Groups.By, step-1)) + d.N
 }
 
-// N is how many shards the division of a number has.
+// ShardsIn is how many shards the division of a number has.
 func ShardsIn(number int) int { return number % step }
 
-// Place is the number of a shard in the tables: that of its division, and behind it the shard. 8003 is shard 3 of 8.
+// ShardPlace is the number of a shard in the tables: that of its division, and behind it the shard. 8003 is shard 3 of 8.
 func ShardPlace(number, shard int) int { return step*number + shard }
 
-// In says which shard of the division of a number a place is; ok is false if it is in another division, or can't be.
+// ShardAt says which shard of the division of a number a place is; ok is false if it is in another division, or can't be.
 func ShardAt(number, place int) (shard int, ok bool) {
 	shard = place - ShardPlace(number, 0)
 	return shard, shard >= 0 && shard < ShardsIn(number)

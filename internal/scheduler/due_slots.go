@@ -19,7 +19,7 @@ type Queue interface {
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
 const tick = time.Minute
 
-// Tend does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
+// Run does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
 // that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
 // condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Tend at once, or a
 // commit gets no answer. Tend stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
@@ -50,7 +50,7 @@ func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn fun
 	return jobs, failed, nil
 }
 
-// Learn writes the config's schedules to the table. A new one starts at ago before now; so does one whose slots have changed, but not
+// Load writes the config's schedules to the table. A new one starts at ago before now; so does one whose slots have changed, but not
 // before the last slot that was handled. It returns the rows by name, and the errors of those that failed. It may be repeated.
 func (t *Scheduler) Load(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}

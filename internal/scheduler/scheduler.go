@@ -1,4 +1,4 @@
-// Package timetable is the table of recurring jobs: which slots of each schedule have been handled, on any host. The package
+// Package scheduler enqueues recurring jobs, by their table, which says which slots of each schedule have been handled, on any host. The package
 // queue/schedule computes the slots.
 package scheduler
 
@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Timetable is some schedules of an instance: those of a worker's config, and of its queues. It is safe for concurrent use.
+// Scheduler is some schedules of an instance: those of a worker's config, and of its queues. It is safe for concurrent use.
 type Scheduler struct {
 	db        *schema.DB
 	schedules []schedule.Schedule
@@ -47,7 +47,7 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 	return after.AddDate(1, 0, 0)
 }
 
-// Look asks how long nothing will be due unless somebody changes the table. 0 is that Tend has something to do now.
+// Wait asks how long nothing will be due unless somebody changes the table. 0 is that Run has something to do now.
 func (t *Scheduler) Wait(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	if len(t.schedules) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Disowned are a queue's jobs with an attempt that has ended although its handler, in this process, has not returned. It is safe for
+// Abandoned are a queue's jobs with an attempt that has ended although its handler, in this process, has not returned. It is safe for
 // concurrent use.
 type Abandoned struct {
 	attempts sync.Map // by the job's id

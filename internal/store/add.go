@@ -26,7 +26,7 @@ type adding struct {
 	todo  []int
 }
 
-// add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
+// Add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
 // after it has refused a statement are the keys looked up, to leave their rows out of the next try.
 //
 // byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
@@ -106,7 +106,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
 		}
 		a.jobs[i] = j.WithDefaults(t)
 	}
-	a.division = a.Options.Division()
+	a.division = a.Division()
 	weightless := slices.IndexFunc(a.jobs, func(j job.Params) bool { return *j.ThrottleFactor < 1 })
 	if weightless < 0 && a.Shards > 0 {
 		return nil
@@ -222,7 +222,7 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 	return live, nil
 }
 
-// scheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
+// ScheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
 const ScheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"

@@ -17,6 +17,7 @@ func (q *Queue) Check(j job.Params) error {
 	return nil
 }
 
+// Prepare checks jobs and gives those without a key one.
 func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 	if q.db == nil {
 		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Disowned are those of its jobs that run on in this process.
+// Abandoned are those of its jobs that run on in this process.
 func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
 
 // TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from

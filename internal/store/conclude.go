@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity: none while the
+// Conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity: none while the
 // work is done elsewhere, or a retry handler must decide. The output stays in the row until then.
 func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
@@ -84,7 +84,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	return q.Discard(ctx, tx, n.Status, []any{j.ID})
 }
 
-// discard deletes jobs that have just become final, if the queue doesn't keep such.
+// Discard deletes jobs that have just become final, if the queue doesn't keep such.
 func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, ids []any) error {
 	failed := status == job.StatusFailed || status == job.StatusClosed
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
@@ -96,9 +96,10 @@ func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	return nil
 }
 
+// OrNone is None for an empty text.
 func OrNone(s string) string { return cmp.Or(s, job.None) }
 
-// hasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
+// HasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
 func HasEnded(status job.Status) string {
 	if status == job.StatusFinished {
 		return "t.status = 'finished'"

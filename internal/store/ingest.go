@@ -12,10 +12,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// takeInMax is how many rows one transaction takes in.
+// ingestMax is how many rows one transaction takes in.
 const ingestMax = 500
 
-// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
+// ingest fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
 // more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
 func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
 	more, err = q.ingestSome(ctx, w, true)
@@ -28,7 +28,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 	return more, nil
 }
 
-// takeInSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
+// ingestSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
@@ -83,7 +83,7 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	})}
 }
 
-// takeInOne makes a job of a row, whatever that says of what only hipq can say.
+// IngestOne makes a job of a row, whatever that says of what only hipq can say.
 func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	t, err := q.TypeOf(ctx, tx, j.Type)
 	if err != nil {

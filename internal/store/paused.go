@@ -2,7 +2,7 @@ package store
 
 import "strconv"
 
-// paused is whether the queue is paused, as an expression; its parameter is the queue's name.
+// PausedExpr is whether the queue is paused, as an expression; its parameter is the queue's name.
 func (q *Queue) PausedExpr() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
 }

@@ -34,7 +34,7 @@ func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string
 	return len(ids) == promoteMax, nil
 }
 
-// ids reads a column of ids.
+// IDs reads a column of ids.
 func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
 	var found []int64
 	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
@@ -43,7 +43,7 @@ func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...an
 	return Args(found, func(id int64) any { return id }), nil
 }
 
-// anys are what a function gives of each of a list, as parameters of a statement.
+// Args are what a function gives of each of a list, as parameters of a statement.
 func Args[T any](list []T, of func(T) any) []any {
 	all := make([]any, len(list))
 	for i, one := range list {

@@ -53,10 +53,11 @@ var columns = []struct {
 	{"progress_time", func(j *job.Job) any { return &j.Progress.Time }},
 }
 
-// selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
+// Selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
 type Selection []int
 
 var (
+	// AllColumns are a job's.
 	AllColumns = allBut()
 	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
 	startColumns         = allBut(startWithout...)
@@ -76,6 +77,7 @@ func allBut(names ...string) (s Selection) {
 	return s
 }
 
+// Only is the selection of these columns.
 func Only(names ...string) Selection {
 	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
 }
@@ -148,7 +150,7 @@ func leave(l *job.Left, column string) {
 	}
 }
 
-// jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
+// Jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
 func (q *Queue) Jobs(of Selection, rest string, args []any, f func(*job.Job)) engine.Query {
 	read, query := q.reader(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {

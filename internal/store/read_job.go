@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// get reads one job.
+// Get reads one job.
 func (q *Queue) Get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
 	var found *job.Job
 	err := engine.ReadOn(ctx, from, q.Jobs(AllColumns, "WHERE id = ? "+lock, []any{id}, func(j *job.Job) { found = j }))

@@ -78,7 +78,7 @@ func (s env) warned(source string) (env, *[]string) {
 		Driver: s.db.Name, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
 	}, names))
 	s.t.Cleanup(func() { _ = db.Close() })
-	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Queue.Options)))
+	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Options)))
 	return envOf(s.t, db, q), list
 }
 

@@ -101,7 +101,7 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 	return r, nil
 }
 
-// typeOf gives the defaults of a type: the config's, else those in the database, else those of the queue's other types.
+// TypeOf gives the defaults of a type: the config's, else those in the database, else those of the queue's other types.
 func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (job.Type, error) {
 	if t, ok := q.configured[name]; ok {
 		return t, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// refuse ends jobs that have a flaw: their rows stay, but final, each with its reason. The zero worker is an operator.
+// Reject ends jobs whose rows are invalid: the rows stay, but final, each with its reason. The zero worker is an operator.
 func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {

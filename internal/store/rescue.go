@@ -33,7 +33,7 @@ type stranded struct {
 	Heard     engine.Time
 }
 
-// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// strandedFrom are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
 // its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
 func (q *Queue) strandedFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")

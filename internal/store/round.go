@@ -178,7 +178,7 @@ func (q *Queue) logRows(ctx context.Context, tx *engine.Tx, w workers.Worker, st
 	return activity.WriteRows(ctx, tx, q.db, activity.Entry{Kind: activity.Job, State: state, Queue: q.Name, WorkerID: w.ID, Host: w.Host, PID: w.PID}, rows)
 }
 
-// entry is an entry about a job, without what only its author knows.
+// Entry is an entry about a job, without what only its author knows.
 func (q *Queue) Entry(j *job.Job, state activity.State) activity.Entry {
 	return activity.Entry{
 		Kind: activity.Job, State: state, Queue: q.Name, JobID: j.ID, JobType: j.Type, JobKey: j.Key, Attempt: j.Attempt,

@@ -23,7 +23,7 @@ func (e shardsError) Is(target error) bool {
 	return target == schema.ErrNotMigrated || target == ErrShards
 } //nolint:errorlint // it is asked for the two alone
 
-// division is how the options say that the queue is divided.
+// Division is how the options say that the queue is divided.
 func (o Options) Division() policy.Division {
 	return policy.Division{N: max(1, o.Shards), Groups: o.ThrottleGroups}
 }
@@ -31,7 +31,7 @@ func (o Options) Division() policy.Division {
 // isDivided says whether the queue has more than one shard.
 func (o Options) isDivided() bool { return o.Shards > 1 }
 
-// otherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.
+// OtherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.
 func (q *Queue) OtherwiseDivided(number int) error {
 	own, n, noun := q.Division(), policy.ShardsIn(number), "shards"
 	if n == 1 {
@@ -72,7 +72,7 @@ func (q *Queue) shardOf(place int) (shard int, ok bool) {
 	return policy.ShardAt(q.Division().Number(), place)
 }
 
-// divisionOf reads the number of the queue's division; 0 if it isn't registered.
+// DivisionOf reads the number of the queue's division; 0 if it isn't registered.
 func (q *Queue) DivisionOf(ctx context.Context, from engine.Reader) (number int, err error) {
 	err = from.GetContext(ctx, &number, "SELECT COALESCE(MAX(division), 0) FROM "+q.db.Queues()+" WHERE queue = ?", q.Name)
 	if err != nil {

@@ -188,7 +188,7 @@ func TestStartNowInShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 1, 1 }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
-		o := queue.Options(s.Queue.Options)
+		o := queue.Options(s.Options)
 		o.Shards = 8
 		other := must[*queue.Queue](t)(queue.New(s.db, o))
 		before := s.place(s.nth(2))

@@ -262,7 +262,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d", running[0].ID))
 		var all sync.WaitGroup
 		all.Go(func() { time.Sleep(time.Second); letGo() })
-		o := queue.Options(s.Queue.Options)
+		o := queue.Options(s.Options)
 		o.Shards = 3
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
@@ -313,7 +313,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
-		o := queue.Options(s.Queue.Options)
+		o := queue.Options(s.Options)
 		o.Shards = 5
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))

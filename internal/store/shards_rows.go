@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// shardRow is a row of the table of shards.
+// ShardRow is a row of the table of shards.
 type ShardRow struct {
 	// at is the database's clock when the row was read.
 	at time.Time
@@ -46,10 +46,10 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 	return age >= 0 && age < d.Microseconds()
 }
 
-// waits says whether jobs wait there for want of the limit or the rate.
+// Waits says whether jobs wait there for want of the limit or the rate.
 func (s ShardRow) Waits() bool { return len(s.heads) > 0 }
 
-// startsLately is how many of its starts count against a rate.
+// StartsLately is how many of its starts count against a rate.
 func (s ShardRow) StartsLately(r job.Rate) int {
 	left, _ := s.starts.Left(r, s.at)
 	return r.Starts - left
@@ -80,7 +80,7 @@ func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...an
 	return s, nil
 }
 
-// shardRows is the query for the rows of the queue's shards, in order.
+// ShardRows is the query for the rows of the queue's shards, in order.
 func (q *Queue) ShardRows(into *[]ShardRow) engine.Query {
 	query := "SELECT " + q.shardColumns() + " FROM " + q.db.Shards() + " WHERE queue = ? ORDER BY shard"
 	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -90,7 +90,7 @@ func (q *Queue) ShardRows(into *[]ShardRow) engine.Query {
 	})}
 }
 
-// takeAllTurns takes the turns of all of the queue's shards.
+// TakeAllTurns takes the turns of all of the queue's shards.
 func (q *Queue) TakeAllTurns(ctx context.Context, tx *engine.Tx) error {
 	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name)
 }

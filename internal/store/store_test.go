@@ -24,7 +24,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// store is a queue with two types, on a database of its own.
+// env is a queue with two types, on a database of its own.
 type env struct {
 	*queue.Queue
 	*operator

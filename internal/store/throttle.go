@@ -22,7 +22,7 @@ func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups 
 // takesTurns says whether those who start jobs of the queue do so one after the other: each start takes something from the others.
 func (q *Queue) takesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
-// room is what the limits and the rate of a queue leave.
+// Room is what the limits and the rate of a queue leave.
 type Room struct {
 	// shard is the one in which there is that room.
 	Shard int
@@ -176,7 +176,7 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *Room) (bool, e
 	return now.Running > 0 || r.first == nil || len(r.heads) > 0 && r.heads[0].ID != r.first.ID || policy.Allows(r.Limit, int(now.Used), r.first.ThrottleFactor), nil
 }
 
-// used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
+// Used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
 func (q *Queue) Used(where string, r *Room) engine.Query {
 	return Weights(q, "throttle_group", where, func(group string, used int) {
 		r.Used += used
@@ -184,7 +184,7 @@ func (q *Queue) Used(where string, r *Room) engine.Query {
 	})
 }
 
-// weights is the query for what the locked and running jobs weigh of which a condition is true, by a column. It gives each to f.
+// Weights is the query for what the locked and running jobs weigh of which a condition is true, by a column. It gives each to f.
 func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
 	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.ClaimIndex() +
 		" WHERE " + schema.Counts + where + " GROUP BY " + column
@@ -237,7 +237,7 @@ func (r *Room) admits(of *indexRange) bool {
 	return !r.full || of.part == partFree
 }
 
-// allows says whether the queue's limit, or the shard's part of it, has room for a weight.
+// Allows says whether the queue's limit, or the shard's part of it, has room for a weight.
 func (r *Room) Allows(weight int) bool {
 	if !r.Divided {
 		return policy.Allows(r.Limit, r.Used, weight)
@@ -245,6 +245,7 @@ func (r *Room) Allows(weight int) bool {
 	return policy.HasRoom(r.Limit, r.Row.Share, r.Used, weight)
 }
 
+// LimitOf is the limit of a group; 0 is none.
 func (r *Room) LimitOf(group string) int {
 	if r.Groups == nil {
 		return 0
@@ -252,7 +253,7 @@ func (r *Room) LimitOf(group string) int {
 	return r.Groups.Limit(group)
 }
 
-// startsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now; if none, how long until one may.
+// StartsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now; if none, how long until one may.
 func (q *Queue) StartsLeft(r *Room, now time.Time) (left int, wait time.Duration) {
 	rate := q.Rate
 	if r.Divided {

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Look says what there is to do in a queue.
+// Poll says what there is to do in a queue.
 type Poll struct {
 	// Due: a job of the given types may be started; never in a paused queue.
 	Due bool
@@ -27,7 +27,7 @@ type Poll struct {
 	Misplaced bool
 	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
 	Dividing bool
-	// Orphaned: a worker that is no more still has jobs.
+	// Stranded: a worker that is no more still has jobs.
 	Stranded bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
@@ -43,7 +43,7 @@ type Startable struct {
 	Due, Held bool
 }
 
-// Look finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
+// Poll finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
 func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 )
 
-// At is the value that these names lead to inside data that are a JSON object, without the spaces around it; nil is none.
+// FieldOf is the value that these names lead to inside data that are a JSON object, without the spaces around it; nil is none.
 func FieldOf(data []byte, names ...string) json.RawMessage {
 	for _, name := range names {
 		var fields map[string]json.RawMessage

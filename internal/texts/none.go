@@ -9,7 +9,7 @@ import (
 // None stands in the tables for a text that isn't there.
 const None = "NONE"
 
-// If is nil if a value isn't there.
+// Nullable is nil if a value isn't there.
 func Nullable[T any](absent bool, v T) *T {
 	if absent {
 		return nil
@@ -17,10 +17,10 @@ func Nullable[T any](absent bool, v T) *T {
 	return &v
 }
 
-// Text is a text for JSON: nil, which is null there, for None.
+// NullText is a text for JSON: nil, which is null there, for None.
 func NullText(s string) *string { return Nullable(s == None, s) }
 
-// JSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8
+// NullJSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8
 // is replaced.
 func NullJSON(text string) json.RawMessage {
 	if text == None {

@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// Encode makes a text of a value: a string is itself, and all else JSON; what is null there is None.
+// EncodeJSON makes a text of a value: a string is itself, and all else JSON; what is null there is None.
 func EncodeJSON[T any](v T) (string, error) {
 	if text, ok := any(&v).(*string); ok { // and not what an interface holds, which nobody could tell from JSON
 		return *text, nil
@@ -28,7 +28,7 @@ func EncodeJSON[T any](v T) (string, error) {
 // errNone is the error of a text that isn't there, for a value that can't be nothing.
 var errNone = errors.New("there are none")
 
-// Decode makes a value of a text, as Encode has made it, or another program: its error says why that can't be. Unknown fields
+// DecodeJSON makes a value of a text, as Encode has made it, or another program: its error says why that can't be. Unknown fields
 // of an object are passed over.
 func DecodeJSON[T any](text string) (v T, err error) {
 	if s, ok := any(&v).(*string); ok {

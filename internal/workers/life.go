@@ -15,7 +15,7 @@ import (
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
 var ErrLockLost = errors.New("worker lost its lock")
 
-// ErrKnown means that there has been a worker with this id.
+// ErrDuplicateID means that there has been a worker with this id.
 var ErrDuplicateID = errors.New("the worker's id is not new")
 
 // Register makes the worker known, with a lock and no slots yet. ErrKnown if its id isn't new.

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Roster is the table of workers of one instance. It is safe for concurrent use.
+// Table is the table of workers of one instance. It is safe for concurrent use.
 type Table struct{ db *schema.DB }
 
 // New is the roster of db's instance.

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Standing is where a job stands: one of job.States, or of what Counts counts.
+// Status is where a job stands: one of job.States, or of what Counts counts.
 type Status string
 
 // The standings that are no states.
@@ -30,7 +30,7 @@ const (
 	Finished  Status = "finished"
 )
 
-// Standings are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
+// Statuses are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
 var Statuses = []Status{
 	Status(job.Initial), Status(job.Running), Status(job.Error), Status(job.Retry), Status(job.Final),
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,

@@ -93,7 +93,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	return asked, err
 }
 
-// When is when a job should run, and with which priority. What is zero or nil stays as it is.
+// RescheduleOptions is when a job should run, and with which priority. What is zero or nil stays as it is.
 type RescheduleOptions struct {
 	At time.Time
 	// In counts from now by the database's clock.

@@ -68,7 +68,7 @@ func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func(
 	}
 }
 
-// disownAttempt ends the attempt of a program that can't be killed, so that it keeps no slot.
+// abandonAttempt ends the attempt of a program that can't be killed, so that it keeps no slot.
 func abandonAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
 	p.Detach()
 	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))

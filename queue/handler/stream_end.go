@@ -60,7 +60,7 @@ func (t *talk) denied() { t.giveUp(mayNotSignal) }
 // giveUp is called with the program's own lock held, which others take behind t.mu.
 func (t *talk) giveUp(still string) { go t.abandon(still) }
 
-// disown ends the attempts of a program that can't be killed, so that they keep no slot.
+// abandon ends the attempts of a program that can't be killed, so that they keep no slot.
 func (t *talk) abandon(still string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // ErrInvalid is wrapped by the refusal of a job: a field is not what it may be.
 var ErrInvalid = errors.New("not a valid job")
 
-// New is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
+// Params is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
 type Params struct {
 	Type string
 	// Data is any JSON or text but the word None, at most MaxDataBytes long; empty is no data.

@@ -6,7 +6,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Of is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
+// Kind is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
 // things then. It is a constant:
 //
 //	const SendReceipt job.Kind[Receipt] = "send_receipt"

@@ -50,7 +50,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// look looks after the dead, and after each source, once a second, and when a rate allows more. Each look waits for the one
+// poll looks after the dead, and after each source, once a second, and when a rate allows more. Each look waits for the one
 // before, but at most a second. A worker that starts no more jobs only looks for jobs that it must stop.
 func (p *poller) poll() {
 	for p.until() <= 0 {
@@ -144,7 +144,7 @@ func (p *poller) reap() {
 	})
 }
 
-// lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
+// upkeep finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
 func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	s.lookSent = sent
@@ -205,7 +205,7 @@ func (p *poller) looked(sent time.Time, err error) error {
 	return p.trouble(err)
 }
 
-// killStrays kills what a dead worker has left running on this host, before anybody can start its jobs again. It ignores the
+// killOrphans kills what a dead worker has left running on this host, before anybody can start its jobs again. It ignores the
 // name of that worker's host: containers may share their processes and not the name, or the reverse.
 func (p *poller) killOrphans(dead string) {
 	p.searching.Lock() // also while they are killed: no queue's look may go on before

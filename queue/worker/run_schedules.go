@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// scheduler sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
+// schedules sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
 type schedules struct {
 	*loop
 	timetable *scheduler.Scheduler
@@ -22,7 +22,7 @@ type schedules struct {
 // tendEvery is how often the schedules are looked at, at least: somebody may have resumed one.
 const tendEvery = 10 * time.Second
 
-// tend sees to the slots that are due.
+// run sees to the slots that are due.
 func (s *schedules) run() {
 	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
 		return

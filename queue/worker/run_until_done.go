@@ -17,7 +17,7 @@ const (
 	stayMost  = 30 * time.Second
 )
 
-// Stay works until ctx ends, or MaxJobs have been started, and returns the sum of what it did: for a service, whose ctx is that
+// RunUntilDone works until ctx ends, or MaxJobs have been started, and returns the sum of what it did: for a service, whose ctx is that
 // of signal.NotifyContext. It calls Run with Linger again and again, each time a new worker for RunFor; so ID must be empty.
 //
 // When the database is away, busy or read-only, or the lock was lost, Stay tries again: after a second, then less and less

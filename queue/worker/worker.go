@@ -42,7 +42,7 @@ func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 // ErrLockLost is the error of a worker that didn't renew its lock in time, and its handlers' cause: others take its jobs.
 var ErrLockLost = workers.ErrLockLost
 
-// ErrKnown is the error of a worker with an ID that another has had.
+// ErrDuplicateID is the error of a worker with an ID that another has had.
 var ErrDuplicateID = workers.ErrDuplicateID
 
 // worker is one Run: the loop, and the parts that take their turns in it.
