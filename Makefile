@@ -3,6 +3,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GORELEASER_VERSION    := v2.15.1
 GOVULNCHECK_VERSION   := v1.9.0
 CYCLONEDX_VERSION     := v1.10.0
+DEADCODE_VERSION      := v0.38.0
 
 # A folder per version, so that a new version above is a new target.
 GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
@@ -69,11 +70,12 @@ bench-galera: ## measure throughput on a Galera cluster of three nodes
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
 RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/handling ./queue/handler
-lint: $(GOLANGCI_LINT) ## check style, imports between packages, and common mistakes
+lint: $(GOLANGCI_LINT) $(DEADCODE) ## check style, imports between packages, and common mistakes
 	GOOS=darwin go vet $(RUNS_PROGRAMS)
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
 	$(GOLANGCI_LINT) run
+	@unused=$$($(DEADCODE) -test ./...); if [ -n "$$unused" ]; then echo "$$unused" >&2; exit 1; fi
 	EDIT_ONLY=1 internal/crash/mutants.sh
 	@$(MAKE) --no-print-directory vulnerabilities
 
@@ -144,6 +146,9 @@ $(GOFUMPT):
 
 $(GOVULNCHECK):
 	GOBIN=$(CURDIR)/$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
+$(DEADCODE):
+	GOBIN=$(CURDIR)/$(@D) go install golang.org/x/tools/cmd/deadcode@$(DEADCODE_VERSION)
 
 $(CYCLONEDX):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)

@@ -58,12 +58,11 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 		if err != nil || first.IsZero() {
 			return r, err
 		}
-		hour := first.Truncate(time.Hour)
-		to := hour.Add(time.Hour)
+		to := first.Truncate(time.Hour).Add(time.Hour)
 		if o.Before.Before(to) {
 			to = o.Before
 		}
-		if err := l.purgeHour(ctx, o, hour, first, to, &r); err != nil {
+		if err := l.purgeHour(ctx, o, first, to, &r); err != nil {
 			return r, fmt.Errorf("purge activity: %w", err)
 		}
 		from = to
@@ -83,9 +82,9 @@ func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) 
 	return engine.ParseTime(*at)
 }
 
-// purgeHour purges [from, to), which lies within the hour.
-func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time.Time, r *PurgeResult) error {
-	goes := o.Force
+// purgeHour purges [from, to), which lies within one hour.
+func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time, r *PurgeResult) error {
+	hour, goes := from.Truncate(time.Hour), o.Force
 	if !goes {
 		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
 		if err := l.db.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {

@@ -90,22 +90,23 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		return err
 	}
 	if o.jobs > 1 {
-		return a.tryMany(cmd.Context(), h, by, t, j, o.jobs)
+		return a.tryMany(cmd.Context(), h, t, j, triedMany{Jobs: o.jobs, AtOnce: max(1, by.Processes*by.InFlight)})
 	}
 	if !a.json {
 		a.out.line("the handler gets:")
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
-	outcome, heard, reached := tryOne(cmd.Context(), h, t, j, func(p job.Progress) {
+	ended := attempted{jobType: t, job: j}
+	ended.outcome, ended.heard, ended.reached = tryOne(cmd.Context(), h, t, j, func(p job.Progress) {
 		if !a.json {
 			a.out.line("progress: %s", p)
 		}
 	})
-	if err := a.printTry(i, t, j, outcome, heard, reached); err != nil {
+	if err := a.printTry(i, ended); err != nil {
 		return err
 	}
 	switch {
-	case !outcome.Verdict.IsError():
+	case !ended.outcome.Verdict.IsError():
 		return nil
 	case cmd.Context().Err() != nil:
 		return errInterrupted
@@ -212,17 +213,26 @@ type tried struct {
 	job.ProgressJSON
 }
 
-func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, reached job.Progress) error {
-	now := time.Now()
-	next := policy.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
+// attempted is how an attempt of try has ended.
+type attempted struct {
+	jobType job.Type
+	job     *job.Job
+	outcome job.Outcome
+	heard   handling.Heard
+	reached job.Progress
+}
+
+func (a *app) printTry(i *instance, ended attempted) error {
+	j, o, heard := ended.job, ended.outcome, ended.heard
+	next := policy.Attempt{Job: j, Outcome: o, Policy: ended.jobType.Retry, Zone: i.Location}.After(time.Now(), rand.Float64())
 	q, _ := i.Queue(j.Queue)
 	_, decides := q.RetryHandlers[j.Type]
 	if !a.json {
-		return a.sayTry(i, t, j, o, heard, next, decides && o.Verdict.IsError())
+		return a.sayTry(i, ended, next, decides && o.Verdict.IsError())
 	}
 	said := tried{
 		Output: texts.Nullable(o.Output == "", o.Output), Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: texts.NullJSON(next.Result),
-		TookMS: o.Ran.Milliseconds(), ProgressJSON: reached.JSON(),
+		TookMS: o.Ran.Milliseconds(), ProgressJSON: ended.reached.JSON(),
 		Request: texts.Nullable(heard.Request == "", heard.Request), Answer: texts.Nullable(heard.Answer == "", heard.Answer),
 		ReadFrom: texts.Nullable(heard.ReadFrom == "", heard.ReadFrom),
 	}
@@ -236,7 +246,8 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 }
 
 // sayTry says for people how the handler ended, and what would become of the job.
-func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, next policy.Next, decides bool) error {
+func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides bool) error {
+	j, o, heard := ended.job, ended.outcome, ended.heard
 	part := func(what, text string) {
 		if text != "" {
 			a.out.text("%s\n%s\n", what, indent(safe(strings.TrimRight(text, " \r\n"))))
@@ -267,7 +278,7 @@ func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard h
 		case decides:
 			a.out.line("then: its retry handler would be asked")
 		case !next.Status.IsFinal():
-			a.out.line("then: attempt %d of %d would begin at %s", j.Attempt+1, t.Retry.Attempts, i.local(next.Scheduled))
+			a.out.line("then: attempt %d of %d would begin at %s", j.Attempt+1, ended.jobType.Retry.Attempts, i.local(next.Scheduled))
 		default:
 			a.out.line("then: the job would have failed for good")
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -45,8 +44,9 @@ type triedError struct {
 }
 
 // tryMany runs a handler for jobs like j: as many at once as a stream takes, else one after the other.
-func (a *app) tryMany(ctx context.Context, h handler.Handler, by config.Handler, t job.Type, j *job.Job, jobs int) error {
-	done := triedMany{Queue: j.Queue, Type: j.Type, AtOnce: min(jobs, max(1, by.Processes*by.InFlight)), Outcomes: map[string]int{}, Errors: []triedError{}}
+func (a *app) tryMany(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, want triedMany) error {
+	jobs := want.Jobs
+	done := triedMany{Queue: j.Queue, Type: j.Type, AtOnce: min(jobs, want.AtOnce), Outcomes: map[string]int{}, Errors: []triedError{}}
 	var mu sync.Mutex
 	given := 0
 	next := func() *job.Job {

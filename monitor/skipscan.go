@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -70,9 +69,9 @@ func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange)
 	}
 }
 
-// count counts the jobs of a range, under a condition, up to most.
-func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, most int64, args ...any) (n int64, err error) {
-	args = slices.Concat(r.args(status), args, []any{most})
+// count counts the jobs of a range, under a condition with these parameters. The last is how many it counts at most.
+func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, args ...any) (n int64, err error) {
+	args = append(r.args(status), args...)
 	err = s.m.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
 	return n, err
 }
@@ -111,7 +110,7 @@ func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []j
 			}
 			c := jobCount{JobType: r.JobType, Place: r.Place, Status: status, Oldest: oldest}
 			if room := most + 1 - counted[r.JobType]; room > 0 {
-				c.N, err = s.count(ctx, status, r, " AND scheduled_run_time <= ?", room, at)
+				c.N, err = s.count(ctx, status, r, " AND scheduled_run_time <= ?", at, room)
 			}
 			counted[r.JobType] += c.N
 			all = append(all, c)

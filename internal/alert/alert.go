@@ -98,7 +98,7 @@ func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, er
 func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
 	return wrap(b.db.Tx(ctx, func(tx *engine.Tx) error {
 		for _, w := range what {
-			if err := tx.Upsert(ctx, b.db.Notices(), []string{"notice"}, []any{w}, []string{"said_time"}, []any{engine.At(until)}); err != nil {
+			if err := tx.Upsert(ctx, b.db.Notices(), 1, []string{"notice", "said_time"}, []any{w, engine.At(until)}); err != nil {
 				return err
 			}
 		}

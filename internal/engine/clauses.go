@@ -17,8 +17,10 @@ func In(n int) string {
 	return "(" + strings.Repeat("?,", n-1) + "?)"
 }
 
-// Upsert sets columns of the row with this key, which it makes if it isn't there. The names must be constants.
-func (tx *Tx) Upsert(ctx context.Context, table string, key []string, keyArgs []any, columns []string, args []any) error {
+// Upsert sets columns of a row, which it makes if it isn't there. The first keys of the columns are the row's key. The names must be
+// constants.
+func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string, values []any) error {
+	key, keyArgs, columns, args := names[:keys], values[:keys], names[keys:], values[keys:]
 	update := "UPDATE " + table + " SET " + strings.Join(columns, " = ?, ") + " = ? WHERE " + strings.Join(key, " = ? AND ") + " = ?"
 	insert := "INSERT INTO " + table + " (" + strings.Join(key, ", ") + ", " + strings.Join(columns, ", ") + ") VALUES " + In(len(key)+len(columns))
 	// twice, for another may insert it in between

@@ -24,9 +24,20 @@ type Next struct {
 	Priority *int
 }
 
-// After says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
-// policy. loc is the zone of the job's windows, random is in [0, 1).
-func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *time.Location, now time.Time, random float64) Next {
+// Attempt is an attempt that has ended, with all that decides what becomes of its job.
+type Attempt struct {
+	Job     *job.Job
+	Outcome job.Outcome
+	// Decision is a retry handler's; nil leaves it to the Policy.
+	Decision *job.Decision
+	Policy   job.RetryPolicy
+	// Zone is that of the job's windows.
+	Zone *time.Location
+}
+
+// After says what an attempt makes of its job. random is in [0, 1).
+func (a Attempt) After(now time.Time, random float64) Next {
+	j, o, d := a.Job, a.Outcome, a.Decision
 	n := Next{
 		Status: job.StatusFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
 	}
@@ -40,7 +51,7 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		n.Interrupts++
 		d = &job.Decision{Again: true, At: now}
 	case d == nil:
-		byPolicy := Retry(p, counted, o, random)
+		byPolicy := Retry(a.Policy, counted, o, random)
 		d = &byPolicy
 	}
 	if !d.Again {
@@ -56,9 +67,9 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 	}
 	at := d.At
 	if at.IsZero() {
-		at = now.Add(cmp.Or(max(0, d.In), delay(p, counted, random)))
+		at = now.Add(cmp.Or(max(0, d.In), delay(a.Policy, counted, random)))
 	}
-	n.Scheduled = Opening(j.Windows, loc, at)
+	n.Scheduled = Opening(j.Windows, a.Zone, at)
 	n.Status, n.Wake = Place(n.Scheduled, now)
 	return n
 }

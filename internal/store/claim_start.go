@@ -243,7 +243,7 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (start
 			started = append(started, j)
 			continue
 		}
-		some, err := q.rescueOne(ctx, tx, r.Worker, nil, stranded{WorkerID: j.WorkerID, Gone: true}, j)
+		some, err := rescue{q, tx, r.Worker, nil}.end(ctx, stranded{WorkerID: j.WorkerID, Gone: true}, j)
 		if err != nil {
 			return nil, fmt.Errorf("end job %d as it was answered: %w", j.ID, err)
 		}

@@ -36,7 +36,7 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 	if err != nil {
 		return nil, err
 	}
-	next = policy.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
+	next = policy.Attempt{Job: j, Outcome: o, Decision: s.Decision, Policy: t.Retry, Zone: q.Location}.After(tx.Now, rand.Float64())
 	if j.Status == job.StatusAnswered {
 		next.Result = "" // the answer's stays
 	}

@@ -112,12 +112,12 @@ func (q *Queue) Register(ctx context.Context) error {
 		return nil
 	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		columns := []string{"throttle_limit", "keep_finished", "keep_failed", "settings"}
-		values := []any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
+		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
+		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
 		if there.Division < 1 { // it isn't registered, or a hand has written something else there
 			columns, values = append(columns, "division"), append(values, want.Division)
 		}
-		if err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, columns, values); err != nil {
+		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
 			return err
 		}
 		// its row is ours now: nobody divides the queue otherwise before this is committed
@@ -125,9 +125,9 @@ func (q *Queue) Register(ctx context.Context) error {
 			return err
 		}
 		for _, r := range changed {
-			err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
-				[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
-				[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
+			err := tx.Upsert(ctx, q.db.JobTypes(), 2,
+				[]string{"queue", "job_type", "timeout", "priority", "throttle_factor", "time_windows", "settings"},
+				[]any{q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
 			if err != nil {
 				return err
 			}

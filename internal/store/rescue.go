@@ -134,9 +134,10 @@ func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []strande
 		if err != nil {
 			return err
 		}
+		r := rescue{q, tx, w, handled}
 		var entries []activity.Entry
 		for _, j := range jobs {
-			some, err := q.rescueOne(ctx, tx, w, handled, byID[j.ID], j)
+			some, err := r.end(ctx, byID[j.ID], j)
 			if err != nil {
 				return err
 			}
@@ -167,19 +168,25 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
 }
 
-// rescueOne rescues a job, up to the decision, if a retry handler takes that.
-func (q *Queue) rescueOne(
-	ctx context.Context, tx *engine.Tx, w workers.Worker, handled map[string]bool, s stranded, j *job.Job,
-) ([]activity.Entry, error) {
-	o, ok := s.outcome(j, tx.Now)
+// rescue is a transaction in which a worker ends attempts that no other will end.
+type rescue struct {
+	*Queue
+	tx      *engine.Tx
+	worker  workers.Worker
+	handled map[string]bool
+}
+
+// end ends a job's attempt, up to the decision, if a retry handler takes that.
+func (r rescue) end(ctx context.Context, s stranded, j *job.Job) ([]activity.Entry, error) {
+	o, ok := s.outcome(j, r.tx.Now)
 	switch {
 	case !ok:
 		return nil, nil
 	case j.Invalid != nil:
-		return nil, q.Reject(ctx, tx, w, j)
+		return nil, r.Reject(ctx, r.tx, r.worker, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
-		status, wake := policy.Place(j.ScheduledRunTime, tx.Now)
-		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+		status, wake := policy.Place(j.ScheduledRunTime, r.tx.Now)
+		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
@@ -187,9 +194,9 @@ func (q *Queue) rescueOne(
 		j.Losses = 0
 	}
 	j.WorkerID = job.None
-	asked, known := handled[j.Type]
+	asked, known := r.handled[j.Type]
 	if !known {
-		t, err := q.TypeOf(ctx, tx, j.Type)
+		t, err := r.TypeOf(ctx, r.tx, j.Type)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +208,7 @@ func (q *Queue) rescueOne(
 			return nil, nil
 		}
 	}
-	return q.Conclude(ctx, tx, e)
+	return r.Conclude(ctx, r.tx, e)
 }
 
 // withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.

@@ -79,7 +79,7 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 func (r *Table) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
 	at := policy.Hash(host, policy.MaxShards) // few hosts share one
 	turn := tx.Now.UnixMicro()                // another than before
-	if err := tx.Upsert(ctx, r.db.Shards(), []string{"queue", "shard"}, []any{activity.None, at}, []string{"turn"}, []any{turn}); err != nil {
+	if err := tx.Upsert(ctx, r.db.Shards(), 2, []string{"queue", "shard", "turn"}, []any{activity.None, at, turn}); err != nil {
 		return fmt.Errorf("wait for a turn: %w", err)
 	}
 	return nil
