@@ -10,6 +10,7 @@ GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
 GOVULNCHECK   := .bin/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 CYCLONEDX     := .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
+DEADCODE      := .bin/deadcode-$(DEADCODE_VERSION)/deadcode
 
 # PKG narrows test and race: make test PKG=./internal/store
 PKG ?= ./...
