@@ -3,7 +3,6 @@ module github.com/hipq/hipq
 go 1.26.0
 
 require (
-	github.com/adhocore/gronx v1.20.4
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/adhocore/gronx"
 )
 
 // Spec says when slots are: the five fields of crontab(5), or a stretch of time. ParseSpec makes one.
@@ -19,18 +16,25 @@ type Spec struct {
 	text string
 	// every is the stretch between two slots; 0 if there are fields.
 	every time.Duration
-	// fields are the five, in numbers; wild says that they go on by the hours as they pass, and not by the time of day.
-	fields string
+	// fields are the five. wild says that they go on by the hours as they pass, and not by the time of day.
+	fields [5]numbers
 	wild   bool
-	// same is one text for all Specs that have the same slots.
-	same string
 }
+
+// numbers are what one field allows.
+type numbers struct {
+	set uint64
+	// star says that it begins with *.
+	star bool
+}
+
+func (n numbers) has(i int) bool { return n.set>>i&1 == 1 }
 
 // String is the Spec as it was written.
 func (s Spec) String() string { return s.text }
 
 // Equal says whether both have the same slots in the same zone, however they were written: @daily and 0 0 * * *.
-func (s Spec) Equal(o Spec) bool { return s.same == o.same }
+func (s Spec) Equal(o Spec) bool { return s.every == o.every && s.fields == o.fields }
 
 // Zoned says whether the slots depend on a zone; those of @every don't.
 func (s Spec) Zoned() bool { return s.every == 0 }
@@ -85,7 +89,6 @@ func ParseSpec(text string) (Spec, error) {
 			if s.every < MinEvery || s.every > 366*24*time.Hour || s.every%time.Second != 0 {
 				return refuse("is out of range (1m to 366d, in whole seconds)")
 			}
-			s.same = "@every " + s.every.String()
 			return s, nil
 		case strings.EqualFold(parts[0], "@reboot"):
 			return refuse("is nothing that a queue of several hosts knows; enqueue the job where the host starts")
@@ -101,17 +104,14 @@ func ParseSpec(text string) (Spec, error) {
 	default:
 		return refuse(`has not the five fields minute, hour, day of month, month, day of week, as in "30 2 * * *"`)
 	}
-	var same []string
 	for i, f := range fields {
-		numbers, err := f.numbers(parts[i])
-		if err != nil {
+		var err error
+		if s.fields[i], err = f.parse(parts[i]); err != nil {
 			return refuse("can't be: %v", err)
 		}
-		parts[i], same = numbers, append(same, f.each(numbers))
 	}
-	s.fields, s.same = strings.Join(parts, " "), strings.Join(same, " ")
-	s.wild = parts[0][0] == '*' || parts[1][0] == '*'
-	if isRare(parts[2]) && parts[4][0] == '*' && s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+	s.wild = s.fields[0].star || s.fields[1].star
+	if s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return refuse("never comes: none of these months has such a day")
 	}
 	return s, nil
@@ -135,89 +135,58 @@ func parseEvery(text string) (time.Duration, error) {
 	return time.Duration(7*weeks+days)*24*time.Hour + rest, err
 }
 
-// isRare says whether all days of a field of days of the month are such as not every month has.
-func isRare(days string) bool {
-	for element := range strings.SplitSeq(days, ",") {
-		first, _, _ := strings.Cut(element, "-")
-		if n, err := strconv.Atoi(first); err != nil || n < 29 { // or it begins with *
-			return false
+// parse reads what a field allows.
+func (f field) parse(text string) (n numbers, err error) {
+	n.star = strings.HasPrefix(text, "*")
+	if n.star {
+		step := "1"
+		if text != "*" {
+			rest, ok := strings.CutPrefix(text, "*/")
+			if !ok {
+				return n, f.refuse(text)
+			}
+			step = rest
 		}
+		text = fmt.Sprintf("%d-%d/%s", f.low, f.high, step)
 	}
-	return true
-}
-
-// numbers gives a field with numbers for its names.
-func (f field) numbers(text string) (string, error) {
-	if text == "*" {
-		return text, nil
-	}
-	if rest, ok := strings.CutPrefix(text, "*/"); ok {
-		step, err := f.step(rest)
-		return "*/" + step, err
-	}
-	list := strings.Split(text, ",")
-	for i, element := range list {
+	for element := range strings.SplitSeq(text, ",") {
 		span, step, stepped := strings.Cut(element, "/")
 		first, last, ranged := strings.Cut(span, "-")
 		if first == "" || ranged && last == "" {
-			return "", f.refuse(cmp.Or(element, text))
+			return n, f.refuse(cmp.Or(element, text))
 		}
 		low, err := f.number(first)
 		if err != nil {
-			return "", err
+			return n, err
 		}
-		list[i] = strconv.Itoa(low)
+		high, by := low, 1
 		if ranged {
-			high, err := f.number(last)
-			switch {
-			case err != nil:
-				return "", err
-			case high == 0 && f.high == 7: // a week that ends with its Sunday
+			if high, err = f.number(last); err != nil {
+				return n, err
+			}
+			if high == 0 && f.high == 7 { // a week that ends with its Sunday
 				high = 7
 			}
 			if high < low {
-				return "", fmt.Errorf("%s %q ends before it begins; write two ranges", f.name, span)
+				return n, fmt.Errorf("%s %q ends before it begins; write two ranges", f.name, span)
 			}
-			list[i] += "-" + strconv.Itoa(high)
 		}
 		if stepped {
 			if !ranged {
-				return "", fmt.Errorf("%s %q has a step without a range; write %s-%d/%s", f.name, element, first, f.high, step)
+				return n, fmt.Errorf("%s %q has a step without a range; write %s-%d/%s", f.name, element, first, f.high, step)
 			}
-			if step, err = f.step(step); err != nil {
-				return "", err
-			}
-			list[i] += "/" + step
-		}
-	}
-	return strings.Join(list, ","), nil
-}
-
-// each gives a field of numbers with each of its numbers, in order, where it doesn't begin with *.
-func (f field) each(numbers string) string {
-	if numbers == "*/1" {
-		return "*"
-	}
-	if numbers[0] == '*' {
-		return numbers
-	}
-	var all []int
-	for element := range strings.SplitSeq(numbers, ",") {
-		span, step, _ := strings.Cut(element, "/")
-		first, last, _ := strings.Cut(span, "-")
-		n, _ := strconv.Atoi(first)
-		high, _ := strconv.Atoi(cmp.Or(last, first))
-		by, _ := strconv.Atoi(cmp.Or(step, "1"))
-		for ; n <= high; n += by {
-			if n == 7 && f.high == 7 { // Sunday too
-				all = append(all, 0)
-			} else {
-				all = append(all, n)
+			if by, err = f.step(step); err != nil {
+				return n, err
 			}
 		}
+		for ; low <= high; low += by {
+			n.set |= 1 << low
+		}
 	}
-	slices.Sort(all)
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slices.Compact(all)), "[]"), " ", ",")
+	if f.high == 7 && n.has(7) { // Sunday too
+		n.set = n.set&^(1<<7) | 1
+	}
+	return n, nil
 }
 
 // refuse quotes what is none of what a field may have.
@@ -243,21 +212,36 @@ func (f field) number(text string) (int, error) {
 }
 
 // step reads what stands behind a slash. One beyond the field would mean less often than somebody thinks.
-func (f field) step(text string) (string, error) {
+func (f field) step(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > f.high || len(text) > 2 || text[0] == '+' {
-		return "", fmt.Errorf("%s: a step of %.40q is not a number from 1 to %d; for longer ones write @every, as @every 90m", f.name, text, f.high)
+		return 0, fmt.Errorf("%s: a step of %.40q is not a number from 1 to %d; for longer ones write @every, as @every 90m", f.name, text, f.high)
 	}
-	return strconv.Itoa(n), nil
+	return n, nil
 }
 
 // onClock is the next time that a clock shows which the fields name, after one that it shows, both as if they were UTC; the zero
-// Time if none comes in the next years. The library is asked for nothing but that: of zones it knows that a day may have 23 hours,
-// and runs what is due in the hour that comes twice, or not at all, by rules of its own.
+// Time if none comes in 50 years.
 func (s Spec) onClock(after time.Time) time.Time {
-	next, err := gronx.NextTickAfter(s.fields, after.Truncate(time.Minute), false)
-	if err != nil {
-		return time.Time{}
+	minute, hour, day, month, weekday := s.fields[0], s.fields[1], s.fields[2], s.fields[3], s.fields[4]
+	t := after.UTC().Truncate(time.Minute).Add(time.Minute)
+	for end := t.AddDate(50, 0, 0); t.Before(end); {
+		isDay := day.has(t.Day()) && weekday.has(int(t.Weekday()))
+		if !day.star && !weekday.star {
+			isDay = day.has(t.Day()) || weekday.has(int(t.Weekday()))
+		}
+		switch {
+		case !month.has(int(t.Month())):
+			t = time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		case !isDay:
+			t = time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, time.UTC)
+		case !hour.has(t.Hour()):
+			t = t.Truncate(time.Hour).Add(time.Hour)
+		case !minute.has(t.Minute()):
+			t = t.Add(time.Minute)
+		default:
+			return t
+		}
 	}
-	return next
+	return time.Time{}
 }
