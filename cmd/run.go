@@ -78,14 +78,14 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
-// takeInWithin is how long run waits for another transaction that holds a row which is to be taken in, or to be moved to its shard.
-const takeInWithin = 10 * time.Second
+// ingestWithin is how long run waits for another transaction that holds a row which is to be taken in, or to be moved to its shard.
+const ingestWithin = 10 * time.Second
 
 // runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
 // is in none.
 func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
-	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
+	for began := time.Now(); time.Since(began) < ingestWithin; time.Sleep(pause) {
 		j, err := q.Get(cmd.Context(), id)
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// children tells the foundlings of a worker that adopts, which have nobody else to reap them, from the children that
+// children tells the adopted processes of a worker that adopts, which have nobody else to reap them, from the children that
 // somebody waits for: to reap one of those would be to steal its exit status.
 type children struct {
 	adopts bool // from before the first program on, or never
@@ -84,7 +84,7 @@ func (c *children) reap(pid int, wait func()) {
 	delete(c.own, pid)
 }
 
-// count reaps the foundlings that have ended, and gives the others, with when they were born.
+// count reaps the adopted processes that have ended, and gives the others, with when they were born.
 func (c *children) count() map[int]int {
 	found := map[int]int{}
 	if !c.adopts {

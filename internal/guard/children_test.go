@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Whoever may be a program that is just being started is no foundling yet; a program never is.
+// Whoever may be a program that is just being started is no adopted process yet; a program never is.
 func TestChildrenFoundlings(t *testing.T) {
 	c := newChildren()
 	c.adopts = true
 	want := func(pids []int, want ...int) {
 		t.Helper()
 		if got := c.adopted(pids); !slices.Equal(got, want) {
-			t.Errorf("of %d are foundlings %d, want %d", pids, got, want)
+			t.Errorf("of %d are adopted processes %d, want %d", pids, got, want)
 		}
 	}
 	fork := func(pid int, meanwhile func()) {

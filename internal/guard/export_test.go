@@ -10,7 +10,7 @@ func (g *Guard) PID() int {
 	return g.process.Process.Pid
 }
 
-// Count counts the foundlings, and reaps those that have ended.
+// Count counts the adopted processes, and reaps those that have ended.
 func (g *Guard) Count() { g.children.count() }
 
 // HeadcountEvery is how often a worker that adopts does so.

@@ -46,7 +46,7 @@ type Guard struct {
 	counting        *time.Timer // until the next headcount; nil if the worker doesn't adopt
 }
 
-// headcountEvery is how often a worker that adopts looks for foundlings.
+// headcountEvery is how often a worker that adopts looks for adopted processes.
 const headcountEvery = time.Second
 
 // errSealed is what a program gets that starts after its worker has ended.
@@ -62,7 +62,7 @@ func New(argv []string, workerID string, grace time.Duration) *Guard {
 
 // Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
 // finds it, whatever it did to hide. All children that the process gets after the first program has started are taken for
-// such foundlings, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
+// such adopted processes, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
 func (g *Guard) Adopt() {
 	if g != nil {
 		g.children.adopt()
@@ -218,7 +218,7 @@ func (g *Guard) seal() (started bool) {
 	return g.started && first
 }
 
-// headcount reaps the foundlings that have ended, and tells the guard process of new ones: once the worker is dead nobody
+// headcount reaps the adopted processes that have ended, and tells the guard process of new ones: once the worker is dead nobody
 // knows any more whose they were.
 func (g *Guard) headcount() {
 	g.mu.Lock()
@@ -276,11 +276,11 @@ func (g *Guard) tellAll() (err error) {
 	if !g.lockEnd.IsZero() {
 		err = g.write("until", g.lockEnd.Sub(now()).Milliseconds())
 	}
-	groups, foundlings := g.hunt.known()
+	groups, adopted := g.hunt.known()
 	for pgid := range groups {
 		err = errors.Join(err, g.write("add", int64(pgid)))
 	}
-	for pid, born := range foundlings {
+	for pid, born := range adopted {
 		err = errors.Join(err, g.write("adopted", int64(pid), int64(born)))
 	}
 	return err
@@ -296,7 +296,7 @@ func (g *Guard) send(word string, numbers ...int64) {
 		}
 		g.relieve()
 	}
-	if groups, foundlings := g.hunt.known(); len(groups)+len(foundlings) > 0 {
+	if groups, adopted := g.hunt.known(); len(groups)+len(adopted) > 0 {
 		_ = g.launch() // Start says why not
 	}
 }

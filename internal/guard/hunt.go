@@ -66,8 +66,8 @@ func (h *hunt) forgetGroups() {
 	clear(h.groups)
 }
 
-// known gives the groups and the foundlings that are known.
-func (h *hunt) known() (groups map[int]struct{}, foundlings map[int]int) {
+// known gives the groups and the adopted processes that are known.
+func (h *hunt) known() (groups map[int]struct{}, adopted map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.groups), maps.Clone(h.adopted)
@@ -80,7 +80,7 @@ func (h *hunt) addAdopted(pid, born int) {
 	h.adopted[pid] = born
 }
 
-// headcount counts the foundlings, and gives the new ones.
+// headcount counts the adopted processes, and gives the new ones.
 func (h *hunt) headcount() (fresh map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,7 @@ type orphan struct {
 }
 
 // look finds the strays that are there now: what has the worker's id in its environment, or is in one of its groups; the
-// worker's foundlings; what was a stray before; and what descends from such a process, or is in a group or session that
+// worker's adopted processes; what was an orphan before; and what descends from such a process, or is in a group or session that
 // one of them leads.
 func (h *hunt) look() {
 	defer func(began time.Time) { h.took = time.Since(began) }(time.Now())
@@ -76,11 +76,11 @@ func (h *hunt) lookForForks(all map[int]process.Other) {
 	maps.DeleteFunc(h.forks, func(pid, _ int) bool { return !has(all, pid) })
 }
 
-// knows says whether a process is in a group, a foundling, or was found earlier.
+// knows says whether a process is in a group, an adopted process, or was found earlier.
 func (h *hunt) knows(pid int, o process.Other) bool {
 	before, stray := h.strays[pid]
-	born, foundling := h.adopted[pid]
-	return has(h.groups, o.Group) || stray && before.Born == o.Born || foundling && born == o.Born
+	born, adopted := h.adopted[pid]
+	return has(h.groups, o.Group) || stray && before.Born == o.Born || adopted && born == o.Born
 }
 
 // spread adds to some processes all that are akin to them.

@@ -36,16 +36,16 @@ func hidden(t *testing.T, file string) (pid int) {
 // A worker that adopts is killed when a program has left something that shows nothing of where it comes from.
 func TestGuardAdoptedByKilled(t *testing.T) {
 	onlyLinux(t)
-	for name, script := range map[string]string{"foundling": "; sleep 60", "descendant": "; wait"} {
+	for name, script := range map[string]string{"adopted process": "; sleep 60", "descendant": "; wait"} {
 		t.Run(name, func(t *testing.T) {
 			dir, id := t.TempDir(), newWorkerID()
 			hide := hide(dir + "/hidden")
-			if name == "foundling" {
+			if name == "adopted process" {
 				hide = "(" + hide + ")"
 			}
 			worker := startRole(t, "adopter", id, "60000", dir+"/end", hide+script)
 			pid := hidden(t, dir+"/hidden")
-			if name == "foundling" {
+			if name == "adopted process" {
 				time.Sleep(2 * guard.HeadcountEvery) // nothing shows that the guard has been told
 			}
 			signalTo(t, worker, syscall.SIGKILL)
@@ -92,7 +92,7 @@ func TestAdoptReaps(t *testing.T) {
 	}
 }
 
-// busyAdopter runs many programs that leave foundlings which end at once, for TestAdoptReaps: ID.
+// busyAdopter runs many programs that leave adopted processes which end at once, for TestAdoptReaps: ID.
 func busyAdopter(args []string) error {
 	g := guard.New(guardArgv(), args[0], time.Second)
 	g.Adopt()

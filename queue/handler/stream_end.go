@@ -69,7 +69,7 @@ func (t *talk) abandon(still string) {
 		if f.over != nil {
 			why = f.over.Error()
 		}
-		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program, still)), disowned: true})
+		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program, still)), abandoned: true})
 	}
 	t.over.Do(t.stream.ending.Done)
 }

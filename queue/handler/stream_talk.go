@@ -68,11 +68,11 @@ type flight struct {
 	progress func(job.Progress)
 }
 
-// landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. disowned says that the
+// landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. abandoned says that the
 // program runs on.
 type landing struct {
-	outcome          job.Outcome
-	unread, disowned bool
+	outcome           job.Outcome
+	unread, abandoned bool
 }
 
 // silence is how long a program may live on when it has closed its stdin or its stdout, before that is held against it: often
@@ -130,7 +130,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 		return outcome, true
 	}
 	switch outcome = landed.outcome; {
-	case landed.disowned:
+	case landed.abandoned:
 	case over != nil || landed.unread:
 		outcome = tryAgain(context.Cause(ctx).Error() + hint)
 	case t.stream.Guard.ofWorker().MayStop():

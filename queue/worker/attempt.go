@@ -38,7 +38,7 @@ type attempt struct {
 	back     chan struct{}
 }
 
-// look makes the context, and has the attempt disowned if its handler goes on although that has ended and the grace is over.
+// look makes the context, and has the attempt abandoned if its handler goes on although that has ended and the grace is over.
 func (a *attempt) look() context.Context {
 	a.looking.Lock()
 	defer a.looking.Unlock()

@@ -37,7 +37,7 @@ func (p *progress) send() {
 	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
-			a.glance() // a handler that never looks at its context is disowned in time, too
+			a.glance() // a handler that never looks at its context is abandoned in time, too
 			if p.sending || p.untilAnswer() > 0 {
 				continue
 			}

@@ -58,7 +58,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 	}
 }
 
-// run runs one attempt, and returns when the handler does. A disowned attempt has ended before; until its handler returns, its
+// run runs one attempt, and returns when the handler does. A abandoned attempt has ended before; until its handler returns, its
 // job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
@@ -73,8 +73,8 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end notes the end of an attempt, if it has none. A disowned one counts even if it was interrupted: its handler may still run.
-func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
+// end notes the end of an attempt, if it has none. A abandoned one counts even if it was interrupted: its handler may still run.
+func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
 	}
@@ -83,7 +83,7 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 		switch cause := context.Cause(a); {
 		case cause == errCancelled: //nolint:errorlint // it is this very one
 			o.Verdict, o.Error = job.Stopped, job.Cancelled
-		case !disowned && errors.Is(cause, ErrInterrupted) && o.Verdict == job.TryAgain && strings.HasPrefix(o.Error, ErrInterrupted.Error()):
+		case !abandoned && errors.Is(cause, ErrInterrupted) && o.Verdict == job.TryAgain && strings.HasPrefix(o.Error, ErrInterrupted.Error()):
 			o.Verdict = job.Interrupted
 		}
 	}
@@ -95,7 +95,7 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 	return true
 }
 
-// ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
+// ask asks a retry handler about one job. It returns when that does; a decision that is abandoned is taken before.
 func (r *runner) ask(s *source, u store.Settled) {
 	a := &attempt{runner: r, source: s, Settled: u, began: time.Now()}
 	fail := func(o job.Outcome) { r.decided(a, job.Decision{}, errors.New(o.Error)) }
