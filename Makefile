@@ -30,14 +30,10 @@ build: ## build ./hipq, one static binary
 demo: build ## show hipq at work
 	docs/demo.sh
 
-# Here the tests that kill workers are short ones, with 10 kills; make crash is the whole, with 100. Those that mostly wait run
-# side by side. They run although another test has failed, so one run finds all that is red. The race detector leaves all of them
-# out: it slows processes down and doesn't look across them.
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
-test: ## run all tests on SQLite and on a MariaDB of their own
+test: ## run all tests on SQLite and on a MariaDB of their own, but those that kill workers
 	@.ci/clients
-	.ci/times .ci/with-mariadb sh -c 'go test -count=1 -parallel 4 -timeout 40m $(BUT_CRASH); status=$$?; \
-		go test -count=1 -short -v -parallel 10 -timeout 40m ./internal/crash && exit $$status'
+	.ci/times .ci/with-mariadb go test -count=1 -parallel 4 -timeout 40m $(BUT_CRASH)
 
 # Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
 report-check: ## open examples of the report in a real browser, and check them there
@@ -59,9 +55,11 @@ race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
-crash: ## kill and disturb workers and check that no job is lost, doubled, or held up
+# With SHORT=1 there are 10 kills, and without it 100. The tests mostly wait, so they run side by side. The race detector leaves them
+# out: it slows processes down and doesn't look across them.
+crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
-	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v -parallel 6 ./internal/crash
+	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./monitor ./internal/bench
