@@ -134,9 +134,8 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   run_p95_ms       BIGINT NULL,
   run_p99_ms       BIGINT NULL,
   run_histogram    BLOB NULL,
-  -- the gauges, measured when the hour was aggregated; NULL where that was later (--at)
+  -- the gauges, measured when the hour was aggregated; NULL where that was later (--at). A full group holds `held` back
   backlog          BIGINT NULL,
-  -- how many of it a full group holds back
   held             BIGINT NULL,
   oldest_due_ms    BIGINT NULL,
   -- what the jobs weigh that count against the queue's limit, and that limit

@@ -4,9 +4,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   job_type           VARBINARY(64) NOT NULL,
   job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   job_key            VARBINARY(255) NOT NULL DEFAULT (UUID()),
-  -- where the job stands, and what the queries that poll go by: only 'available' is in the range from which candidates are read. closed:
-  -- final with an error, and nothing is to be done about it any more. 'scheduled' is behind 'available': who locks the range of a
-  -- status also locks the gap before it, in which jobs would come that are to be tried again
+  -- where the job stands. 'closed' is final with an error that needs nothing more. 'scheduled' follows 'available', because a lock on the
+  -- range of a status is also on the gap before it, into which the jobs go that are tried again
   status             ENUM('submitted','available','scheduled','throttled','locked','running','answered','deciding','awaiting','undecided',
                        'finished','failed','closed') CHARACTER SET ascii NOT NULL DEFAULT 'submitted',
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
@@ -36,8 +35,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   stopping           TINYINT NOT NULL DEFAULT 0,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
   retry_override     VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
-  -- how far an attempt has come, as its handler says: of the one that progress_attempt names, 0 is that none has said anything.
-  -- An attempt that begins needn't write these, for it has another number
+  -- how far the attempt that progress_attempt names has come, as its handler says; 0: none has said anything
   progress           TINYINT UNSIGNED NOT NULL DEFAULT 0,
   progress_note      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
   progress_attempt   INT UNSIGNED NOT NULL DEFAULT 0,
