@@ -269,6 +269,8 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		return fmt.Sprintf("it is to be tried again at %s%s", i.local(j.ScheduledRunTime), why)
 	case j.State() == job.Error:
 		return "it waits for its retry decision"
+	case j.Status == job.StatusAnswered:
+		return "it was answered, and ends with its handler"
 	case j.Status == job.StatusAwaiting:
 		return fmt.Sprintf("it waits for an answer, until %s at most", i.local(j.StartTime.Add(j.Timeout)))
 	case j.State() == job.Running:
