@@ -24,3 +24,6 @@ func (d *Abandoned) Attempt(id int64) int {
 	n, _ := attempt.(int)
 	return n
 }
+
+// Abandoned are those of its jobs that run on in this process.
+func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }

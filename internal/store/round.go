@@ -138,7 +138,7 @@ type firstRead struct {
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
-	rest, starts := r.Settle, r.Slots > 0 && !q.takesTurns()
+	rest, starts := r.Settle, r.Slots > 0 && !q.TakesTurns()
 	values := []engine.Value{q.db.ClockOf(tx)}
 	if !again && q.db.UpdateAtOnce != "" {
 		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {

@@ -60,7 +60,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	if err != nil {
 		return err
 	}
-	if q.takesTurns() && room.Row.Place == 0 { // the shard isn't there
+	if q.TakesTurns() && room.Row.Place == 0 { // the shard isn't there
 		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
 	left := 1

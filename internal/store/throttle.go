@@ -19,8 +19,8 @@ import (
 // limited says whether the queue's jobs may be held back by what others weigh.
 func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
 
-// takesTurns says whether those who start jobs of the queue do so one after the other: each start takes something from the others.
-func (q *Queue) takesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
+// TakesTurns says whether those who start jobs of the queue do so one after the other: each start takes something from the others.
+func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // Room is what the limits and the rate of a queue leave.
 type Room struct {
@@ -60,7 +60,7 @@ type Room struct {
 // one a rate would be over too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shard int) (*Room, error) {
 	r := &Room{Shard: shard, Divided: q.isDivided(), Limit: q.ThrottleLimit, Groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
-	if !q.takesTurns() {
+	if !q.TakesTurns() {
 		return r, nil
 	}
 	turn := "UPDATE " + q.db.Shards() + " SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?"

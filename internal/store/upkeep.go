@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Poll says what there is to do in a queue.
@@ -133,4 +134,14 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		more = more || again
 	}
 	return more, held
+}
+
+// Stopping are the jobs that a worker runs and is asked to stop.
+func (q *Queue) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
+	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.ClaimIndex()+
+		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)
+	if err != nil {
+		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
+	}
+	return ids, nil
 }
