@@ -17,6 +17,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
+// onDuplicates are what --on-duplicate takes.
+var onDuplicates = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
+
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
 printed; --on-duplicate says otherwise. Jobs of a type that the config doesn't have are taken too, unless it says strict_types.
 
@@ -72,7 +75,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.shardKey, "shard-key", "", "what decides in which of the queue's shards it is, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
-	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(job.OnDuplicates))
+	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// what holds without them is the job type's, not a number

@@ -70,8 +70,8 @@ type counts struct {
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	file := o.ndjson
 	onDuplicate := job.OnDuplicate(o.onDuplicate)
-	if !slices.Contains(job.OnDuplicates, onDuplicate) {
-		return noneOf("--on-duplicate", onDuplicate, job.OnDuplicates)
+	if !slices.Contains(onDuplicates, onDuplicate) {
+		return noneOf("--on-duplicate", onDuplicate, onDuplicates)
 	}
 	from, again := a.in, false
 	if file != "-" {

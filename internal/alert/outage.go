@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// SaidEvery is how often it is said that something goes on.
-	SaidEvery = 15 * time.Minute
+	// saidEvery is how often it is said that something goes on.
+	saidEvery = 15 * time.Minute
 	// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
 	overAfter = 2 * time.Minute
 )
@@ -61,7 +61,7 @@ func (o *Outage) Goes(from, now time.Time) (since time.Time, say bool, err error
 	if s.Since.IsZero() || s.Since.After(now) {
 		s = state{Since: from}
 	}
-	if lately := now.Sub(s.Said); lately < 0 || lately >= SaidEvery {
+	if lately := now.Sub(s.Said); lately < 0 || lately >= saidEvery {
 		s.Said, say = now, true
 	}
 	if !say && s.Over.IsZero() {

@@ -20,7 +20,7 @@ func slice(r job.Rate) time.Duration { return max(r.Per/rateSlices, time.Millise
 func (s Starts) Left(r job.Rate, now time.Time) (left int, wait time.Duration) {
 	left = r.Starts
 	wait = r.Per + slice(r)
-	for at, n := range s.AsOf(r, now) {
+	for at, n := range s.asOf(r, now) {
 		left -= n
 		wait = min(wait, time.UnixMicro(at).Add(slice(r)+r.Per).Sub(now))
 	}
@@ -32,14 +32,14 @@ func (s Starts) Left(r job.Rate, now time.Time) (left int, wait time.Duration) {
 
 // Add counts n starts at now.
 func (s Starts) Add(r job.Rate, n int, now time.Time) Starts {
-	sum := s.AsOf(r, now)
+	sum := s.asOf(r, now)
 	sum[now.Truncate(slice(r)).UnixMicro()] += n
 	return sum
 }
 
-// AsOf forgets the starts that don't matter any more at now. Those later than now, for the clock has been put back since,
+// asOf forgets the starts that don't matter any more at now. Those later than now, for the clock has been put back since,
 // count as of now: else they would hold the queue up until the clock has come so far again.
-func (s Starts) AsOf(r job.Rate, now time.Time) Starts {
+func (s Starts) asOf(r job.Rate, now time.Time) Starts {
 	latest := now.Truncate(slice(r)).UnixMicro()
 	kept := Starts{}
 	for at, n := range s {

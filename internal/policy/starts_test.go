@@ -63,7 +63,7 @@ func TestRateOfAClockThatWasPutBack(t *testing.T) {
 		if !s.After(now) {
 			t.Error("nothing is after now")
 		}
-		if s = s.AsOf(r, now); s.After(now) {
+		if s = s.asOf(r, now); s.After(now) {
 			t.Errorf("still later than now: %v", s)
 		}
 		if left, wait := s.Left(r, now); left != 0 || wait > r.Per+slice(r) {

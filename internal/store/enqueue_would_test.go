@@ -30,7 +30,7 @@ func TestWouldEnqueue(t *testing.T) {
 			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
 		}
 		lists["many"] = append(lists["many"], "many0")
-		for _, how := range job.OnDuplicates {
+		for _, how := range []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate} {
 			for name, keys := range lists {
 				var jobs []job.Params
 				for _, key := range keys {

@@ -19,7 +19,7 @@ type Poll struct {
 	// Held: jobs whose throttle groups were full wait for room.
 	Held bool
 	// Shards says that of each of the queue's shards.
-	Shards []Startable
+	Shards []startable
 	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
 	// New: a row inserted by plain SQL is to be taken in.
@@ -39,8 +39,8 @@ func (l Poll) Nothing() bool {
 	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stranded && !l.Undecided
 }
 
-// Startable says what may be started in a shard.
-type Startable struct {
+// startable says what may be started in a shard.
+type startable struct {
 	Due, Held bool
 }
 
@@ -70,7 +70,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
 		" EXISTS (SELECT 1 FROM " + orphans + ")"
-	l.Shards = make([]Startable, q.Division().N)
+	l.Shards = make([]startable, q.Division().N)
 	for shard := range l.Shards {
 		s := &l.Shards[shard]
 		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
@@ -87,7 +87,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	for i := range l.Shards {
 		s := &l.Shards[i]
 		if paused {
-			*s = Startable{}
+			*s = startable{}
 		}
 		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
 	}

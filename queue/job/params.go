@@ -48,8 +48,8 @@ const (
 	RefuseDuplicate OnDuplicate = "error"
 )
 
-// OnDuplicates are all there are.
-var OnDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
+// onDuplicates are all there are.
+var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
 // Check refuses what no queue would take: ErrInvalid, or ErrWindow.
 func (j Params) Check() error {
@@ -77,7 +77,7 @@ func (j Params) Check() error {
 		return fmt.Errorf("%w: throttle_factor %d is not from 0 to %d", ErrInvalid, *j.ThrottleFactor, maxInt)
 	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
 		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
-	case j.OnDuplicate != "" && !slices.Contains(OnDuplicates, j.OnDuplicate):
+	case j.OnDuplicate != "" && !slices.Contains(onDuplicates, j.OnDuplicate):
 		return fmt.Errorf("%w: on_duplicate %q is none of keep, replace, error", ErrInvalid, j.OnDuplicate)
 	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
 		return fmt.Errorf("%w: scheduled_run_time %s is not between 1970 and 9998", ErrInvalid, j.At.Format(time.RFC3339))

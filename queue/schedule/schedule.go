@@ -52,8 +52,8 @@ const (
 	All Missed = "all"
 )
 
-// Misseds are all there are.
-var Misseds = []Missed{Latest, Skip, All}
+// allMissed are all there are.
+var allMissed = []Missed{Latest, Skip, All}
 
 const (
 	// OnTime is how late a slot may be seen to without being missed: a crontab line runs once a minute, and may be held up.
@@ -85,7 +85,7 @@ func (s Schedule) Check() error {
 		return fmt.Errorf("%w: %s doesn't say when its slots are", ErrInvalid, s.Name)
 	case s.Jitter < 0 || s.Jitter%time.Second != 0:
 		return fmt.Errorf("%w: jitter %s of %s is not a number of whole seconds", ErrInvalid, s.Jitter, s.Name)
-	case s.Missed != "" && !slices.Contains(Misseds, s.Missed):
+	case s.Missed != "" && !slices.Contains(allMissed, s.Missed):
 		return fmt.Errorf("%w: missed %q of %s is none of skip, latest, all", ErrInvalid, s.Missed, s.Name)
 	}
 	if err := s.Job.Check(); err != nil {
