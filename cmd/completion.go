@@ -231,7 +231,7 @@ func newestIDs(l lookUp, i *instance) (names []string, err error) {
 	}
 	var ids []int64
 	for _, s := range standings {
-		found, err := admin.Of(queues[0]).FindIDs(l.ctx, admin.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
+		found, err := admin.Of(queues[0]).FindIDs(l.ctx, admin.Filter{Status: s, Among: offersAmong, Limit: offersMost})
 		if err != nil {
 			return nil, err
 		}

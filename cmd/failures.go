@@ -135,7 +135,7 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
 		Error: texts.NullText(f.Error),
 	}
-	if by.Standing == admin.Closed {
+	if by.Status == admin.Closed {
 		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
 		return k
 	}

@@ -104,7 +104,7 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	return admin.Filter{
-		Standing: admin.Status(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
+		Status: admin.Status(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
 		Since: since, Until: until, Limit: f.limit,
 	}, err
 }
@@ -261,7 +261,7 @@ func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []
 	if err != nil {
 		return nil, err
 	}
-	for _, by.Standing = range o.standings {
+	for _, by.Status = range o.standings {
 		found, err := admin.Of(q).FindIDs(cmd.Context(), by)
 		if err != nil {
 			return nil, err

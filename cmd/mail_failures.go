@@ -150,7 +150,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 
 // mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
 func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	found, err := admin.Of(q).Failures(ctx, admin.Filter{Standing: admin.Failed, Among: mailedAmong})
+	found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Failed, Among: mailedAmong})
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, texts.ShellWord(w.jobType))), i.runAs())
 			continue
 		}
-		k := failureOf(q, admin.Filter{Standing: admin.Failed}, found.Kinds[at])
+		k := failureOf(q, admin.Filter{Status: admin.Failed}, found.Kinds[at])
 		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(or0(k.First)), dash(or0(k.Error))),
 			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
 			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())

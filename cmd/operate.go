@@ -38,7 +38,7 @@ type operation struct {
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint, if there is one, says what to do about a refusal.
 	hint func(err error) string
-	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a queue.Refused; after any
+	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a admin.Refused; after any
 	// other nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
 	// batch is how many jobs one call of do takes; 0 is batchJobs.

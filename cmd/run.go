@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,8 +122,8 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
 	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
 		j, err = ran.Job, nil
-		if j.Status = job.StatusFinished; ran.Outcome.Error != "" {
-			j.Status, j.Error = job.StatusFailed, ran.Outcome.Error
+		if j.Status = job.StatusFinished; done.Errors > 0 {
+			j.Status, j.Error = job.StatusFailed, cmp.Or(ran.Outcome.Error, "answered")
 		}
 	}
 	switch {

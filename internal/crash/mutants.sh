@@ -110,7 +110,7 @@ start_again() {
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
   worker=StoppedAfterALostAnswer
-  edit queue/worker/round.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(d.self).Token\n/'
+  edit queue/worker/round.go 's/r\.Again = true\n/r.Again, r.Token = true, store.NewRound(d.self).Token\n/'
 }
 
 mutant slots_not_reserved # two rounds at once fill the same slots
@@ -128,7 +128,7 @@ rescue_from_the_living() {
 mutant rescue_as_finished # a lost attempt counts as done
 rescue_as_finished() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit internal/store/rescue.go 's/return j\.Outcome\(now\), lost/return job.Outcome{Verdict: job.Finished}, lost/'
+  edit internal/store/rescue.go 's/return o, lost/return job.Outcome{Verdict: job.Finished}, lost/'
 }
 
 mutant rescue_undecided # a job about which a dead worker was deciding stays its own
@@ -166,7 +166,7 @@ activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
   edit internal/store/claim_start.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
-  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
+  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either

@@ -1,7 +1,7 @@
 //go:build !windows
 
 // Package guard sees to it that nothing of what a worker's programs are, and have started, is left when the worker has ended,
-// however it has: Guard and Serve are the two ends of a second process, and KillStrays clears up where that was killed too.
+// however it has: Guard and Serve are the two ends of a second process, and KillOrphans clears up where that was killed too.
 package guard
 
 import (
@@ -245,7 +245,7 @@ func (g *Guard) launch() error {
 	defer stdin.Close()
 	cmd := exec.Command(g.argv[0], append(slices.Clone(g.argv[1:]), g.workerID, g.grace.String())...)
 	cmd.Stdin = stdin
-	// With the worker's id, so that KillStrays finds one that has been stopped; and out of reach of whatever hits the worker's
+	// With the worker's id, so that KillOrphans finds one that has been stopped; and out of reach of whatever hits the worker's
 	// session.
 	cmd.Env = []string{WorkerVariable + "=" + g.workerID}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// Queue is a queue to which jobs of schedules are added, as queue.Rounds does.
+// Queue is a queue to which jobs of schedules are added, as store.Queue does.
 type Queue interface {
 	EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error)
 }
@@ -21,8 +21,8 @@ const tick = time.Minute
 
 // Run does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
 // that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
-// condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Tend at once, or a
-// commit gets no answer. Tend stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
+// condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Run at once, or a
+// commit gets no answer. Run stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
 // name, why some schedules are due as before.
 func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
 	rows, failed, err := t.Load(ctx, tick)

@@ -73,7 +73,7 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 	return a.added, a.log(ctx, by)
 }
 
-// log writes what record.Entries would about the new jobs, without the columns whose defaults do: that is cheaper.
+// log writes what activity.Write would about the new jobs, without the columns whose defaults do: that is cheaper.
 func (a *adding) log(ctx context.Context, by string) error {
 	now, stamp := a.tx.Stamp()
 	args := make([]any, 0, len(a.jobs)*6)

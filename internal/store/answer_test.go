@@ -162,11 +162,23 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		"policy": func(s env, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s env, j *job.Job) {
 			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
-			for _, asked := range r.Resting {
+			for _, asked := range r.Resting { // to nobody about an answer that says that the job has failed for good
+				if asked.Outcome.Verdict == job.Failed {
+					s.t.Errorf("the retry handler is asked about %+v", asked.Outcome)
+				}
 				s.do(s.newRound("w1", 0, asked))
 			}
 		},
-		"lost": func(s env, _ *job.Job) { s.bury("w1"); s.upkeep() },
+		"lost": func(s env, j *job.Job) {
+			s.hearOnly("w1", j.ID)
+			s.bury("w1")
+			s.upkeep()
+			var ms int64
+			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &ms, "SELECT MAX(run_ms) FROM shop_activity"))
+			if ms > 60_000 { // the worker was heard of until then
+				s.t.Errorf("it ran for %d ms", ms)
+			}
+		},
 		"stopped": func(s env, j *job.Job) {
 			must[string](t)(s.Stop(t.Context(), j.ID))
 			s.settle("w1", job.Outcome{Verdict: job.Stopped, Error: "stopped"}, j)

@@ -25,16 +25,16 @@ func TestCountFoundIsBounded(t *testing.T) {
 			all bool
 		}{
 			"all":            {admin.Filter{}, 5, true},
-			"state":          {admin.Filter{Standing: admin.Failed}, 4, true},
-			"state and type": {admin.Filter{Standing: admin.Failed, Type: "send"}, 4, true},
+			"state":          {admin.Filter{Status: admin.Failed}, 4, true},
+			"state and type": {admin.Filter{Status: admin.Failed, Type: "send"}, 4, true},
 			"type and key":   {admin.Filter{Type: "send", Key: "k"}, 4, true},
 			"type":           {admin.Filter{Type: "send"}, 2, false},
 			"error":          {admin.Filter{Error: "boo"}, 1, false},
-			"state, error":   {admin.Filter{Standing: admin.Failed, Error: "boo"}, 1, false},
-			"state, key":     {admin.Filter{Standing: admin.Failed, Key: "k"}, 1, false},
-			"state, since":   {admin.Filter{Standing: admin.Failed, Since: long.Add(-48 * time.Hour)}, 1, false},
-			"state, until":   {admin.Filter{Standing: admin.Failed, Until: long}, 1, false},
-			"retry":          {admin.Filter{Standing: admin.Status(job.Retry)}, 1, false},
+			"state, error":   {admin.Filter{Status: admin.Failed, Error: "boo"}, 1, false},
+			"state, key":     {admin.Filter{Status: admin.Failed, Key: "k"}, 1, false},
+			"state, since":   {admin.Filter{Status: admin.Failed, Since: long.Add(-48 * time.Hour)}, 1, false},
+			"state, until":   {admin.Filter{Status: admin.Failed, Until: long}, 1, false},
+			"retry":          {admin.Filter{Status: admin.Status(job.Retry)}, 1, false},
 		} {
 			n, all, err := s.CountFound(t.Context(), c.by)
 			if n != c.n || all != c.all || err != nil {
@@ -54,7 +54,7 @@ func TestFindAmong(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (id, job_type, status, error) VALUES (1, 'send', 'failed', 'x'), (2, 'send', 'failed', 'x')," +
 			" (5, 'send', 'finished', 'NONE'), (100, 'send', 'failed', 'x'), (1000, 'send', 'failed', 'x')")
 		for among, want := range map[int][]int64{0: {1, 2, 100, 1000}, 1: {1000}, 3: {100, 1000}, 4: {2, 100, 1000}, 9: {1, 2, 100, 1000}} {
-			by := admin.Filter{Standing: admin.Failed, Type: "send", Among: among}
+			by := admin.Filter{Status: admin.Failed, Type: "send", Among: among}
 			if ids := find(by); !slices.Equal(ids, want) {
 				s.t.Errorf("among %d: %v, want %v", among, ids, want)
 			}
@@ -67,7 +67,7 @@ func TestFindAmong(t *testing.T) {
 				s.t.Errorf("among %d: %v and %d, %t, %v, want %v", among, found, n, all, err, want)
 			}
 		}
-		if ids := find(admin.Filter{Standing: admin.Failed, Among: 3, Limit: 1}); !slices.Equal(ids, []int64{1000}) {
+		if ids := find(admin.Filter{Status: admin.Failed, Among: 3, Limit: 1}); !slices.Equal(ids, []int64{1000}) {
 			s.t.Errorf("the newest of those: %v", ids)
 		}
 	})

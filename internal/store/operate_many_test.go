@@ -80,10 +80,10 @@ func TestFailures(t *testing.T) {
 		check(admin.Filter{Limit: 2}, admin.Failures{Kinds: want[1:], Others: 2})
 		check(admin.Filter{Type: "report"}, admin.Failures{Kinds: want[1:2]})
 		check(admin.Filter{Fingerprint: late}, admin.Failures{Kinds: want[2:]})
-		check(admin.Filter{Standing: admin.Closed}, admin.Failures{Kinds: []admin.Failure{{Type: "send", Fingerprint: gone, Jobs: 1, Example: s.nth(5), Error: "gone: 4"}}})
+		check(admin.Filter{Status: admin.Closed}, admin.Failures{Kinds: []admin.Failure{{Type: "send", Fingerprint: gone, Jobs: 1, Example: s.nth(5), Error: "gone: 4"}}})
 
 		for limit, want := range [][]int64{{s.nth(1), s.nth(2), s.nth(4)}, {s.nth(4)}, {s.nth(2), s.nth(4)}} {
-			by := admin.Filter{Standing: admin.Failed, Fingerprint: gone, Limit: limit}
+			by := admin.Filter{Status: admin.Failed, Fingerprint: gone, Limit: limit}
 			if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)); !cmp.Equal(got, want) {
 				s.t.Errorf("with limit %d: %v", limit, got)
 			}
@@ -91,7 +91,7 @@ func TestFailures(t *testing.T) {
 		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}) {
 			s.t.Errorf("wherever they stand: %v", got)
 		}
-		if n, all, err := s.CountFound(s.t.Context(), admin.Filter{Standing: admin.Failed, Fingerprint: gone}); n != 3 || !all || err != nil {
+		if n, all, err := s.CountFound(s.t.Context(), admin.Filter{Status: admin.Failed, Fingerprint: gone}); n != 3 || !all || err != nil {
 			s.t.Error(n, all, err)
 		}
 	})

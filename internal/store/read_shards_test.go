@@ -184,7 +184,7 @@ func TestFindByShard(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')")
 		d := must[admin.Division](t)(s.Division(t.Context()))
 		for shard, want := range map[int][]int64{0: nil, 1: {one}, 2: {two}} {
-			for _, by := range []admin.Filter{{Standing: admin.Due}, {Type: "send", Standing: admin.Due, Limit: 5}} {
+			for _, by := range []admin.Filter{{Status: admin.Due}, {Type: "send", Status: admin.Due, Limit: 5}} {
 				by.Place = d.Place(shard)
 				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
 				n, all, err := s.CountFound(t.Context(), by)

@@ -165,7 +165,10 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 			j.RetryOverride = job.OverrideOfLost(s.Heard.Time)
 		}
 	}
-	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
+	if o = j.Outcome(now); lost && j.Status == job.StatusAnswered {
+		o.Ran = j.Ran(s.Heard.Time)
+	}
+	return o, lost || late || j.Status == job.StatusUndecided
 }
 
 // rescue is a transaction in which a worker ends attempts that no other will end.
@@ -203,7 +206,8 @@ func (r rescue) end(ctx context.Context, s stranded, j *job.Job) ([]activity.Ent
 		asked = t.RetryHandler
 	}
 	e := Settled{Job: j, Outcome: o}
-	if asked && o.Verdict.IsError() {
+	answered := j.Status == job.StatusAnswered && o.Verdict == job.Failed // about which no retry handler is asked
+	if asked && o.Verdict.IsError() && !answered {
 		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
 			return nil, nil
 		}

@@ -47,6 +47,8 @@ type Done struct {
 	Resting []Settled
 	// Unsettled are those whose rows another transaction holds: to be settled by a later round.
 	Unsettled []Settled
+	// Answered are the outcomes, by job, of attempts that ended as an answer said and not as their handlers did.
+	Answered map[int64]job.Outcome
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
 	Lost []*job.Job
 	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
@@ -99,7 +101,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		if first.finished != len(first.finishing) {
 			return errNotAsLeft
 		}
-		done = Done{}
+		done = Done{Answered: map[int64]job.Outcome{}}
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
-// attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
-// declared dead, its lock is lost.
+// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that was answered ends as the answer
+// says. A job that isn't any more as this attempt left it stays as it is: it was settled by a commit whose answer was lost; or, if the
+// worker was declared dead, its lock is lost.
 func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
 	var entries []activity.Entry
 	var plain, absent []Settled
@@ -192,7 +192,10 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Se
 		said := job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}
 		ran, output := o.Ran, o.Output
 		o = said.Outcome(tx.Now)
-		o.Ran, o.Output = ran, output
+		if o.Ran, o.Output = ran, output; row.Status == job.StatusAnswered && o.Verdict == job.Failed {
+			s.Waits = "" // no retry handler is asked about what was answered to be over
+		}
+		done.Answered[s.Job.ID] = o
 	}
 	if row.Stopping && o.Verdict != job.Finished { // work that was only sent is not done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}

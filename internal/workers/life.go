@@ -18,7 +18,7 @@ var ErrLockLost = errors.New("worker lost its lock")
 // ErrDuplicateID means that there has been a worker with this id.
 var ErrDuplicateID = errors.New("the worker's id is not new")
 
-// Register makes the worker known, with a lock and no slots yet. ErrKnown if its id isn't new.
+// Register makes the worker known, with a lock and no slots yet. ErrDuplicateID if its id isn't new.
 func (r *Table) Register(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.insert(ctx, w, "working", lockFor, activity.Starting)
 }

@@ -62,9 +62,9 @@ const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked'
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
-	Standing Status
-	Type     string
-	Key      string
+	Status Status
+	Type   string
+	Key    string
 	// Error takes only jobs whose error contains this text, as it is written.
 	Error string
 	// Fingerprint takes only jobs whose error has this fingerprint, as Failures gives it.
@@ -82,8 +82,8 @@ type Filter struct {
 // where is the condition of a filter, without its fingerprint, and the hint for the index that serves it, if one does.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
-	case by.Standing != "":
-		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Standing], "1 = 0"), "{now}", "(SELECT "+q.s.DB().Now+")"))
+	case by.Status != "":
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().Now+")"))
 		hint = q.s.ClaimIndex()
 	case by.Error != "" || by.Fingerprint != "":
 		w.And(mayHaveError)
@@ -165,8 +165,8 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 
 // served says whether an index has all that the filter asks for, so that only rows are read that it lets pass.
 func (by Filter) served() bool {
-	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
-	switch by.Standing {
+	has := Filter{Status: by.Status, Among: by.Among, Limit: by.Limit}
+	switch by.Status {
 	case "":
 	case Status(job.Initial), Status(job.Retry):
 		return false // the index has their statuses, which they share

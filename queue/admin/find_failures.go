@@ -43,7 +43,7 @@ var failureColumns = store.Only("id", "job_type", "status", "error", "update_tim
 // Failures groups failed jobs by type and fingerprint. The filter's standing is Failed by default; its Limit is of kinds, 1,000
 // at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
-	by.Standing = cmp.Or(by.Standing, Failed)
+	by.Status = cmp.Or(by.Status, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)
 	ids, err := q.newest(ctx, by, failuresAmong+1)
 	if err != nil {

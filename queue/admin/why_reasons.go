@@ -69,6 +69,10 @@ func (w *Why) isShard() bool { return w.placed && w.division.Of > 1 }
 func (w *Why) standing(flawed bool) {
 	j := w.Job
 	who, until := w.holder()
+	answer := "finished"
+	if j.Error != job.None {
+		answer = "failed: " + j.Error
+	}
 	switch since := w.local(j.UpdateTime); {
 	case flawed:
 		w.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Invalid)
@@ -82,7 +86,7 @@ func (w *Why) standing(flawed bool) {
 	case j.Status == job.StatusRunning:
 		w.add("running", "attempt %d is running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
 	case j.Status == job.StatusAnswered:
-		w.add("answered", "attempt %d was answered, and ends with its handler, which runs%s, by %s", j.Attempt, until, who)
+		w.add("answered", "attempt %d was answered (%s), and ends with its handler, which runs%s, by %s", j.Attempt, answer, until, who)
 	case j.Status == job.StatusAwaiting:
 		w.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
 			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, texts.ShellWord(j.Type), texts.ShellWord(j.Key))

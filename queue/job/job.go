@@ -1,5 +1,5 @@
 // Package job is what jobs are: their fields and states, how an attempt may end, retry policies, time windows and limits. It
-// knows neither SQL nor a clock: who asks says what time it is. What hipq makes of it all is in internal/rules.
+// knows neither SQL nor a clock: who asks says what time it is. What hipq makes of it all is in internal/policy.
 package job
 
 import (

@@ -164,7 +164,7 @@ func (f field) parse(text string) (n numbers, err error) {
 			if high, err = f.number(last); err != nil {
 				return n, err
 			}
-			if high == 0 && f.high == 7 { // a week that ends with its Sunday
+			if high == 0 && low > 0 && f.high == 7 { // a week that ends with its Sunday
 				high = 7
 			}
 			if high < low {

@@ -35,7 +35,7 @@ func (l *lease) keep(ctx context.Context) {
 		}
 		asked := process.Uptime()
 		attempt, cancel := context.WithTimeout(ctx, l.LockFor/3)
-		err := l.roster.Renew(attempt, l.self, l.LockFor)
+		err := l.table.Renew(attempt, l.self, l.LockFor)
 		cancel()
 		switch {
 		case err == nil:

@@ -16,10 +16,10 @@ import (
 // loop is what all parts of a worker share. One goroutine runs the parts in turn, and owns their state.
 type loop struct {
 	Params
-	// self is how the roster, and the activity, name the worker.
-	self   workers.Worker
-	db     *schema.DB
-	roster *workers.Table
+	// self is how the table of workers, and the activity, name the worker.
+	self  workers.Worker
+	db    *schema.DB
+	table *workers.Table
 	// sources are where its jobs come from; summary is what it has done so far.
 	sources []*source
 	summary Summary

@@ -10,7 +10,7 @@ import (
 )
 
 // RunJob runs one job of the one queue now, whatever its time and its windows, beside the host's concurrency, and ends when it
-// is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom, and those of Run.
+// is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotIngested and ErrNoRoom, and those of Run.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.store().StartNow(w.work, store.NewRound(w.self), id)
@@ -18,7 +18,7 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 }
 
 // TakeOver runs an attempt that the worker from has begun under a token, and ends when it is settled. Params.Quarantine's
-// process calls it. queue.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
+// process calls it. admin.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
 func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.store().TakeOver(w.work, w.ID, id, from, token)

@@ -32,7 +32,7 @@ type poller struct {
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
 func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
-	if dead, err := p.roster.Dead(ctx, p.self); len(dead) > 0 || err != nil {
+	if dead, err := p.table.Dead(ctx, p.self); len(dead) > 0 || err != nil {
 		return false, err
 	}
 	for _, s := range p.sources {
@@ -131,7 +131,7 @@ func (p *poller) reap() {
 	sent := time.Now()
 	p.reapSent, p.reapAt = sent, sent.Add(lookEvery)
 	p.task(func() func() error {
-		found, err := p.roster.Reap(p.work, p.self, p.killOrphans)
+		found, err := p.table.Reap(p.work, p.self, p.killOrphans)
 		return func() error {
 			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // a row that another holds is left to the next tick
 				p.reapAt = time.Time{}

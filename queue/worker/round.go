@@ -210,6 +210,9 @@ func (d *dispatcher) count(s *source, r *round, done store.Done) {
 		return
 	}
 	for _, e := range r.Settle {
+		if o, ok := done.Answered[e.Job.ID]; ok {
+			e.Outcome = o
+		}
 		switch {
 		case slices.Contains(done.Lost, e.Job):
 			d.summary.Lost++

@@ -12,7 +12,7 @@ import (
 // schedules sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
 type schedules struct {
 	*loop
-	timetable *scheduler.Scheduler
+	scheduler *scheduler.Scheduler
 	// at is when to look at the schedules again, busy says that a task does so, and err is why the last one failed.
 	at   time.Time
 	busy bool
@@ -35,9 +35,9 @@ func (s *schedules) run() {
 	s.task(func() func() error {
 		var jobs int
 		var failed map[string]error
-		wait, err := s.timetable.Wait(s.work)
+		wait, err := s.scheduler.Wait(s.work)
 		if err == nil && wait == 0 {
-			jobs, failed, err = s.timetable.Run(s.work, queues, s.accepting)
+			jobs, failed, err = s.scheduler.Run(s.work, queues, s.accepting)
 		}
 		return func() error {
 			s.busy = false

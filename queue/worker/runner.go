@@ -58,7 +58,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 	}
 }
 
-// run runs one attempt, and returns when the handler does. A abandoned attempt has ended before; until its handler returns, its
+// run runs one attempt, and returns when the handler does. An abandoned attempt has ended before; until its handler returns, its
 // job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
@@ -73,7 +73,7 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end notes the end of an attempt, if it has none. A abandoned one counts even if it was interrupted: its handler may still run.
+// end notes the end of an attempt, if it has none. An abandoned one counts even if it was interrupted: its handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false

@@ -95,7 +95,7 @@ func (s *slots) balance(claim bool) {
 	}
 	s.balancing = true
 	s.task(func() func() error {
-		got, served, err := s.roster.ClaimSlots(s.work, s.self, claims, accepting)
+		got, served, err := s.table.ClaimSlots(s.work, s.self, claims, accepting)
 		return func() error {
 			if s.balancing = false; err == nil {
 				s.declined = s.declined || !accepting

@@ -67,11 +67,11 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].store().DB()
 	l := &loop{
-		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
+		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, table: workers.New(db),
 		landed: make(chan func() error),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
-	w.scheduler = &schedules{loop: l, timetable: scheduler.New(db, p.Schedules)}
+	w.scheduler = &schedules{loop: l, scheduler: scheduler.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
@@ -86,7 +86,7 @@ func newWorker(p Params) (*worker, error) {
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
 // nil. It leaves out a queue whose table is missing, lacks an index, or is of an older or a newer hipq; the error says so in
-// the end. For the instance's tables that is schema.ErrNotMigrated or ErrNewer. ErrParams says that p can't be, ErrKnown that
+// the end. For the instance's tables that is schema.ErrNotMigrated or ErrNewer. ErrParams says that p can't be, ErrDuplicateID that
 // its ID is not new. After ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, other workers take its
 // jobs. Run may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
@@ -103,9 +103,9 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		if err != nil || !idle {
 			return err
 		}
-		wait, failed := w.scheduler.timetable.Wait(work) // what stands in its way is met again where it keeps nothing else
+		wait, failed := w.scheduler.scheduler.Wait(work) // what stands in its way is met again where it keeps nothing else
 		if idle = wait > 0 && failed == nil; idle && !p.Linger {
-			err = w.roster.Pass(work, w.self)
+			err = w.table.Pass(work, w.self)
 		}
 		return err
 	})
@@ -176,7 +176,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 
 	defer close(w.runner.begun)
 	began := process.Uptime()
-	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
+	register := func(ctx context.Context) error { return w.table.Register(ctx, w.self, w.LockFor) }
 	// a lock that is as old as it lasts is none
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
@@ -200,7 +200,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		// else others must wait for the lock to expire
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err)
+		_ = w.table.End(end, w.self, activity.Error, w.summary.Started, err)
 		return w.summary, err
 	}
 	// all that it began is settled
@@ -214,7 +214,7 @@ func (w *worker) signOff(remark error) error {
 	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
 	defer cancel()
 	for {
-		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, remark)
+		err := w.table.End(end, w.self, activity.Finished, w.summary.Started, remark)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:

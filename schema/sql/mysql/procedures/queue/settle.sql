@@ -47,7 +47,7 @@ BEGIN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'awaiting', result = p_text, wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now
     WHERE id = p_id;
     SET p_state = 'running';
-  WHEN p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
+  WHEN p_verdict = IF(v_status = 'answered', 'retry', p_verdict) AND p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'undecided', losses = 0, error = p_text,
       retry_override = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
       wake_time = NULL, update_time = v_now WHERE id = p_id;
@@ -68,7 +68,7 @@ BEGIN
       DELETE FROM {jobs} WHERE id = p_id;
     ELSE
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = v_status, losses = 0, error = IF(v_good, 'NONE', p_text),
-        result = IF(v_good, p_text, 'NONE'), scheduled_run_time = p_time, wake_time = IF(v_status = 'scheduled', p_time, NULL), update_time = v_now,
+        result = IF(v_good, p_text, v_result), scheduled_run_time = p_time, wake_time = IF(v_status = 'scheduled', p_time, NULL), update_time = v_now,
         retry_override = 'NONE', output = 'NONE' WHERE id = p_id;
     END IF;
   END CASE;
