@@ -28,9 +28,9 @@ queues:
 // and the usage line of which command. One without a usage line is a good line about what isn't there.
 var mistakes = []struct{ line, says, usage string }{
 	// commands
-	{"pause files", `there is no command "pause"; did you mean hipq queue?`, "COMMAND"},
-	{"resume files", `there is no command "resume"; did you mean hipq queue?`, "COMMAND"},
-	{"pause files --now", `there is no command "pause"; did you mean hipq queue?`, "COMMAND"},
+	{"pause files", `there is no command "pause"; did you mean hipq queue pause?`, "COMMAND"},
+	{"resume files", `there is no command "resume"; did you mean hipq queue resume?`, "COMMAND"},
+	{"stop files --now", `there is no command "stop"; did you mean hipq queue pause?`, "COMMAND"},
 	{"list", `there is no command "list"; did you mean hipq jobs?`, "COMMAND"},
 	{"ls files", `there is no command "ls"; did you mean hipq jobs?`, "COMMAND"},
 	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue?`, "COMMAND"},
@@ -41,7 +41,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"logs", `there is no command "logs"; did you mean hipq activity?`, "COMMAND"},
 	{"migrate", `there is no command "migrate"; did you mean hipq init?`, "COMMAND"},
 	{"start", `there is no command "start"; did you mean hipq work?`, "COMMAND"},
-	{"check", `there is no command "check"; did you mean hipq config?`, "COMMAND"},
+	{"check", `there is no command "check"; did you mean hipq config check?`, "COMMAND"},
 	{"xyzzy 'a;b'", `there is no command "xyzzy"`, "COMMAND"},
 	{"queue", `queue: it needs one of its commands: pause, resume`, "queue COMMAND"},
 	{"queue stop files", `queue: there is no command "queue stop"; did you mean hipq queue pause?`, "queue COMMAND"},
@@ -52,6 +52,8 @@ var mistakes = []struct{ line, says, usage string }{
 	{"completion tcsh", `SHELL: "tcsh" is none of bash, zsh, fish, powershell; did you mean bash?`, ""},
 
 	// arguments
+	{"retry 1", `retry: QUEUE is missing before 1`, "retry QUEUE [ID…]"},
+	{"show 1", `show: QUEUE is missing before 1`, "show QUEUE ID"},
 	{"show", `show: QUEUE and ID are missing`, "show QUEUE ID"},
 	{"show files", `show: ID is missing`, "show QUEUE ID"},
 	{"show 42 files", `show: "files" is not the id of a job`, "show QUEUE ID"},
@@ -76,6 +78,16 @@ var mistakes = []struct{ line, says, usage string }{
 		"enqueue --ndjson jobs.ndjson files compress", `enqueue: with --ndjson each line names its own queue and type, so "files" is too much`,
 		"enqueue QUEUE TYPE | --ndjson FILE",
 	},
+
+	// values of flags
+	{"jobs --limit -1", `--limit: -1 is negative`, ""},
+	{"activity --limit -1", `--limit: -1 is negative`, ""},
+	{"jobs --limit all", `jobs: --limit: "all" is not a whole number`, "jobs [QUEUE]"},
+	{"activity --job -1", `--job: -1 is not the id of a job`, ""},
+	{"work --run-for 0", `invalid flag: --run-for: "0" is out of range (1s to 3650d)`, ""},
+	{"work --batch -1", `invalid flag: --batch: -1 is out of range (1 to 10000)`, ""},
+	{"work --batch 10001", `invalid flag: --batch: 10001 is out of range (1 to 10000)`, ""},
+	{"enqueue files compress --timeout 0", `--timeout: "0" is shorter than a second`, ""},
 
 	// names
 	{"enqueue fils compress", `unknown queue: "fils"; known are emails, files; did you mean files?`, ""},

@@ -21,7 +21,7 @@ import (
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not aggregated; workers that ended
-before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
+before that and are in no report any more (14 days); metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
 keep_failed (90 days). It never deletes a job that is not final. It works in small batches, with a pause after each, that
 don't block the workers, and may be interrupted and repeated: then, and after --max-time, it says what is left.
 
@@ -161,8 +161,12 @@ func (p *purging) run(ctx context.Context) error {
 		return err
 	}
 	p.next("workers")
-	workers, err := workers.New(p.i.db).Purge(ctx, o)
-	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {
+	ofWorkers := o
+	if reported := p.now.Add(-14 * 24 * time.Hour); reported.Before(o.Before) {
+		ofWorkers.Before = reported // a report reads from them when workers have started, in its two weeks
+	}
+	workers, err := workers.New(p.i.db).Purge(ctx, ofWorkers)
+	if err := errors.Join(p.tell("workers", "", workers, ofWorkers.Before), err); err != nil {
 		return err
 	}
 	if !p.options.DryRun {

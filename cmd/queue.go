@@ -23,11 +23,10 @@ unreachable or busy · 78 configuration, or a queue has no table.`
 
 func (a *app) queueCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:        "queue",
-		Short:      "Pause or resume a queue",
-		Long:       queueLong,
-		Example:    "  hipq queue pause emails\n  hipq queue resume --all",
-		SuggestFor: []string{"pause", "resume"},
+		Use:     "queue",
+		Short:   "Pause or resume a queue",
+		Long:    queueLong,
+		Example: "  hipq queue pause emails\n  hipq queue resume --all",
 	}
 	c.AddCommand(
 		a.pauseQueueCommand(pausing{"queue", true, false}, "Start nothing more", "stop", "hold", "halt"),

@@ -94,6 +94,11 @@ func checkArguments(c *cobra.Command, args []string) error {
 	if name := queueFlag(c); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
 		args = slices.Insert(slices.Clone(args), 0, name)
 	}
+	if len(args) == 1 && len(all) > 1 && all[0].name == "QUEUE" && all[1].name == "ID" {
+		if _, err := parseID(args[0]); err == nil {
+			return fmt.Errorf("QUEUE is missing before %s", args[0])
+		}
+	}
 	var names, missing []string
 	for place, a := range all {
 		names = append(names, a.name)
@@ -150,10 +155,19 @@ func checkCommand(c *cobra.Command, args []string) error {
 // suggested is the command below c that a name may mean: others call it so, or its name is similar.
 func suggested(c *cobra.Command, name string) string {
 	var names []string
-	for _, sub := range c.Commands() {
-		if slices.Contains(sub.SuggestFor, strings.ToLower(name)) {
-			return sub.CommandPath()
+	others := func(c *cobra.Command) bool { return slices.Contains(c.SuggestFor, strings.ToLower(name)) }
+	below := func(c *cobra.Command) bool { return c.Name() == name }
+	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause is hipq queue pause
+		for _, sub := range c.Commands() {
+			if others(sub) && !slices.ContainsFunc(sub.Commands(), below) {
+				return sub.CommandPath()
+			}
+			if n := slices.IndexFunc(sub.Commands(), is); n >= 0 {
+				return sub.Commands()[n].CommandPath()
+			}
 		}
+	}
+	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}

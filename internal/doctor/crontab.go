@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // schedules are how often cron should start each command.
@@ -64,7 +66,8 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 
 // cronLine is the line to add to this user's crontab.
 func (p *patient) cronLine(command string) string {
-	return fmt.Sprintf("crontab -e: %s %s %s --config %s", schedules[command], ownProgram(), command, p.Config.File)
+	line := texts.ShellWord(ownProgram()) + " " + command + " --config " + texts.ShellWord(p.Config.File)
+	return "crontab -e: " + schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare one ends the line for cron
 }
 
 // ownProgram is this program's file.

@@ -151,7 +151,7 @@ func (w week) times() (p panel) {
 		}
 	}
 	if len(p.Lines) > 0 {
-		p.Name, p.Class, p.Top, p.Bottom = "p95", "times", duration(top), duration(1)
+		p.Name, p.Class, p.Top, p.Bottom = "p95 (logarithmic)", "times", duration(top), duration(1)
 		p.Said = "The 95th percentiles by hour." + p.Said
 	}
 	return p

@@ -127,7 +127,7 @@ func TestChart(t *testing.T) {
 	want := []drawn{
 		{"Finished", "M0.08 100V50h.84V100zM1.08 100V0h.84V100zM4.08 100V97h.84V100z", "Finished by hour: at most 100, on Sat 24 Oct 23:00."},
 		{"Backlog", "M4.08 100V0h.84V100z", "Backlog by hour: at most 7, on Sun 25 Oct 02:00."},
-		{"p95", "", "The 95th percentiles by hour. Of the wait: at most 1 s, on Sun 25 Oct 02:00. Of the run: at most 10 ms, on Sat 24 Oct 22:00."},
+		{"p95 (logarithmic)", "", "The 95th percentiles by hour. Of the wait: at most 1 s, on Sun 25 Oct 02:00. Of the run: at most 10 ms, on Sat 24 Oct 22:00."},
 	}
 	if diff := cmp.Diff(want, panels); diff != "" {
 		t.Errorf("panels (-want +got):\n%s", diff)
