@@ -125,23 +125,6 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	return err
 }
 
-// Page gives the first n entries that the filter lets pass, oldest first, whatever its Limit: the next page is that with After as
-// the last entry's ID, and one with less than n is the last. An entry may still come before those of the last seconds, for it
-// is there when its transaction is committed.
-func (l *Log) Page(ctx context.Context, by Filter, n int) (page []Entry, err error) {
-	where, args := by.where()
-	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + where + " ORDER BY id LIMIT ?"
-	err = engine.Each(ctx, l.db.DB, query, append(args, n), func(r row) error {
-		r.Entry.At = r.At.Time
-		page = append(page, r.Entry)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read a page of the activity: %w", err)
-	}
-	return page, nil
-}
-
 // CountFound counts the entries that the filter lets pass, whatever its Limit: up to 10,000, and but for those of one job among
 // the newest 100,000. all says that there are no others.
 func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {

@@ -99,30 +99,3 @@ func TestFollowEndsForGood(t *testing.T) {
 		}
 	})
 }
-
-// TestPage reads the log by the page, each entry once.
-func TestPage(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
-		for id := range int64(7) {
-			recordJobs(t, l, id+1)
-		}
-		var got []int64
-		by := activity.Filter{Kind: activity.Job}
-		for pages := 0; ; pages++ {
-			page, err := l.Page(t.Context(), by, 3)
-			if err != nil || len(page) > 3 || pages > 3 {
-				t.Fatal(len(page), err)
-			}
-			for _, e := range page {
-				got, by.After = append(got, e.JobID), e.ID
-			}
-			if len(page) < 3 {
-				break
-			}
-		}
-		if !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7}) {
-			t.Errorf("%v", got)
-		}
-	})
-}
