@@ -58,7 +58,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 // has set it. The catalogue knows, also when that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
-	if db.Name == engine.MySQL.Name {
+	if db.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
 	args := []any{int64(1) << 62}
@@ -167,7 +167,7 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 				return nil
 			},
 		}
-		if db.Name == engine.SQLite.Name {
+		if db.Engine == engine.SQLite.Engine {
 			return db.Read(ctx, recorded, db.present(tables, there))
 		}
 		err := db.Read(ctx, recorded, db.probe(units, there))
@@ -211,7 +211,7 @@ func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	}
 	in := " IN " + engine.In(len(tables))
 	query := "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND tbl_name" + in
-	if db.Name == engine.MySQL.Name {
+	if db.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
 			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
 		args = append(args, args...)

@@ -39,7 +39,7 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 	t.Helper()
 	query := "SELECT CONCAT(index_name, ': ', GROUP_CONCAT(column_name ORDER BY seq_in_index)) AS i FROM information_schema.statistics" +
 		" WHERE table_schema = DATABASE() AND table_name = 'shop_emails' GROUP BY index_name HAVING i LIKE '%priority%' OR i LIKE '%run_rank%'"
-	if db.Name == "sqlite" {
+	if db.Engine == "sqlite" {
 		query = "SELECT m.name || ': ' || (SELECT group_concat(i.name) FROM pragma_index_info(m.name) i) AS columns FROM sqlite_master m" +
 			" WHERE m.type = 'index' AND m.tbl_name = 'shop_emails' AND (columns LIKE '%priority%' OR columns LIKE '%run_rank%')"
 	}

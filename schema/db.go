@@ -46,7 +46,7 @@ type Options struct {
 // Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read, a SQLite
 // file that another user could have written. The error is an ErrConfig.
 func (o Options) Check() error {
-	if o.Driver == engine.MySQL.Name {
+	if o.Driver == engine.MySQL.Engine {
 		_, err := o.connector()
 		return err
 	}
@@ -76,7 +76,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 		return nil, err
 	}
 	open, ok := map[string]func(context.Context, Options) (*engine.DB, error){
-		engine.SQLite.Name: openSQLite, engine.MySQL.Name: openMySQL,
+		engine.SQLite.Engine: openSQLite, engine.MySQL.Engine: openMySQL,
 	}[o.Driver]
 	if !ok {
 		return nil, fmt.Errorf("open the database: unknown driver %q (sqlite or mysql)", o.Driver)

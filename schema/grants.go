@@ -52,7 +52,7 @@ func (r Rights) String() string {
 
 // Grants are the rights that who works with the tables needs: ErrConfig with SQLite, which knows no users.
 func Grants(o Options, names Names, queues []Queue) (Rights, error) {
-	if o.Driver != engine.MySQL.Name {
+	if o.Driver != engine.MySQL.Engine {
 		return Rights{}, fmt.Errorf("%w: SQLite knows no users: who may write the file may do everything (database.mode)", ErrConfig)
 	}
 	cfg, err := mysql.ParseDSN(o.DSN)

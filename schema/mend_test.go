@@ -23,7 +23,7 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 		" FROM information_schema.columns WHERE table_schema = DATABASE() GROUP BY table_name UNION ALL" +
 		" SELECT CONCAT(table_name, ' checks'), GROUP_CONCAT(constraint_name ORDER BY constraint_name)" +
 		" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND constraint_type = 'CHECK' GROUP BY table_name"
-	if db.Name == "sqlite" {
+	if db.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
 	rows, err := db.QueryContext(t.Context(), query)

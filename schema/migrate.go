@@ -98,7 +98,7 @@ func cutStatements(text string) []string {
 // DDL is everything that Migrate would run in an empty database of this driver.
 func DDL(driver string, names Names, queues []Queue) (string, error) {
 	db := unopened(engine.SQLite, names)
-	if driver == engine.MySQL.Name {
+	if driver == engine.MySQL.Engine {
 		db = unopened(engine.MySQL, names)
 	}
 	units, err := db.units(queues)
@@ -177,7 +177,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 
 // migration takes a connection, and the turn of those who migrate. end gives both back.
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
-	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
+	conn, err := sqlx.NewDb(db.DB.DB, db.Engine).Connx(ctx)
 	if err != nil {
 		return m, nil, err
 	}
@@ -197,7 +197,7 @@ type migration struct {
 
 // begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
-	if m.db.Name == engine.SQLite.Name {
+	if m.db.Engine == engine.SQLite.Engine {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
 			var err error

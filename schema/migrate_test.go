@@ -97,7 +97,7 @@ func TestCheckOnce(t *testing.T) {
 // Who gives up at the last moment leaves no transaction open in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(t.Context())
+	conn, err := sqlx.NewDb(db.DB.DB, db.Engine).Connx(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (n Names) Procedure(name string) string { return n.table(n.instance, name) 
 
 // procedures are those of the instance and of these queues, in the order in which they are made.
 func (db *DB) procedures(queues []Queue) ([]procedure, error) {
-	if db.Name != engine.MySQL.Name {
+	if db.Engine != engine.MySQL.Engine {
 		return nil, nil
 	}
 	units, err := db.units(queues)
@@ -177,7 +177,7 @@ const DefaultPolicy = `{"attempts":3,"delay":60000000000,"backoff":"exponential"
 // ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
 // for SQLite, which has none.
 func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
-	if driver != engine.MySQL.Name {
+	if driver != engine.MySQL.Engine {
 		return "", nil
 	}
 	list, err := unopened(engine.MySQL, names).procedures(queues)

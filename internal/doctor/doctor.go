@@ -100,7 +100,7 @@ type check struct {
 
 // checks are all of a driver's, in the order in which they are told. Those that need no database come first, because it may keep silent.
 func checks(driver string) []check {
-	sqlite, mysql := engine.SQLite.Name, engine.MySQL.Name
+	sqlite, mysql := engine.SQLite.Engine, engine.MySQL.Engine
 	return slices.DeleteFunc([]check{
 		{"config", lookAtConfig, ""},
 		{"database_file", lookAtFile, sqlite},

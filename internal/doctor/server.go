@@ -28,7 +28,7 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		}
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	if db.Name == engine.SQLite.Name {
+	if db.Engine == engine.SQLite.Engine {
 		var version string
 		if err := db.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
 			_ = db.Close()
@@ -82,7 +82,7 @@ const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
 
-func (p *patient) isSQLite() bool { return p.db.Name == engine.SQLite.Name }
+func (p *patient) isSQLite() bool { return p.db.Engine == engine.SQLite.Engine }
 
 // skew is how far this host's clock may be from the database's.
 const skew = 5 * time.Second

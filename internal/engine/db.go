@@ -81,7 +81,7 @@ type Reader interface {
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	var now string
-	if err := db.GetContext(ctx, &now, "SELECT "+db.TimeText(db.Now)); err != nil {
+	if err := db.GetContext(ctx, &now, "SELECT "+db.TimeText(db.NowSQL)); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return ParseTime(now)

@@ -9,7 +9,7 @@ import (
 // themselves stand beside the code that runs them.
 type Dialect struct {
 	// Name is the driver as the config names it: mysql or sqlite.
-	Name string
+	Engine string
 	// byIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
 	// index of a polling query as soon as its statistics are stale, which in a queue they always are.
 	byIndex string
@@ -51,7 +51,7 @@ type Dialect struct {
 	together bool
 	// Now is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
 	// the clock before.
-	Now     string
+	NowSQL  string
 	DearNow bool
 	// Milliseconds are those from a job's scheduled_run_time until a parameter, 0 at least.
 	Milliseconds string
@@ -101,7 +101,7 @@ func (d Dialect) TimeColumns(names ...string) string {
 
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
-	Name:         "mysql",
+	Engine:       "mysql",
 	byIndex:      "FORCE INDEX (%s)",
 	ByID:         "FORCE INDEX (PRIMARY)",
 	ByKey:        "FORCE INDEX (PRIMARY)",
@@ -118,7 +118,7 @@ var MySQL = Dialect{
 	together:     true,
 	UpdateAtOnce: "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE",
 	RowCount:     "ROW_COUNT()",
-	Now:          "UTC_TIMESTAMP(6)",
+	NowSQL:       "UTC_TIMESTAMP(6)",
 	Milliseconds: "GREATEST(0, TIMESTAMPDIFF(MICROSECOND, scheduled_run_time, ?) DIV 1000)",
 	Writers:      2,
 	Reorder: "ALTER TABLE {jobs} DROP INDEX {index}, DROP COLUMN run_rank," +
@@ -143,7 +143,7 @@ func Galera() Dialect {
 
 // SQLite is the dialect of SQLite.
 var SQLite = Dialect{
-	Name:         "sqlite",
+	Engine:       "sqlite",
 	byIndex:      "INDEXED BY %s",
 	ByID:         "NOT INDEXED",
 	TypesOfClaim: "status, shard, job_type",
@@ -161,7 +161,7 @@ var SQLite = Dialect{
 	Reorder: "DROP INDEX {index};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {index} ON {jobs} {columns}",
 	AnyBytes: true,
-	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	NowSQL:   "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	DearNow:  true,
 	// whole milliseconds, as SQLite has them
 	Milliseconds: "MAX(0, CAST(ROUND((julianday(?) - julianday(scheduled_run_time)) * 86400000) AS INTEGER))",

@@ -126,7 +126,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.Now, keeps: db.Name == SQLite.Name && !db.borrowed, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.NowSQL, keeps: db.Engine == SQLite.Engine && !db.borrowed, together: db.together}
 	if tx.together {
 		buffer := buffers.Get().(*[]byte)
 		tx.written = (*buffer)[:0]

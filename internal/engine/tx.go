@@ -59,7 +59,7 @@ const bufferMax = 256 << 10
 // Join makes the application's own transaction one that hipq can work in, without the time until SetClock. Committing, and
 // repeating, stay with the application.
 func (db *DB) Join(tx *sql.Tx) *Tx {
-	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.Now}
+	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.NowSQL}
 }
 
 // SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
@@ -81,7 +81,7 @@ func (tx *Tx) Stamp() (expression string, args []any) {
 }
 
 // ClockOf is the database's clock, which becomes the transaction's time.
-func (db *DB) ClockOf(tx *Tx) Value { return Value{SQL: db.TimeText(db.Now), Into: (*clock)(tx)} }
+func (db *DB) ClockOf(tx *Tx) Value { return Value{SQL: db.TimeText(db.NowSQL), Into: (*clock)(tx)} }
 
 type clock Tx
 

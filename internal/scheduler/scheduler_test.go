@@ -547,7 +547,7 @@ func TestOthersGoOn(t *testing.T) {
 		s.begin()
 		s.nobody(time.Hour)
 		s.exec("DROP TABLE shop_reports")
-		if s.db.Name == "mysql" {
+		if s.db.Engine == "mysql" {
 			tx, err := s.db.BeginTx(s.t.Context(), nil)
 			if err != nil {
 				s.t.Fatal(err)
@@ -562,7 +562,7 @@ func TestOthersGoOn(t *testing.T) {
 		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
 			s.t.Errorf("%v, %v", failed, err)
 		}
-		if s.db.Name == "mysql" && !engine.IsLockTimeout(failed["b"]) {
+		if s.db.Engine == "mysql" && !engine.IsLockTimeout(failed["b"]) {
 			s.t.Errorf("%v", failed)
 		}
 		s.once("c", 1)

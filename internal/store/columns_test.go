@@ -58,7 +58,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 
 		// a column that was added to the table is either a job's, or only for the queries
 		query := "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'shop_emails'"
-		if s.db.Name == "sqlite" {
+		if s.db.Engine == "sqlite" {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
 		}
 		var columns []string

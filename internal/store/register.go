@@ -96,7 +96,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	var rows []ShardRow
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err := q.db.Read(ctx, engine.Values(engine.Value{SQL: q.db.TimeText(q.db.Now), Into: &now}),
+	err := q.db.Read(ctx, engine.Values(engine.Value{SQL: q.db.TimeText(q.db.NowSQL), Into: &now}),
 		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.ShardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)

@@ -75,7 +75,7 @@ func (s env) warned(source string) (env, *[]string) {
 	names := must[schema.Names](s.t)(schema.NewNames("shop", ""))
 	list := &[]string{}
 	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{
-		Driver: s.db.Name, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
+		Driver: s.db.Engine, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
 	}, names))
 	s.t.Cleanup(func() { _ = db.Close() })
 	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Options)))
@@ -196,7 +196,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			{"starts", `'{"x":1}'`},
 			{"starts", "'" + strings.Repeat("1", 60000) + "'"},
 		}
-		if s.db.Name == "sqlite" {
+		if s.db.Engine == "sqlite" {
 			values = append(values, [][2]string{{"starts", "CAST(X'ff' AS TEXT)"}, {"starts", "7"}}...)
 		}
 		for _, v := range values {

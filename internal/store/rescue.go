@@ -38,7 +38,7 @@ type stranded struct {
 func (q *Queue) strandedFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
-	if q.db.Name == engine.MySQL.Name { // an attempt that was answered hangs too: it counts against the limits
+	if q.db.Engine == engine.MySQL.Engine { // an attempt that was answered hangs too: it counts against the limits
 		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
 			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
 	}
@@ -90,7 +90,7 @@ func (q *Queue) findStranded(ctx context.Context, l Poll, handled map[string]boo
 		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
 	}
 	if l.Waking {
-		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
+		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
 	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
 		find("SELECT id FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'undecided' AND"+q.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)

@@ -53,7 +53,7 @@ func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 	t.Helper()
 	c := counting{driver: db.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
 	c.sent = new(sent)
-	if db.Name == "mysql" {
+	if db.Engine == "mysql" {
 		cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
 		cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
 		c.source = cfg.FormatDSN()

@@ -57,7 +57,7 @@ func (s ShardRow) StartsLately(r job.Rate) int {
 
 // shardColumns are those that scanShard reads.
 func (q *Queue) shardColumns() string {
-	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
+	return q.db.TimeText(q.db.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }
 
 // scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as

@@ -700,7 +700,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 	suite(t, func(s env) {
 		conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
 		defer func() { _ = conn.Close() }()
-		if s.db.Name == "mysql" {
+		if s.db.Engine == "mysql" {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))
 		}
 		for _, insert := range []string{
@@ -755,7 +755,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), map[string]string{ // as an application's session is; zero dates are allowed
 				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
 				"sqlite": "PRAGMA ignore_check_constraints = OFF",
-			}[s.db.Name]))
+			}[s.db.Engine]))
 			if _, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
 				s.t.Errorf("the table takes %.80s", bad)
 			}

@@ -65,7 +65,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
-		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
+		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
@@ -112,7 +112,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
-				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+") AND status = 'scheduled' ORDER BY wake_time")
+				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.NowSQL+") AND status = 'scheduled' ORDER BY wake_time")
 			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
 			return promoting, err
 		}},

@@ -21,9 +21,9 @@ type Dead struct {
 
 // Dead finds such workers, as w sees them.
 func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
-	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
+	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.NowSQL + ") AS expired FROM " +
 		r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.Now + ") OR host = ? AND process <> ?)"
+		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.NowSQL + ") OR host = ? AND process <> ?)"
 	if err := r.db.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
 		return nil, fmt.Errorf("look for dead workers: %w", err)
 	}
@@ -69,7 +69,7 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 // Died is how many workers have died since a time, with those that nobody has found dead yet.
 func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
 	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.Now + ")"
+		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.NowSQL + ")"
 	if err := r.db.GetContext(ctx, &died, query, engine.At(since)); err != nil {
 		return 0, fmt.Errorf("count the workers that died: %w", err)
 	}

@@ -83,7 +83,7 @@ type Filter struct {
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Status != "":
-		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().Now+")"))
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().NowSQL+")"))
 		hint = q.s.ClaimIndex()
 	case by.Error != "" || by.Fingerprint != "":
 		w.And(mayHaveError)

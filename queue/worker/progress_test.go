@@ -64,7 +64,7 @@ func TestProgressIsThrottled(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("CREATE TABLE writes (id INTEGER NOT NULL)")
 		trigger := "CREATE TRIGGER count_writes AFTER UPDATE ON shop_emails FOR EACH ROW "
-		if s.db.Name == "sqlite" {
+		if s.db.Engine == "sqlite" {
 			s.exec(trigger + "WHEN NEW.progress_time IS NOT OLD.progress_time BEGIN INSERT INTO writes VALUES (NEW.id); END")
 		} else {
 			s.exec(trigger + "INSERT INTO writes SELECT NEW.id FROM DUAL WHERE NOT NEW.progress_time <=> OLD.progress_time")

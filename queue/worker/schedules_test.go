@@ -118,7 +118,7 @@ func TestSchedulesWait(t *testing.T) {
 		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
 			s.t.Errorf("%v ran", ran.jobs)
 		}
-		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.Now)
+		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.NowSQL)
 		if later != 1 {
 			s.t.Error("the other one does not wait for its window")
 		}
