@@ -204,7 +204,7 @@ func TestRetryFunc(t *testing.T) {
 		t.Errorf("after its time: %v", err)
 	}
 	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
-	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_test.go") || got.Again {
+	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_handler_test.go") || got.Again {
 		t.Error(got, err)
 	}
 }

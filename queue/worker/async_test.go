@@ -193,7 +193,7 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 		wantSummary(s.t, s.work(tick()), worker.Summary{})
 		s.wantJob(s.emails, id, job.Running, "answered", "try later", 1)
 		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
 		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
