@@ -70,7 +70,7 @@ func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 }
 
 const (
-	// offersWithin is how long whoever presses Tab waits for the config and the database.
+	// offersWithin is how long a shell that completes a word waits for the config and the database.
 	offersWithin = 300 * time.Millisecond
 	// offersMost is how many ids a shell is offered.
 	offersMost = 50

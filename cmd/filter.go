@@ -255,7 +255,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	}, nil
 }
 
-// find gives the ids of the jobs that a filter lets pass, before the first is changed, for it may stand elsewhere then.
+// find gives the ids of the jobs that a filter lets pass, before the first is changed, because that job may match no more.
 func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
 	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
 	if err != nil {

@@ -262,7 +262,7 @@ func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error 
 	return nil
 }
 
-// tellChange tells what became of a job.
+// tellChange prints what was done to a job.
 func (a *app) tellChange(c *change, refused error, d *operated) error {
 	hint := ""
 	switch {

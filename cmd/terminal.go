@@ -71,7 +71,7 @@ func (a *app) page() {
 
 func (p *pager) Write(b []byte) (int, error) {
 	n, err := p.in.Write(b)
-	if err != nil { // whatever it says, for nobody reads any more
+	if err != nil { // whatever it says: the reader is gone
 		<-p.ended
 		return n, errPagerEnded
 	}

@@ -137,7 +137,7 @@ func queueFlag(c *cobra.Command) string {
 	return ""
 }
 
-// checkCommand is the check of a command that has others below it: whoever comes to it has named none of them.
+// checkCommand is the check of a command that has others below it: it runs when none of them was named.
 func checkCommand(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:

@@ -132,7 +132,7 @@ func (b builder) environ(path string, env []string) {
 		name, value, given := strings.Cut(entry, "=")
 		switch {
 		case !variableName.MatchString(name):
-			// not even its first word is shown, for it may be the value
+			// not even its first word is shown, because that may be the value
 			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
 		case slices.Contains(ownVariables(), name):
 			b.refuse(at, "%s is set by hipq itself for each job", name)

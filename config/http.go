@@ -190,7 +190,7 @@ func signingKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// pingURL reads a URL that is to be told of a run; empty is none. Its path is a secret, for whoever knows it can say that all
+// pingURL reads a URL that is to be told of a run; empty is none. Its path is a secret: anybody who knows it can report that all
 // is well.
 func (b builder) pingURL(path, text string) string {
 	if text == "" {

@@ -135,7 +135,7 @@ func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
 	return nil
 }
 
-// Everywhere is the config that is found by whoever names none, whichever user and folder that is.
+// Everywhere is the config that a command uses when none is named, for every user and in every folder.
 const Everywhere = "/etc/hipq/hipq.yaml"
 
 // find reads the config file: the one that is named, else the first there is of the usual places. One that is there and

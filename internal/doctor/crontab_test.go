@@ -125,3 +125,11 @@ func TestOften(t *testing.T) {
 		}
 	}
 }
+
+// A line for crontab can be pasted: a blank doesn't end the file's name, and a % doesn't end the line.
+func TestCrontabLineToPaste(t *testing.T) {
+	p := &patient{Options: Options{Config: &config.Config{File: "/etc/sp ace%d/hipq.yaml"}}}
+	if line := p.cronLine("work"); !strings.HasSuffix(line, ` work --config '/etc/sp ace\%d/hipq.yaml'`) {
+		t.Error(line)
+	}
+}
