@@ -126,7 +126,8 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 			i.local(back), back.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		return nil
 	}
-	return a.printLeftOut("entries", listed, by.Limit, func() (int, bool, error) { return log.CountFound(cmd.Context(), by) })
+	a.printLimit("entries", listed, by.Limit)
+	return nil
 }
 
 // printEntry prints an entry as it comes.

@@ -121,11 +121,7 @@ func (a *app) listJobs(
 		return err
 	}
 	for n, q := range queues {
-		by.Place = places[n]
-		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return admin.Of(q).CountFound(cmd.Context(), by) })
-		if err != nil {
-			return err
-		}
+		a.printLimit("jobs of "+q.Name, listed[n], by.Limit)
 	}
 	return nil
 }
@@ -177,23 +173,9 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 	return unknownType(what, name, known)
 }
 
-// printLeftOut says how many things there are that a table has left out by its limit, if there are any: count counts all, or says that
-// it has not.
-func (a *app) printLeftOut(things string, listed, limit int, count func() (n int, all bool, err error)) error {
-	if limit == 0 || listed < limit {
-		return nil
+// printLimit says that a table has only the newest of some things: there may be more.
+func (a *app) printLimit(things string, listed, limit int) {
+	if limit > 0 && listed == limit {
+		a.out.line("%s: the newest %s; --limit 0 lists all", things, texts.Thousands(listed))
 	}
-	n, all, err := count()
-	if err != nil || all && n <= listed {
-		return err
-	}
-	of := texts.Thousands(n)
-	switch {
-	case n <= listed:
-		of = "perhaps more"
-	case !all:
-		of = "at least " + of
-	}
-	a.out.line("the newest %s of %s %s; --limit lists more", texts.Thousands(listed), of, things)
-	return nil
 }

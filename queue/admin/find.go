@@ -146,36 +146,6 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	return ids, nil
 }
 
-// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the
-// filter among the newest 100,000 of the queue. all says that there are no others.
-func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
-	if by.Fingerprint != "" {
-		by.Limit = engine.CountedMost + 1
-		ids, err := q.FindIDs(ctx, by)
-		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
-	}
-	w, hint := q.where(by)
-	served := by.served() || by.Type != "" && by.Key != ""
-	n, all, err = q.s.DB().CountSome(ctx, engine.Some{Table: q.s.Table(), Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
-	if err != nil {
-		return 0, false, fmt.Errorf("count jobs of %s: %w", q.s.Name, err)
-	}
-	return n, all, nil
-}
-
-// served says whether an index has all that the filter asks for, so that only rows are read that it lets pass.
-func (by Filter) served() bool {
-	has := Filter{Status: by.Status, Among: by.Among, Limit: by.Limit}
-	switch by.Status {
-	case "":
-	case Status(job.Initial), Status(job.Retry):
-		return false // the index has their statuses, which they share
-	default:
-		has.Type, has.Place = by.Type, by.Place
-	}
-	return by == has
-}
-
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
