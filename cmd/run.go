@@ -44,7 +44,7 @@ func (a *app) runCommand() *cobra.Command {
 			return a.runJob(cmd, args[0], id)
 		},
 	}
-	return about(c, admin.Status(job.Initial), admin.Status(job.Retry))
+	return about(c, admin.Initial, admin.Retry)
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {

@@ -18,8 +18,13 @@ import (
 // Status is where a job stands: one of job.States, or of what Counts counts.
 type Status string
 
-// The standings that are no states.
+// The statuses: first job.States, then parts of them.
 const (
+	Initial   Status = Status(job.Initial)
+	Running   Status = Status(job.Running)
+	Error     Status = Status(job.Error)
+	Retry     Status = Status(job.Retry)
+	Final     Status = Status(job.Final)
 	Due       Status = "due"
 	Held      Status = "held"
 	Scheduled Status = "scheduled"
@@ -32,25 +37,25 @@ const (
 
 // Statuses are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
 var Statuses = []Status{
-	Status(job.Initial), Status(job.Running), Status(job.Error), Status(job.Retry), Status(job.Final),
+	Initial, Running, Error, Retry, Final,
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
 // conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
 var conditions = map[Status]string{
-	Status(job.Initial): waiting + " AND state = 'initial'",
-	Status(job.Retry):   waiting + " AND state = 'retry'",
-	Status(job.Running): "status IN ('running', 'answered', 'awaiting')",
-	Status(job.Error):   "status IN ('deciding', 'undecided')",
-	Status(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
-	Due:                 "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
-	Held:                "status = 'throttled'",
-	Scheduled:           "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
-	Locked:              "status = 'locked'",
-	Waiting:             "status = 'awaiting'",
-	Failed:              "status = 'failed' AND part = 'NONE'",
-	Closed:              "status = 'closed' AND part = 'NONE'",
-	Finished:            "status = 'finished' AND part = 'NONE'",
+	Initial:   waiting + " AND state = 'initial'",
+	Retry:     waiting + " AND state = 'retry'",
+	Running:   "status IN ('running', 'answered', 'awaiting')",
+	Error:     "status IN ('deciding', 'undecided')",
+	Final:     "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
+	Due:       "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
+	Held:      "status = 'throttled'",
+	Scheduled: "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
+	Locked:    "status = 'locked'",
+	Waiting:   "status = 'awaiting'",
+	Failed:    "status = 'failed' AND part = 'NONE'",
+	Closed:    "status = 'closed' AND part = 'NONE'",
+	Finished:  "status = 'finished' AND part = 'NONE'",
 }
 
 // waiting is the condition for a row that waits for its next attempt.
