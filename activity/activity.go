@@ -101,7 +101,7 @@ type row struct {
 	At engine.Time
 }
 
-func (l *Log) columns() string { return "id, " + l.db.TimeColumns("at") + ", " + readColumns }
+func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ", " + readColumns }
 
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
@@ -114,7 +114,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		query += " ORDER BY id"
 	}
 	var own error // of f
-	err := engine.Each(ctx, l.db.DB, query, args, func(r row) error {
+	err := engine.Each(ctx, l.db.SQL, query, args, func(r row) error {
 		r.Entry.At = r.At.Time
 		own = f(r.Entry)
 		return own
@@ -130,7 +130,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	where, args := by.where()
 	served := by.JobID != 0 || len(args) == 0
-	if n, all, err = l.db.CountSome(ctx, engine.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
+	if n, all, err = l.db.SQL.CountSome(ctx, engine.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
 		return 0, false, fmt.Errorf("count activity: %w", err)
 	}
 	return n, all, nil

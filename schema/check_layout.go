@@ -58,14 +58,14 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 // has set it. The catalogue knows, also when that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
-	if db.Engine == engine.MySQL.Engine {
+	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
 	args := []any{int64(1) << 62}
 	for _, t := range tables {
 		args = append(args, t)
 	}
-	if err := db.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
+	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
 		return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
 	}
 	return high, nil
@@ -167,13 +167,13 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 				return nil
 			},
 		}
-		if db.Engine == engine.SQLite.Engine {
-			return db.Read(ctx, recorded, db.present(tables, there))
+		if db.SQL.Engine == engine.SQLite.Engine {
+			return db.SQL.Read(ctx, recorded, db.present(tables, there))
 		}
-		err := db.Read(ctx, recorded, db.probe(units, there))
+		err := db.SQL.Read(ctx, recorded, db.probe(units, there))
 		if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
 			clear(there)
-			return db.Read(ctx, recorded, db.present(tables, there))
+			return db.SQL.Read(ctx, recorded, db.present(tables, there))
 		}
 		return err
 	})
@@ -211,7 +211,7 @@ func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	}
 	in := " IN " + engine.In(len(tables))
 	query := "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND tbl_name" + in
-	if db.Engine == engine.MySQL.Engine {
+	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
 			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
 		args = append(args, args...)

@@ -61,7 +61,7 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 
 // steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
 func (db *DB) steps(u unit) ([][]string, error) {
-	names, err := fs.Glob(stepFiles, db.SQLDir+"/"+u.kind+"_*.sql") // sorted
+	names, err := fs.Glob(stepFiles, db.SQL.SQLDir+"/"+u.kind+"_*.sql") // sorted
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (db *DB) steps(u unit) ([][]string, error) {
 }
 
 func (db *DB) owners() ([]string, error) {
-	text, err := sqlFiles.ReadFile(db.SQLDir + "/owners.sql")
+	text, err := sqlFiles.ReadFile(db.SQL.SQLDir + "/owners.sql")
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 
 // migration takes a connection, and the turn of those who migrate. end gives both back.
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
-	conn, err := sqlx.NewDb(db.DB.DB, db.Engine).Connx(ctx)
+	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(ctx)
 	if err != nil {
 		return m, nil, err
 	}
@@ -197,7 +197,7 @@ type migration struct {
 
 // begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
-	if m.db.Engine == engine.SQLite.Engine {
+	if m.db.SQL.Engine == engine.SQLite.Engine {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
 			var err error

@@ -53,11 +53,11 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
 		"SET GLOBAL init_connect = 'SET NAMES gbk'",
 	} {
-		if _, err := root.ExecContext(t.Context(), statement); err != nil {
+		if _, err := root.SQL.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _, _ = root.Exec("SET GLOBAL init_connect = ''") })
+	t.Cleanup(func() { _, _ = root.SQL.Exec("SET GLOBAL init_connect = ''") })
 	for _, options := range []string{"", "?charset=utf8mb4", "?collation=utf8mb4_general_ci"} {
 		wantTexts(t, cfg.FormatDSN()+options)
 	}
@@ -87,10 +87,10 @@ func wantTexts(t *testing.T, source string) {
 	t.Helper()
 	db := dbtest.Open(t, "mysql", source, "emails")
 	for _, text := range inGBK {
-		if _, err := db.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
+		if _, err := db.SQL.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
 			t.Fatal(err)
 		}
-		err := db.Tx(t.Context(), func(tx *engine.Tx) error {
+		err := db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
 			return err
 		})
@@ -98,7 +98,7 @@ func wantTexts(t *testing.T, source string) {
 			t.Fatalf("%s: %v", source, err)
 		}
 		var there []string
-		if err := db.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"); err != nil {
+		if err := db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"); err != nil {
 			t.Fatal(err)
 		}
 		if len(there) != 1 || there[0] != text {
@@ -138,7 +138,7 @@ func TestBinaryLogByStatement(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := dbtest.Open(t, "mysql", source, "emails")
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
+	if _, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,7 +205,7 @@ func TestVariablesOfTheDSN(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source+"?max_sp_recursion_depth=7&sort_buffer_size=65536", "emails")
 	var depth, size string
-	err := db.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
+	err := db.SQL.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
 	if err != nil || depth != "7" || size != "65536" {
 		t.Errorf("%s, %s, %v", depth, size, err)
 	}
@@ -229,7 +229,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 	source := dbtest.MySQL(t)
 	other := "65536, unique_checks = 0, completion_type = 2, sql_safe_updates = 1, sql_auto_is_null = 1, sql_select_limit = 1"
 	var version string
-	if err := dbtest.Open(t, "mysql", source, "emails").GetContext(t.Context(), &version, "SELECT @@version"); err != nil {
+	if err := dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(version, "MariaDB") { // MySQL hasn't got it
@@ -245,7 +245,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 		Value string `db:"Value"`
 	}
 	names := "'" + strings.Join(slices.Collect(maps.Keys(want)), "', '") + "'"
-	if err := db.SelectContext(t.Context(), &got, "SHOW SESSION VARIABLES WHERE Variable_name IN ("+names+")"); err != nil || len(got) < len(want)-1 {
+	if err := db.SQL.SelectContext(t.Context(), &got, "SHOW SESSION VARIABLES WHERE Variable_name IN ("+names+")"); err != nil || len(got) < len(want)-1 {
 		t.Fatalf("%+v, %v", got, err) // MySQL has no check_constraint_checks
 	}
 	for _, v := range got {
@@ -254,7 +254,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 		}
 	}
 	var rows []struct{ ID, State string }
-	if err := db.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"); err != nil {
+	if err := db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"); err != nil {
 		t.Error(err)
 	}
 }
@@ -280,20 +280,20 @@ func TestServerOutOfItsMind(t *testing.T) {
 // A statement that the server stops, for it takes too long, is for later.
 func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
-	db.SetMaxOpenConns(1) // whose settings these are
+	db.SQL.SetMaxOpenConns(1) // whose settings these are
 	var version string
-	if err := db.GetContext(t.Context(), &version, "SELECT VERSION()"); err != nil {
+	if err := db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"); err != nil {
 		t.Fatal(err)
 	}
 	limit, number := "SET max_execution_time = 100", uint16(3024)
 	if strings.Contains(version, "MariaDB") {
 		limit, number = "SET max_statement_time = 0.1", 1969
 	}
-	if _, err := db.ExecContext(t.Context(), limit); err != nil {
+	if _, err := db.SQL.ExecContext(t.Context(), limit); err != nil {
 		t.Fatal(err)
 	}
 	var n int64
-	err := db.GetContext(t.Context(), &n, "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"+
+	err := db.SQL.GetContext(t.Context(), &n, "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"+
 		" SELECT COUNT(*) FROM n AS a, n AS b, n AS c, n AS d WHERE a.i + b.i + c.i + d.i = 7")
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != number {
 		t.Fatalf("%d, %v", n, err)

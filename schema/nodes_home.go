@@ -22,7 +22,7 @@ func (db *DB) Nodes() (places []int, of int) {
 	if db.nodes < 2 {
 		return nil, 0
 	}
-	return db.NodesTried(), db.nodes
+	return db.SQL.NodesTried(), db.nodes
 }
 
 // host is the name of the host that looks for its node.

@@ -54,7 +54,7 @@ func TestNodes(t *testing.T) {
 	}
 	server := func() (id string) {
 		t.Helper()
-		if err := db.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+		if err := db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -64,7 +64,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("connection %s after %s", now, at)
 	}
 	first.Cut()
-	if _, err := db.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
+	if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
 		t.Error(err)
 	}
 	first.Mend()
@@ -77,7 +77,7 @@ func TestNodes(t *testing.T) {
 
 	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
 	second.Mend()
-	if err := db.GetContext(t.Context(), &at, "SELECT SLEEP(1)"); err != nil {
+	if err := db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"); err != nil {
 		t.Error(err)
 	}
 	second.Cut()
@@ -135,7 +135,7 @@ func TestNodesOfWhichOneWrites(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	var readOnly bool
-	if err := db.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
+	if err := db.SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
 		t.Errorf("read-only: %t, %v", readOnly, err)
 	}
 	// where none writes, it is for later

@@ -72,7 +72,7 @@ func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, e
 // exists says whether there is a table of this name, whoever made it.
 func (m migration) exists(ctx context.Context, table string) (bool, error) {
 	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if m.db.Engine == engine.SQLite.Engine {
+	if m.db.SQL.Engine == engine.SQLite.Engine {
 		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
 	}
 	var n int

@@ -46,7 +46,7 @@ func (n Names) Procedure(name string) string { return n.table(n.instance, name) 
 
 // procedures are those of the instance and of these queues, in the order in which they are made.
 func (db *DB) procedures(queues []Queue) ([]procedure, error) {
-	if db.Engine != engine.MySQL.Engine {
+	if db.SQL.Engine != engine.MySQL.Engine {
 		return nil, nil
 	}
 	units, err := db.units(queues)
@@ -55,7 +55,7 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 	}
 	var list []procedure
 	for _, u := range units {
-		files, err := fs.Glob(sqlFiles, db.SQLDir+"/procedures/"+u.kind+"/*.sql") // sorted
+		files, err := fs.Glob(sqlFiles, db.SQL.SQLDir+"/procedures/"+u.kind+"/*.sql") // sorted
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		return p, err
 	}
 	skipLocked := "FOR UPDATE SKIP LOCKED"
-	if db.IDsByKey { // a node of a cluster: see engine.Galera
+	if db.SQL.IDsByKey { // a node of a cluster: see engine.Galera
 		skipLocked = "FOR UPDATE"
 	}
 	create := u.replace.Replace(strings.NewReplacer(
@@ -162,7 +162,7 @@ func (db *DB) inlined(text string) (string, error) {
 			return text, nil
 		}
 		name, after, _ := strings.Cut(after, "}")
-		part, err := sqlFiles.ReadFile(db.SQLDir + "/procedures/inline/" + name + ".sql")
+		part, err := sqlFiles.ReadFile(db.SQL.SQLDir + "/procedures/inline/" + name + ".sql")
 		if err != nil {
 			return "", err
 		}
@@ -206,7 +206,7 @@ func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, e
 	var rows []stored
 	const query = "SELECT routine_name AS name, routine_comment AS comment, definer AS definer FROM information_schema.routines" +
 		" WHERE routine_schema = DATABASE() AND routine_type = 'PROCEDURE' AND routine_name IN "
-	if err := db.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
+	if err := db.SQL.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
 		return nil, fmt.Errorf("look for the stored procedures: %w", err)
 	}
 	found := map[string]stored{}
@@ -244,7 +244,7 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
 	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
-	_, err := db.ExecContext(ctx, "CALL "+p.name+"("+args+")")
+	_, err := db.SQL.ExecContext(ctx, "CALL "+p.name+"("+args+")")
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names who is denied
 	return ok && (my.Number == erNoDefiner || my.Number == erRoutineDenied && strings.Contains(my.Message, user))

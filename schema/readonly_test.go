@@ -21,7 +21,7 @@ func TestReadOnlyServer(t *testing.T) {
 	exec := func(statements ...string) {
 		t.Helper()
 		for _, statement := range statements {
-			if _, err := root.ExecContext(t.Context(), statement); err != nil {
+			if _, err := root.SQL.ExecContext(t.Context(), statement); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -35,13 +35,13 @@ func TestReadOnlyServer(t *testing.T) {
 	db := dbtest.Open(t, "mysql", cfg.FormatDSN())
 	connection := func() (id int64) {
 		t.Helper()
-		if err := db.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+		if err := db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
 			t.Fatal(err)
 		}
 		return id
 	}
 	write := func(ctx context.Context) error {
-		return db.Tx(ctx, func(tx *engine.Tx) error {
+		return db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO shop_queues (queue) VALUES ('x')")
 			return err
 		})
@@ -64,7 +64,7 @@ func TestReadOnlyServer(t *testing.T) {
 		t.Error("the connection is the same")
 	}
 	var n int
-	if err := root.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
+	if err := root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
 		t.Errorf("%d rows, %v", n, err)
 	}
 }

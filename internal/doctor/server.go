@@ -28,9 +28,9 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		}
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	if db.Engine == engine.SQLite.Engine {
+	if db.SQL.Engine == engine.SQLite.Engine {
 		var version string
-		if err := db.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
+		if err := db.SQL.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
 			_ = db.Close()
 			return trouble(err)
 		}
@@ -69,7 +69,7 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 		}
 		return nil
 	}
-	err := db.Read(ctx, engine.Query{SQL: session, Scan: read},
+	err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read},
 		engine.Query{SQL: "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'", Scan: read})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the server's settings: %w", err)
@@ -82,7 +82,7 @@ const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
 
-func (p *patient) isSQLite() bool { return p.db.Engine == engine.SQLite.Engine }
+func (p *patient) isSQLite() bool { return p.db.SQL.Engine == engine.SQLite.Engine }
 
 // skew is how far this host's clock may be from the database's.
 const skew = 5 * time.Second
@@ -91,7 +91,7 @@ const skew = 5 * time.Second
 // something, is by the host's.
 func lookAtClock(ctx context.Context, p *patient) Finding {
 	before := p.Now()
-	now, err := p.db.Clock(ctx)
+	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {
 		return trouble(err)
 	}
@@ -172,9 +172,9 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 func (p *patient) durabilityOfSQLite(ctx context.Context) Finding {
 	var journal string
 	var synchronous int
-	err := p.db.GetContext(ctx, &journal, "PRAGMA journal_mode")
+	err := p.db.SQL.GetContext(ctx, &journal, "PRAGMA journal_mode")
 	if err == nil {
-		err = p.db.GetContext(ctx, &synchronous, "PRAGMA synchronous")
+		err = p.db.SQL.GetContext(ctx, &synchronous, "PRAGMA synchronous")
 	}
 	switch {
 	case err != nil:
