@@ -71,7 +71,7 @@ type DB struct {
 }
 
 // Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
-// On takes those of an application.
+// FromPool takes those of an application.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err := names.check(); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &fit{}, nodes: len(o.Nodes)}, nil
 }
 
-// Close closes the connections that Open has made. After On there are none: the application's pool stays open. Who still works
+// Close closes the connections that Open has made. After FromPool there are none: the application's pool stays open. Who still works
 // with the database then gets errors.
 func (db *DB) Close() error { return db.SQL.Close() }
 

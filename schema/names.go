@@ -64,7 +64,7 @@ type Names struct {
 }
 
 // Named gives the names that an instance has where nobody chose others: those of NewNames, with DefaultTemplate. A name that is
-// not allowed is the error of Open and On.
+// not allowed is the error of Open and FromPool.
 func Named(instance string) Names {
 	n, err := NewNames(instance, "")
 	n.err = err

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -59,19 +58,9 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
 		" 'innodb_flush_method', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'socket')"
 	all := map[string]string{}
-	read := func(rows *sql.Rows) error {
-		for rows.Next() {
-			var name, value string
-			if err := rows.Scan(&name, &value); err != nil {
-				return err
-			}
-			all[strings.ToLower(name)] = value
-		}
-		return nil
-	}
-	err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read},
-		engine.Query{SQL: "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'", Scan: read})
-	if err != nil {
+	const global = "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'"
+	read := engine.Pairs(all)
+	if err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read}, engine.Query{SQL: global, Scan: read}); err != nil {
 		return nil, fmt.Errorf("ask for the server's settings: %w", err)
 	}
 	return all, nil
