@@ -11,7 +11,6 @@ import (
 	"crypto/sha1"
 	"crypto/tls"
 	"crypto/x509"
-	"database/sql"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
@@ -63,25 +62,6 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 	}
 }
 
-// So it does if the server is told to give every client its own character set, whatever that asks for as it is greeted. MySQL 9
-// can't be told so any more.
-func TestCharacterSetOfTheServer(t *testing.T) {
-	for _, charset := range []string{"gbk", "big5"} {
-		source := dbtest.OwnMySQL(t, "--character-set-server="+charset, "--loose-skip-character-set-client-handshake")
-		db, err := sql.Open("mysql", source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = db.Close() }()
-		var got, version string
-		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
-		if err != nil || got != charset && !strings.HasPrefix(version, "9.") {
-			t.Fatalf("another's connection has %q, want %q: %v", got, charset, err)
-		}
-		wantTexts(t, source)
-	}
-}
-
 // wantTexts wants texts to stay what they are in the database of this DSN.
 func wantTexts(t *testing.T, source string) {
 	t.Helper()
@@ -115,31 +95,6 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`) {
 		t.Errorf("%v", err)
-	}
-}
-
-// A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
-func TestBinaryLogByStatement(t *testing.T) {
-	source := dbtest.OwnMySQL(t, "--log-bin", "--binlog-format=STATEMENT")
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, names)
-	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW") {
-		t.Errorf("%v", err)
-	}
-	server, err := sql.Open("mysql", source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Close() }()
-	if _, err := server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"); err != nil {
-		t.Fatal(err)
-	}
-	db := dbtest.Open(t, "mysql", source, "emails")
-	if _, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -303,7 +258,6 @@ func TestServerStopsAStatement(t *testing.T) {
 	}
 }
 
-// Only a server that proves its name is talked to, where the config wants it encrypted.
 func TestWithoutPassword(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s":            "hipq:***@tcp(db:3306)/shop?readTimeout=***",
@@ -351,6 +305,7 @@ func TestCheckOptions(t *testing.T) {
 	}
 }
 
+// Only a server that proves its name is talked to, where the config wants it encrypted.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	certificate, ca := certify(t, dir, "db.example.org")
@@ -409,11 +364,11 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const caching, sha256, clearText, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
 	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
-	known, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mysql.RegisterServerPubKey("known", &known.PublicKey)
+	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another's
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	})
@@ -453,7 +408,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 		{far, "?allowCleartextPasswords=true", certified, native, clearText, "", true},
 	} {
 		t.Run(fmt.Sprintf("%s%s tls=%v %s %s", c.at, c.options, c.tls != nil, c.greets, c.changes), func(t *testing.T) {
-			address, got := thief(t, c.tls, c.greets, c.changes)
+			address, got := thief(t, key, c.tls, c.greets, c.changes)
 			_, port, _ := net.SplitHostPort(address)
 			o := schema.Options{Driver: "mysql", DSN: "root:" + ofNobodys + "@" + fmt.Sprintf(c.at, port) + "/shop" + c.options}
 			if c.verified {
@@ -506,7 +461,7 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 		for _, chunk := range []int{1, 5, 1 << 12} {
 			ours, theirs := net.Pipe()
 			go func() {
-				for rest := []byte(said[:min(len(said), 1<<17)]); len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+				for rest := []byte(said[:min(len(said), 1<<16+100)]); len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
 					_, _ = theirs.Write(rest[:min(chunk, len(rest))])
 				}
 				_ = theirs.Close()
@@ -615,12 +570,8 @@ func serveMad(t *testing.T, conn net.Conn, certificate *tls.Config, answer [][]b
 
 // thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
 // all that it was sent, and can read.
-func thief(t *testing.T, certificate *tls.Config, greets, changes string) (address string, got func() string) {
+func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, changes string) (address string, got func() string) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -166,10 +166,18 @@ func TestProcedures(t *testing.T) {
 	want(t, look(), Unknown, "this user sees none", "hipq init")
 }
 
-// What a server lets sessions of applications do, and other users of its host, is told.
-func TestSessions(t *testing.T) {
-	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1")
+// What is told of a server depends on settings that hold for the whole of it.
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1", "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log",
+		"--server-id=1", "--sync-binlog=0", "--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
 	db := dbtest.Open(t, "mysql", source, "emails")
+	t.Run("sessions", func(t *testing.T) { sessions(t, db, source) })
+	t.Run("durability", func(t *testing.T) { durability(t, db, source) })
+}
+
+// What a server lets sessions of applications do, and other users of its host, is told.
+func sessions(t *testing.T, db *schema.DB, source string) {
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["loopback"], Warning, "127.0.0.1:", "@unix(")
 	want(t, found["auto_increment"], Warning, "INSERT … SELECT", "innodb_autoinc_lock_mode = 2")
@@ -194,11 +202,8 @@ func TestSessions(t *testing.T) {
 }
 
 // A server's settings decide whether a job that was accepted can be lost.
-func TestServerSettings(t *testing.T) {
+func durability(t *testing.T, db *schema.DB, source string) {
 	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
-	source := dbtest.OwnMySQL(t, "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log", "--server-id=1", "--sync-binlog=0",
-		"--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
-	db := dbtest.Open(t, "mysql", source, "emails")
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}
