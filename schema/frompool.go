@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -122,20 +121,12 @@ func checkEncoding(ctx context.Context, db *engine.DB) error {
 func literals(names []string, values []driver.Value) ([]string, error) {
 	list := make([]string, len(names))
 	for i, value := range values {
-		var text string
-		switch v := value.(type) {
-		case nil:
-			text = "NULL"
-		case int64:
-			text = strconv.FormatInt(v, 10)
-		case uint64:
-			text = strconv.FormatUint(v, 10)
-		case []byte:
-			text = engine.Quote(string(v))
-		case string:
-			text = engine.Quote(v)
-		default:
-			return nil, fmt.Errorf("the session's %s is a %T", names[i], v)
+		if v, ok := value.([]byte); ok {
+			value = string(v)
+		}
+		text, err := engine.Literal(value)
+		if err != nil {
+			return nil, fmt.Errorf("the session's %s is a %T", names[i], value)
 		}
 		list[i] = names[i] + " = " + text
 	}
