@@ -101,7 +101,7 @@ type row struct {
 	At engine.Time
 }
 
-func (l *Log) columns() string { return "id, " + l.db.TimeColumns("at") + ", " + readColumns }
+func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ", " + readColumns }
 
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
@@ -114,7 +114,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		query += " ORDER BY id"
 	}
 	var own error // of f
-	err := engine.Each(ctx, l.db.DB, query, args, func(r row) error {
+	err := engine.Each(ctx, l.db.SQL, query, args, func(r row) error {
 		r.Entry.At = r.At.Time
 		own = f(r.Entry)
 		return own

@@ -15,7 +15,7 @@ import (
 // recordJobs records an entry for each of the jobs.
 func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 	t.Helper()
-	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
+	err := l.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 		for _, id := range jobs {
 			if err := activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobType: "send"}}); err != nil {
 				return err

@@ -57,20 +57,20 @@ type place struct {
 
 // upTo is the place of the last entry up to an id; zero if there is none.
 func (l *Log) upTo(ctx context.Context, id int64) (place, error) {
-	return l.place(ctx, l.db.ByID+" WHERE id <= ? ORDER BY id DESC", id)
+	return l.place(ctx, l.db.SQL.ByID+" WHERE id <= ? ORDER BY id DESC", id)
 }
 
 // lastBefore is the place up to which there are entries before a time, or at all if that is zero.
 func (l *Log) lastBefore(ctx context.Context, until time.Time) (place, error) {
 	if until.IsZero() {
-		return l.place(ctx, l.db.ByID+" ORDER BY id DESC")
+		return l.place(ctx, l.db.SQL.ByID+" ORDER BY id DESC")
 	}
 	// some that are written later have an earlier time
-	return l.place(ctx, l.db.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY "+l.db.Activity()+".at DESC", engine.At(until.Add(lateBy)))
+	return l.place(ctx, l.db.SQL.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY "+l.db.Activity()+".at DESC", engine.At(until.Add(lateBy)))
 }
 
 func (l *Log) place(ctx context.Context, which string, args ...any) (p place, err error) {
-	err = l.db.GetContext(ctx, &p, "SELECT id, "+l.db.TimeColumns("at")+" FROM "+l.db.Activity()+" "+which+" LIMIT 1", args...)
+	err = l.db.SQL.GetContext(ctx, &p, "SELECT id, "+l.db.SQL.TimeColumns("at")+" FROM "+l.db.Activity()+" "+which+" LIMIT 1", args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -81,8 +81,8 @@ func (l *Log) place(ctx context.Context, which string, args ...any) (p place, er
 func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
 	w := by.terms()
 	w.And("id > ? AND id <= ?", last-newestPage, last)
-	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	err := engine.Each(ctx, l.db.DB, query, append(w.Args, by.Limit-len(entries)), func(r row) error {
+	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.SQL.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	err := engine.Each(ctx, l.db.SQL, query, append(w.Args, by.Limit-len(entries)), func(r row) error {
 		r.Entry.At = r.At.Time
 		entries = append(entries, r.Entry)
 		return nil

@@ -18,7 +18,7 @@ func TestNewest(t *testing.T) {
 			fill(t, l, 15_000, at.Add(time.Duration(minute)*time.Minute))
 		}
 		nth := func(n int) (id int64) { // the first need not be 1
-			if err := l.db.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1); err != nil {
+			if err := l.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1); err != nil {
 				t.Fatal(err)
 			}
 			return id

@@ -72,8 +72,8 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 // first is the time of the first entry in [from, to), zero if there is none.
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
 	var at *string
-	query := "SELECT " + l.db.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	if err := l.db.GetContext(ctx, &at, query, engine.At(from), engine.At(to)); err != nil {
+	query := "SELECT " + l.db.SQL.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
+	if err := l.db.SQL.GetContext(ctx, &at, query, engine.At(from), engine.At(to)); err != nil {
 		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
 	}
 	if at == nil {
@@ -87,7 +87,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time,
 	hour, goes := from.Truncate(time.Hour), o.Force
 	if !goes {
 		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
-		if err := l.db.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {
+		if err := l.db.SQL.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {
 			return fmt.Errorf("look whether the monitor has aggregated the hour: %w", err)
 		}
 	}
@@ -96,7 +96,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time,
 	}
 	var n int64
 	query := "SELECT COUNT(*) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	if err := l.db.GetContext(ctx, &n, query, engine.At(from), engine.At(to)); err != nil {
+	if err := l.db.SQL.GetContext(ctx, &n, query, engine.At(from), engine.At(to)); err != nil {
 		return fmt.Errorf("count entries: %w", err)
 	}
 	if goes {
@@ -112,7 +112,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time,
 }
 
 func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.Time, deleted *int64) error {
-	query := "SELECT id, " + l.db.TimeColumns("at") + " FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
+	query := "SELECT id, " + l.db.SQL.TimeColumns("at") + " FROM " + l.db.Activity() + " " + l.db.SQL.Index(l.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? ORDER BY " + l.db.Activity() + ".at LIMIT ?"
 	for {
 		began := time.Now()
@@ -120,7 +120,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 			ID int64
 			At engine.Time
 		}
-		if err := l.db.SelectContext(ctx, &found, query, engine.At(from), engine.At(to), engine.PurgeBatch); err != nil {
+		if err := l.db.SQL.SelectContext(ctx, &found, query, engine.At(from), engine.At(to), engine.PurgeBatch); err != nil {
 			return fmt.Errorf("find old entries: %w", err)
 		}
 		ids := make([]any, len(found))
@@ -144,7 +144,7 @@ func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	if deleted, err = l.db.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1"); err != nil {
+	if deleted, err = l.db.SQL.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1"); err != nil {
 		return 0, fmt.Errorf("delete old entries: %w", err)
 	}
 	return deleted, nil

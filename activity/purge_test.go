@@ -39,7 +39,7 @@ func openLog(t *testing.T, driver, source string) testLog {
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+	if _, err := db.SQL.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -47,7 +47,7 @@ func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 // fill records n entries at each of these times.
 func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 	t.Helper()
-	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
+	err := l.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 		for _, at := range times {
 			tx.Now = at
 			entries := make([]activity.Entry, n)
@@ -169,7 +169,7 @@ func TestPurgeStops(t *testing.T) {
 		const all = 20 * engine.PurgeBatch
 		n := all
 		for n == all {
-			if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
+			if err := l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -177,7 +177,7 @@ func TestPurgeStops(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped with %v", err)
 		}
-		if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
+		if err := l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
 			t.Fatal(err)
 		}
 		// a commit whose answer the end of the context cut off may not be counted
@@ -191,12 +191,12 @@ func TestPurgeStops(t *testing.T) {
 func TestPurgeWaitsForNobody(t *testing.T) {
 	l := openLog(t, "mysql", dbtest.MySQL(t))
 	fill(t, l, 50, purgeHour)
-	open, err := l.db.BeginTx(t.Context(), nil)
+	open, err := l.db.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Rollback() }()
-	tx := l.db.Join(open)
+	tx := l.db.SQL.Join(open)
 	tx.Now = purgeHour.Add(time.Hour)
 	if err := activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
 		t.Fatal(err)

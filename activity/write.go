@@ -57,8 +57,8 @@ func WriteRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e Entry, r Job
 	at, args := tx.Stamp()
 	args = append(args, string(e.Kind), string(e.State), e.Queue, orNone(e.WorkerID), orNone(e.Host), e.PID)
 	args = append(append(args, r.Args...), orNone(e.Output))
-	statement := "INSERT" + db.OrFail + " INTO " + db.Activity() + " (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, output)" +
-		" SELECT " + at + ", ?, ?, ?, ?, ?, ?, id, job_type, job_key, attempt, " + cmp.Or(r.Wait, "0") + ", " + cmp.Or(r.Run, "0") + ", ? FROM " + r.Table + " " + db.ByID +
+	statement := "INSERT" + db.SQL.OrFail + " INTO " + db.Activity() + " (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, output)" +
+		" SELECT " + at + ", ?, ?, ?, ?, ?, ?, id, job_type, job_key, attempt, " + cmp.Or(r.Wait, "0") + ", " + cmp.Or(r.Run, "0") + ", ? FROM " + r.Table + " " + db.SQL.ByID +
 		" WHERE id IN " + engine.In(len(r.IDs))
 	if err := tx.Write(ctx, statement, append(args, r.IDs...)...); err != nil {
 		return fmt.Errorf("record activity: %w", err)

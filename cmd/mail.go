@@ -125,7 +125,7 @@ func (a *app) say(text string, more ...string) {
 func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
-	now, err := i.db.Clock(ctx)
+	now, err := i.db.SQL.Clock(ctx)
 	if err == nil {
 		err = a.mailFailures(ctx, i, now, now.Add(-took-lately))
 	}

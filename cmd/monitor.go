@@ -176,7 +176,7 @@ func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	now, err := i.db.Clock(ctx)
+	now, err := i.db.SQL.Clock(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ const (
 // writePage writes the report as a page, in the place of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
 	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health}
-	if p.Made, err = i.db.Clock(ctx); err != nil {
+	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
 	if r.Health != nil { // of now

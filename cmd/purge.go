@@ -95,7 +95,7 @@ func (p *purging) purge(ctx context.Context, c *config.Config) (err error) {
 		return err
 	}
 	defer p.i.close()
-	if p.now, err = p.i.db.Clock(ctx); err != nil {
+	if p.now, err = p.i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
 	p.options.Before = p.now.Add(-p.keep)

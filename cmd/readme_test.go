@@ -541,7 +541,7 @@ func inserts(t *testing.T, p page) {
 			t.Fatal(err)
 		}
 		for _, b := range blocks {
-			if _, err := db.ExecContext(t.Context(), b.text); err != nil {
+			if _, err := db.SQL.ExecContext(t.Context(), b.text); err != nil {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}

@@ -159,7 +159,7 @@ func (a *app) openWith(cmd *cobra.Command, patient bool) (*instance, error) {
 	}
 	wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
 	defer cancel()
-	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
+	if err := i.db.SQL.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
 		i.close()
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
-	now, err := i.db.Clock(ctx)
+	now, err := i.db.SQL.Clock(ctx)
 	always := err != nil || a.verbose || a.err.isTerminal()
 	for _, l := range left {
 		ours := always

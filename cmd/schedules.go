@@ -101,7 +101,7 @@ func (a *app) listSchedules(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	now, err := i.db.Clock(cmd.Context())
+	now, err := i.db.SQL.Clock(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun 
 	if err != nil {
 		return said, err
 	}
-	now, err := i.db.Clock(ctx)
+	now, err := i.db.SQL.Clock(ctx)
 	if err != nil {
 		return said, err
 	}

@@ -177,7 +177,7 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 		}
 		report.Queues = append(report.Queues, s)
 	}
-	now, err := i.db.Clock(cmd.Context())
+	now, err := i.db.SQL.Clock(cmd.Context())
 	if err != nil {
 		return err
 	}

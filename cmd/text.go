@@ -163,7 +163,7 @@ func (i *instance) time(cmd *cobra.Command, flag, text string) (time.Time, error
 }
 
 func (i *instance) parseTime(cmd *cobra.Command, text string) (time.Time, error) {
-	return config.ParseTime(text, i.Location, func() (time.Time, error) { return i.db.Clock(cmd.Context()) })
+	return config.ParseTime(text, i.Location, func() (time.Time, error) { return i.db.SQL.Clock(cmd.Context()) })
 }
 
 // ago reads what a flag has been given that may also be how long ago.

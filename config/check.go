@@ -24,14 +24,13 @@ type checker struct {
 	refused, unsure map[string]bool
 	// warnings are about what can be used, and should be otherwise.
 	warnings []string
-	effective
+	// settings is what was read. outer is for a key, or a section, the one whose value holds where this has none.
+	settings []Setting
+	outer    map[string]string
 }
 
 func newChecker() *checker {
-	return &checker{
-		origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{},
-		effective: effective{outer: map[string]string{}},
-	}
+	return &checker{origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{}, outer: map[string]string{}}
 }
 
 func (c *checker) warn(format string, args ...any) {

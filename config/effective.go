@@ -34,13 +34,6 @@ func Explain(o LoadOptions) ([]Setting, error) {
 	return c.explain(), nil
 }
 
-// effective is what the checker has read.
-type effective struct {
-	settings []Setting
-	// outer is for a key, or a section, the one whose value holds where this has none.
-	outer map[string]string
-}
-
 // note notes what holds for a key: the value of a text, or where that is empty what holds without it.
 func (c *checker) note(path string, value any, text string) {
 	from := c.origin[path]

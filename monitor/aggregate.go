@@ -36,7 +36,7 @@ func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions
 }
 
 func (m *Monitor) aggregate(ctx context.Context, hour time.Time, o AggregateOptions) (bool, error) {
-	now, err := m.db.Clock(ctx)
+	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -58,7 +58,7 @@ func (m *Monitor) aggregate(ctx context.Context, hour time.Time, o AggregateOpti
 			return false, err
 		}
 	}
-	err = m.db.Tx(ctx, func(tx *engine.Tx) error { return m.write(ctx, tx, counted, o) })
+	err = m.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return m.write(ctx, tx, counted, o) })
 	if errors.Is(err, errDone) {
 		return false, nil
 	}

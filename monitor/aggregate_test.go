@@ -153,7 +153,7 @@ func TestAggregateIncomplete(t *testing.T) {
 			}
 		}
 		var n int
-		if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours()); err != nil || n != 0 {
+		if err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours()); err != nil || n != 0 {
 			t.Errorf("%d hours aggregated (%v)", n, err)
 		}
 	})

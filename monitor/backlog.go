@@ -33,10 +33,10 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if err != nil {
 		return nil, err
 	}
-	at, claim, woken := engine.At(now), m.db.Index(table, schema.ClaimIndex), int64(math.MaxInt64)
+	at, claim, woken := engine.At(now), m.db.SQL.Index(table, schema.ClaimIndex), int64(math.MaxInt64)
 	add := func(query string, args ...any) error {
 		var found []jobCount
-		err := m.db.SelectContext(ctx, &found, query, args...)
+		err := m.db.SQL.SelectContext(ctx, &found, query, args...)
 		all = append(all, found...)
 		return err
 	}
@@ -48,22 +48,22 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if most == 0 || errors.Is(err, errTooMany) {
 		all = nil
 		// available, held back by a full group, or inserted by plain SQL and not accepted yet
-		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
-			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfClaim, at)
+		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
+			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.SQL.TypesOfClaim, at)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// due, but no worker has promoted it
-	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
-		" (SELECT shard, job_type, scheduled_run_time FROM "+table+" "+m.db.Index(table, "wake")+
+	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
+		" (SELECT shard, job_type, scheduled_run_time FROM "+table+" "+m.db.SQL.Index(table, "wake")+
 		" WHERE status = 'scheduled' AND wake_time <= ? ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, woken)
 	if err != nil {
 		return nil, err
 	}
 	// a dead worker's, also of one whose lock is over although nobody has found it dead yet; of these, only what was not started is due
 	join, missing := workers.New(m.db).Missing("j.worker_id")
-	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
+	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err
 }
@@ -74,14 +74,14 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	if err != nil {
 		return nil, err
 	}
-	claim := m.db.Index(table, schema.ClaimIndex)
+	claim := m.db.SQL.Index(table, schema.ClaimIndex)
 	if most > 0 {
 		s := skipScan{m: m, table: table, claim: claim}
 		found, err = s.failed(ctx, most)
 	}
 	if most == 0 || errors.Is(err, errTooMany) {
 		found = nil
-		err = m.db.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.TypesOfClaim)
+		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
@@ -95,8 +95,8 @@ func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []j
 	if err != nil {
 		return nil, err
 	}
-	err = m.db.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
+	err = m.db.SQL.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.SQL.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
 	if err != nil {
 		return nil, fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
 	}

@@ -44,7 +44,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.Clock(t.Context())
+		now, err := db.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,9 +92,9 @@ func TestBacklogUpToANumber(t *testing.T) {
 // Who counts up to a number reads no more than that, whatever else is due.
 func TestBacklogReadsLittle(t *testing.T) {
 	db := open(t, "mysql", dbtest.MySQL(t))
-	db.SetMaxOpenConns(1) // that which is asked what it has read
+	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
 	m := New(db)
-	now, err := db.Clock(t.Context())
+	now, err := db.SQL.Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 		exec(t, db, "INSERT INTO test_mail ("+columns+") SELECT "+columns+" FROM test_mail")
 	}
 	reads := func() (n int64) {
-		rows, err := db.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func BenchmarkAggregate(b *testing.B) {
 		}
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 0; n < 1_000_000; n += 10_000 {
-			err := db.Tx(b.Context(), func(tx *engine.Tx) error {
+			err := db.SQL.Tx(b.Context(), func(tx *engine.Tx) error {
 				tx.Now = hour.Add(time.Duration(n) * time.Hour / 1_000_000)
 				entries := make([]activity.Entry, 10_000)
 				for i := range entries {
@@ -66,7 +66,7 @@ func BenchmarkAggregate(b *testing.B) {
 				Type         string `db:"job_type"`
 				N            int64
 			}
-			err := db.SelectContext(b.Context(), &groups, "SELECT queue, job_type, state, COUNT(*) AS n FROM "+db.Activity()+
+			err := db.SQL.SelectContext(b.Context(), &groups, "SELECT queue, job_type, state, COUNT(*) AS n FROM "+db.Activity()+
 				" WHERE at >= ? AND at < ? GROUP BY queue, job_type, state", engine.At(hour), engine.At(hour.Add(time.Hour)))
 			if err != nil {
 				b.Fatal(err)
@@ -109,7 +109,7 @@ func BenchmarkReport(b *testing.B) {
 					row.sum()
 				}
 			}
-			err := db.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) })
+			err := db.SQL.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) })
 			if err != nil {
 				b.Fatal(err)
 			}

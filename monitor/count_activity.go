@@ -49,13 +49,13 @@ func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times,
 	const ofHour = "at >= ? AND at < ?"
 	table, from, to := m.db.Activity(), engine.At(hour), engine.At(hour.Add(time.Hour))
 	var first, last sql.NullInt64
-	err := m.db.QueryRowContext(ctx, "SELECT MIN(id), MAX(id) FROM "+table+" "+m.db.Index(table, "at")+" WHERE "+ofHour, from, to).
+	err := m.db.SQL.QueryRowContext(ctx, "SELECT MIN(id), MAX(id) FROM "+table+" "+m.db.SQL.Index(table, "at")+" WHERE "+ofHour, from, to).
 		Scan(&first, &last)
 	if err != nil || !first.Valid {
 		return nil, err
 	}
-	rows, err := m.db.QueryContext(ctx, "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)"+ // it has one of them at most
-		" FROM "+table+" "+m.db.ByID+" WHERE id BETWEEN ? AND ? AND "+ofHour, first.Int64, last.Int64, from, to)
+	rows, err := m.db.SQL.QueryContext(ctx, "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)"+ // it has one of them at most
+		" FROM "+table+" "+m.db.SQL.ByID+" WHERE id BETWEEN ? AND ? AND "+ofHour, first.Int64, last.Int64, from, to)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ type queueShard struct {
 // queueShards are those of each queue, all of one moment.
 func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueShard, err error) {
 	var found []queueShard
-	err = m.db.SelectContext(ctx, &found, "SELECT q.queue, q.paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
+	err = m.db.SQL.SelectContext(ctx, &found, "SELECT q.queue, q.paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
 		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.share, 0) AS SIGNED INTEGER) AS share FROM "+m.db.Queues()+
 		" q LEFT JOIN "+m.db.Shards()+" s ON s.queue = q.queue")
 	if err != nil {

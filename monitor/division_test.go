@@ -28,7 +28,7 @@ func TestMeasuresOverShards(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.Clock(t.Context())
+		now, err := db.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestDivision(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.Clock(t.Context())
+		now, err := db.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ func TestGauge(t *testing.T) {
 		db := open(t, driver, source)
 		m := New(db)
 		hour := complete(t, m)
-		now, err := db.Clock(t.Context())
+		now, err := db.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

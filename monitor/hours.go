@@ -15,7 +15,7 @@ const settling = 5 * time.Minute
 
 // LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.
 func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
-	now, err := m.db.Clock(ctx)
+	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -36,8 +36,8 @@ func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
 // aggregated has the hours in [from, to) that have been aggregated.
 func (m *Monitor) aggregated(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
 	var hours []engine.Time
-	query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
-	if err := m.db.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
+	query := "SELECT " + m.db.SQL.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
+	if err := m.db.SQL.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("find the aggregated hours: %w", err)
 	}
 	done := make(map[time.Time]bool, len(hours))
@@ -113,7 +113,7 @@ func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {
 // Unmonitored is since when no hour was aggregated, if there has been activity for a day since then; else it is zero. What
 // has happened since can't be purged.
 func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) {
-	now, err := m.db.Clock(ctx)
+	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
 		return since, err
 	}
@@ -135,7 +135,7 @@ func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) 
 // time reads a time; it is zero where there is none.
 func (m *Monitor) time(ctx context.Context, expression, from string, args ...any) (time.Time, error) {
 	var t engine.Time
-	if err := m.db.GetContext(ctx, &t, "SELECT "+m.db.TimeText(expression)+" FROM "+from, args...); err != nil {
+	if err := m.db.SQL.GetContext(ctx, &t, "SELECT "+m.db.SQL.TimeText(expression)+" FROM "+from, args...); err != nil {
 		return t.Time, fmt.Errorf("read %s of %s: %w", expression, from, err)
 	}
 	return t.Time, nil
@@ -145,7 +145,7 @@ func (m *Monitor) time(ctx context.Context, expression, from string, args ...any
 // complete hours since then.
 func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some, all bool, err error) {
 	query := "SELECT EXISTS (SELECT 1 FROM " + m.db.Metrics() + " WHERE hour >= ? AND queue = ? AND job_type = ? AND started > 0)"
-	if err := m.db.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {
+	if err := m.db.SQL.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {
 		return false, false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
 	}
 	last, err := m.LastComplete(ctx)

@@ -69,7 +69,7 @@ type TypeState struct {
 // State reads how the instance is, and how its last hours went (whole hours, at least one), as far as they were aggregated. It
 // counts due and failed jobs of a type up to most (State.Most). With 0 it counts all, which takes about a second for a million jobs.
 func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (State, error) {
-	now, err := m.db.Clock(ctx)
+	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -173,7 +173,7 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 		return hours, to, err
 	}
 	to = newest.Add(time.Hour)
-	err = m.eachMetric(ctx, m.db, to.Add(-over), to, func(r *metric) { hours.row(r.key()).add(r) })
+	err = m.eachMetric(ctx, m.db.SQL, to.Add(-over), to, func(r *metric) { hours.row(r.key()).add(r) })
 	for _, r := range hours.rows {
 		r.sum()
 	}

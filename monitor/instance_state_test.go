@@ -30,7 +30,7 @@ func TestState(t *testing.T) {
 		}
 
 		hour := complete(t, m)
-		now, err := db.Clock(t.Context())
+		now, err := db.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func (m metrics) row(k key) *metric {
 // eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type. The row is f's only until
 // f returns.
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
-	query := "SELECT " + m.db.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
+	query := "SELECT " + m.db.SQL.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.SQL.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
 		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
 	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
 	if err != nil {

@@ -28,7 +28,7 @@ func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
 func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	var found []string
 	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
-	if err := m.db.SelectContext(ctx, &found, query); err != nil {
+	if err := m.db.SQL.SelectContext(ctx, &found, query); err != nil {
 		return nil, fmt.Errorf("find the queues: %w", err)
 	}
 	for _, name := range found {

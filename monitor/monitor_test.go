@@ -59,7 +59,7 @@ type fataler interface {
 
 func exec(t fataler, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), statement, args...); err != nil {
+	if _, err := db.SQL.ExecContext(context.Background(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -67,7 +67,7 @@ func exec(t fataler, db *schema.DB, statement string, args ...any) {
 // logged appends entries to the activity, at their own times.
 func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
-	err := db.Tx(context.Background(), func(tx *engine.Tx) error {
+	err := db.SQL.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
 			tx.Now = e.At
 			if err := activity.Write(context.Background(), tx, db, []activity.Entry{e}); err != nil {
@@ -95,7 +95,7 @@ func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
-	err := m.eachMetric(context.Background(), m.db, hour, hour.Add(time.Hour), func(r *metric) {
+	err := m.eachMetric(context.Background(), m.db.SQL, hour, hour.Add(time.Hour), func(r *metric) {
 		of := *r
 		of.Wait.histogram, of.Run.histogram = slices.Clone(r.Wait.histogram), slices.Clone(r.Run.histogram)
 		rows[r.key()] = of

@@ -22,15 +22,15 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 		before = hourOf(first)
 	}
 	if o.DryRun {
-		if err := m.db.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before)); err != nil {
+		if err := m.db.SQL.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before)); err != nil {
 			return 0, fmt.Errorf("count old hours: %w", err)
 		}
 		return hours, nil
 	}
 	for {
 		var page []engine.Time
-		query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour < ? ORDER BY hour LIMIT ?"
-		if err := m.db.SelectContext(ctx, &page, query, engine.At(before), engine.PurgeBatch); err != nil {
+		query := "SELECT " + m.db.SQL.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour < ? ORDER BY hour LIMIT ?"
+		if err := m.db.SQL.SelectContext(ctx, &page, query, engine.At(before), engine.PurgeBatch); err != nil {
 			return hours, fmt.Errorf("find old hours: %w", err)
 		}
 		for _, hour := range page {
@@ -52,7 +52,7 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 
 // delete deletes an hour with its metrics, in a transaction of its own, and gives the number of hours that went.
 func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err error) {
-	err = m.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = m.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
 			return err
 		}

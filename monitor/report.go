@@ -121,7 +121,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 			report.Hours = append(report.Hours, hours[h])
 		}
 	}
-	err = m.eachMetric(ctx, m.db, from, to, func(r *metric) {
+	err = m.eachMetric(ctx, m.db.SQL, from, to, func(r *metric) {
 		if !done[r.Hour.Time] {
 			return // it was being aggregated, or somebody has deleted the hour alone
 		}

@@ -38,7 +38,7 @@ func (s *skipScan) first(ctx context.Context, into any, columns, where string, a
 	if s.lookups++; s.lookups > lookupsMost {
 		return false, errTooMany
 	}
-	err = s.m.db.GetContext(ctx, into, "SELECT "+columns+" FROM "+s.table+" "+s.claim+" WHERE "+where+" LIMIT 1", args...)
+	err = s.m.db.SQL.GetContext(ctx, into, "SELECT "+columns+" FROM "+s.table+" "+s.claim+" WHERE "+where+" LIMIT 1", args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -72,7 +72,7 @@ func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange)
 // count counts the jobs of a range, under a condition with these parameters. The last is how many it counts at most.
 func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, args ...any) (n int64, err error) {
 	args = append(r.args(status), args...)
-	err = s.m.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
+	err = s.m.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
 	return n, err
 }
 

@@ -65,7 +65,7 @@ func (m *Monitor) trends(ctx context.Context, windows []Window, done map[time.Ti
 		byKey[s.key] = append(byKey[s.key], s)
 	}
 	to := windows[0].To
-	err := m.eachMetric(ctx, m.db, to.Add(-2*week), to, func(r *metric) {
+	err := m.eachMetric(ctx, m.db.SQL, to.Add(-2*week), to, func(r *metric) {
 		for _, s := range byKey[r.key()] {
 			s.add(r)
 		}

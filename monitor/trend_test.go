@@ -88,7 +88,7 @@ func TestTrends(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
-		err := m.db.Tx(t.Context(), func(tx *engine.Tx) error {
+		err := m.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			for n := range 336 {
 				counted := newMetrics(hour.Add(time.Duration(-n) * time.Hour))
 				for name, c := range types {

@@ -46,11 +46,11 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
 	if err == nil {
-		err = q.store().DB().CatchUp(ctx) // the attempt may have begun on another node
+		err = q.store().DB().SQL.CatchUp(ctx) // the attempt may have begun on another node
 	}
 	if err == nil {
 		var earlier Answered // by the latest try of the transaction that changed the job
-		err = q.store().DB().Tx(ctx, func(tx *engine.Tx) (err error) {
+		err = q.store().DB().SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
 			if done, err = q.answer(ctx, tx, a, earlier); done.Changed {
 				earlier = done
 			}
@@ -122,7 +122,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	var err error
 	again := tx.MayBeDone && earlier.Changed
 	if again { // by the job's key another might be found by now
-		j, err = q.store().Get(ctx, tx, earlier.Job.ID, q.store().DB().ForUpdate)
+		j, err = q.store().Get(ctx, tx, earlier.Job.ID, q.store().DB().SQL.ForUpdate)
 	} else {
 		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
@@ -191,7 +191,7 @@ func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (
 			return nil, err
 		}
 		if id != nil {
-			return q.store().Get(ctx, tx, *id, q.store().DB().ForUpdate)
+			return q.store().Get(ctx, tx, *id, q.store().DB().SQL.ForUpdate)
 		}
 	}
 	return nil, store.ErrNotFound

@@ -39,7 +39,7 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.Params) (would []jo
 		return nil, err
 	}
 	rolledBack := errors.New("rolled back")
-	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
+	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
 		would, err = q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, tx, some, false, "") })
 		return cmp.Or(err, rolledBack)
 	})
@@ -70,7 +70,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) (
 	if tx == nil {
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
-	joined := q.store().DB().Join(tx)
+	joined := q.store().DB().SQL.Join(tx)
 	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
 }
 
@@ -99,7 +99,7 @@ func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added,
 // addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
 	tries := 0
-	err = q.store().DB().TxUnclocked(ctx, func(tx *engine.Tx) error {
+	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
 			// they must not be taken for duplicates of themselves, nor added again if they are final by now
@@ -133,7 +133,7 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (
 		return false, nil
 	}
 	id := jobs[first].ID
-	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().ByID+" WHERE id = ? "+q.store().DB().ForUpdate, id); err != nil {
+	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().SQL.ByID+" WHERE id = ? "+q.store().DB().SQL.ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
 	// by the activity, for the row may be gone

@@ -13,10 +13,10 @@ import (
 
 // Get reads one job, as it is on all nodes of a cluster: ErrNotFound if there is none of this id.
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
-	if err := q.store().DB().CatchUp(ctx); err != nil {
+	if err := q.store().DB().SQL.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	return q.store().Get(ctx, q.store().DB(), id, "")
+	return q.store().Get(ctx, q.store().DB().SQL, id, "")
 }
 
 // How often Wait looks: soon at first, because a job may take milliseconds, and once a second in the end.
@@ -34,7 +34,7 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 	query := "SELECT COALESCE((SELECT state FROM " + q.store().Table() + " WHERE id = ?), 'final')"
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
 		var state job.State
-		err := q.store().DB().GetContext(ctx, &state, query, id)
+		err := q.store().DB().SQL.GetContext(ctx, &state, query, id)
 		if err == nil && state == job.Final {
 			var j *job.Job
 			if j, err = q.Get(ctx, id); err == nil && j.Status.IsFinal() {

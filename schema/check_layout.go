@@ -58,14 +58,11 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 // has set it. The catalogue knows, also when that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
-	if db.Engine == engine.MySQL.Engine {
+	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
 	}
-	args := []any{int64(1) << 62}
-	for _, t := range tables {
-		args = append(args, t)
-	}
-	if err := db.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
+	args := append([]any{int64(1) << 62}, anyOf(tables)...)
+	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
 		return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
 	}
 	return high, nil
@@ -92,25 +89,20 @@ const fitFor = time.Minute
 
 // fit remembers when units were found fit.
 type fit struct {
-	mu    sync.Mutex
-	units map[unitKey]time.Time
-}
-
-// unitKey is a queue with its order, or the instance.
-type unitKey struct {
-	queue string
-	order Order
+	mu sync.Mutex
+	// units are by queue, with its order; the instance is one too.
+	units map[Queue]time.Time
 }
 
 func (f *fit) note(u unit, is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.units == nil {
-		f.units = map[unitKey]time.Time{}
+		f.units = map[Queue]time.Time{}
 	}
-	delete(f.units, unitKey{u.queue, u.order})
+	delete(f.units, Queue{u.queue, u.order})
 	if is {
-		f.units[unitKey{u.queue, u.order}] = time.Now()
+		f.units[Queue{u.queue, u.order}] = time.Now()
 	}
 }
 
@@ -118,7 +110,7 @@ func (f *fit) all(units []unit) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !slices.ContainsFunc(units, func(u unit) bool {
-		at, known := f.units[unitKey{u.queue, u.order}]
+		at, known := f.units[Queue{u.queue, u.order}]
 		return !known || time.Since(at) >= fitFor
 	})
 }
@@ -156,24 +148,20 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 		owners, there = map[string]owner{}, map[string]bool{}
 		recorded := engine.Query{
 			SQL: "SELECT table_name, queue, version, claim_order FROM " + ownersTable + " WHERE instance = ?", Args: []any{db.instance},
-			Scan: func(rows *sql.Rows) error {
-				for rows.Next() {
-					var o owner
-					if err := rows.Scan(&o.Table, &o.Queue, &o.Version, &o.Order); err != nil {
-						return err
-					}
-					owners[o.Table+"/"+o.Queue] = o
-				}
-				return nil
-			},
+			Scan: engine.EachRow(func(row *sql.Rows) error {
+				var o owner
+				err := row.Scan(&o.Table, &o.Queue, &o.Version, &o.Order)
+				owners[o.Table+"/"+o.Queue] = o
+				return err
+			}),
 		}
-		if db.Engine == engine.SQLite.Engine {
-			return db.Read(ctx, recorded, db.present(tables, there))
+		if db.SQL.Engine == engine.SQLite.Engine {
+			return db.SQL.Read(ctx, recorded, db.present(tables, there))
 		}
-		err := db.Read(ctx, recorded, db.probe(units, there))
+		err := db.SQL.Read(ctx, recorded, db.probe(units, there))
 		if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
 			clear(there)
-			return db.Read(ctx, recorded, db.present(tables, there))
+			return db.SQL.Read(ctx, recorded, db.present(tables, there))
 		}
 		return err
 	})
@@ -205,40 +193,37 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 
 // present is the query for which of these tables are there. It notes their names, and those of their indexes.
 func (db *DB) present(tables []string, there map[string]bool) engine.Query {
-	args := make([]any, len(tables))
-	for i, t := range tables {
-		args[i] = t
-	}
+	args := anyOf(tables)
 	in := " IN " + engine.In(len(tables))
 	query := "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND tbl_name" + in
-	if db.Engine == engine.MySQL.Engine {
+	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
 			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
 		args = append(args, args...)
 	}
-	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				return err
-			}
-			there[name] = true
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var name string
+		err := row.Scan(&name)
+		there[name] = true
+		return err
+	})}
+}
+
+func anyOf(names []string) (args []any) {
+	for _, name := range names {
+		args = append(args, name)
+	}
+	return args
 }
 
 func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) error {
-	steps, err := db.steps(u)
-	if err != nil {
-		return err
-	}
+	steps := db.steps(u)
 	for _, t := range u.tables {
 		o, ok := owners[t+"/"+u.queue]
 		v := o.Version
 		switch {
 		case ok && v > len(steps):
-			return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
+			return newer(t, v, len(steps))
 		case !ok || !there[t]:
 			return unmigratedf("the database has no table %s", t)
 		case v < len(steps):

@@ -73,7 +73,7 @@ func (db *DB) PositionOf(table string) string {
 	list := make([]string, len(claimOrder))
 	for i, of := range claimOrder {
 		if list[i] = table + "." + of.column; strings.HasSuffix(of.column, "_time") {
-			list[i] = db.TimeText(list[i])
+			list[i] = db.SQL.TimeText(list[i])
 		}
 	}
 	return strings.Join(list, ", ")
@@ -143,5 +143,5 @@ var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority",
 func (db *DB) setOrder(table string, to Order) []string {
 	return append(cutStatements(strings.NewReplacer(
 		"{jobs}", table, "{index}", table+"$"+ClaimIndex, "{rank}", ranks[to], "{columns}", claimColumns,
-	).Replace(db.Reorder)), fmt.Sprintf("UPDATE "+ownersTable+" SET claim_order = '%s' WHERE table_name = '%s'", to, table))
+	).Replace(db.SQL.Reorder)), fmt.Sprintf("UPDATE "+ownersTable+" SET claim_order = '%s' WHERE table_name = '%s'", to, table))
 }

@@ -16,7 +16,7 @@ import (
 // ranked gives each row's priority with its rank, by id.
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
+	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,11 +39,11 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 	t.Helper()
 	query := "SELECT CONCAT(index_name, ': ', GROUP_CONCAT(column_name ORDER BY seq_in_index)) AS i FROM information_schema.statistics" +
 		" WHERE table_schema = DATABASE() AND table_name = 'shop_emails' GROUP BY index_name HAVING i LIKE '%priority%' OR i LIKE '%run_rank%'"
-	if db.Engine == "sqlite" {
+	if db.SQL.Engine == "sqlite" {
 		query = "SELECT m.name || ': ' || (SELECT group_concat(i.name) FROM pragma_index_info(m.name) i) AS columns FROM sqlite_master m" +
 			" WHERE m.type = 'index' AND m.tbl_name = 'shop_emails' AND (columns LIKE '%priority%' OR columns LIKE '%run_rank%')"
 	}
-	if err := db.SelectContext(t.Context(), &list, query); err != nil {
+	if err := db.SQL.SelectContext(t.Context(), &list, query); err != nil {
 		t.Fatal(err)
 	}
 	return list
@@ -61,7 +61,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		add := func(priority int) {
 			t.Helper()
-			_, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
+			_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
 				" VALUES ('send', 'x', 'available', 60, ?, 1, 'NONE')", priority)
 			if err != nil {
 				t.Fatal(err)
@@ -121,11 +121,11 @@ func TestRankOfANewRow(t *testing.T) {
 			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
+			if _, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
 				t.Fatal(err)
 			}
 			var ranked int
-			if err := db.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"); err != nil {
+			if err := db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"); err != nil {
 				t.Fatal(err)
 			}
 			if ranked > 0 && order != schema.OrderSchedule {
@@ -156,7 +156,7 @@ func TestDDLOfEachOrder(t *testing.T) {
 			if s = strings.TrimSpace(s); s == "" {
 				continue
 			}
-			if _, err := db.ExecContext(t.Context(), s); err != nil {
+			if _, err := db.SQL.ExecContext(t.Context(), s); err != nil {
 				t.Fatalf("%s: %v", s, err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestPosition(t *testing.T) {
 				var before, behind bool
 				own := b.Args()[len(b.Args())-len(columns):]
 				query := "SELECT " + schema.Before + ", " + schema.Behind + " FROM (" + row + ") AS r"
-				err := db.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), a.Args(), own)...).Scan(&before, &behind)
+				err := db.SQL.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), a.Args(), own)...).Scan(&before, &behind)
 				if c := b.Compare(a); err != nil || before != (j < i) || behind != (j > i) || c < 0 != before || c > 0 != behind {
 					t.Errorf("%v beside %v: before %v, behind %v, compared %d, %v", b, a, before, behind, c, err)
 				}

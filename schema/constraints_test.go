@@ -84,7 +84,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 			}
 		}
 		var n int
-		must(t, db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		must(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
 		if n != 0 {
 			t.Errorf("%d are in", n)
 		}
@@ -129,7 +129,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 			}
 		}
 		var times []string
-		must(t, db.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
+		must(t, db.SQL.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
 		for _, text := range times {
 			if _, err := engine.ParseTime(text); err != nil {
 				t.Error(err)
@@ -145,7 +145,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
-	conn, err := db.Conn(t.Context())
+	conn, err := db.SQL.Conn(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = conn.ExecContext(t.Context(), map[string]string{

@@ -61,8 +61,9 @@ func (o Options) Check() error {
 
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.
 type DB struct {
-	*engine.DB
 	Names
+	// SQL is the database as such: transactions, queries, and what differs between the engines.
+	SQL  *engine.DB
 	warn func(error)
 	fit  *fit
 	// nodes is of how many Options.Nodes one serves; 0 if there are none.
@@ -70,7 +71,7 @@ type DB struct {
 }
 
 // Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
-// On takes those of an application.
+// FromPool takes those of an application.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err := names.check(); err != nil {
 		return nil, err
@@ -85,12 +86,12 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &DB{DB: db, Names: names, warn: o.Warn, fit: &fit{}, nodes: len(o.Nodes)}, nil
+	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &fit{}, nodes: len(o.Nodes)}, nil
 }
 
-// Close closes the connections that Open has made. After On there are none: the application's pool stays open. Who still works
+// Close closes the connections that Open has made. After FromPool there are none: the application's pool stays open. Who still works
 // with the database then gets errors.
-func (db *DB) Close() error { return db.DB.Close() }
+func (db *DB) Close() error { return db.SQL.Close() }
 
 // Warn tells of a row that counts for nothing: see Options.
 func (db *DB) Warn(err error) {
@@ -109,5 +110,5 @@ func (db *DB) Lacks(err error, queue string) bool {
 
 // unopened is a database that is not there: its statements are.
 func unopened(d engine.Dialect, names Names) *DB {
-	return &DB{DB: &engine.DB{Dialect: d}, Names: names, fit: &fit{}}
+	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &fit{}}
 }

@@ -34,6 +34,10 @@ func (e unmigrated) Is(target error) bool { return target == ErrNotMigrated }
 
 func unmigratedf(format string, args ...any) error { return unmigrated(fmt.Sprintf(format, args...)) }
 
+func newer(table string, version, known int) error {
+	return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, table, version, known)
+}
+
 // Trouble is what kind of remedy an error of the database wants.
 type Trouble = engine.Trouble
 

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -22,7 +21,7 @@ import (
 // The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read, takes
 // a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is three
 // round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement anew. So an application
-// that only enqueues wants On, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
+// that only enqueues wants FromPool, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
 // transaction of yours, call nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A
 // database in memory is one for each connection, so its pool has SetMaxOpenConns(1).
 //
@@ -47,7 +46,7 @@ func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 		return nil, fmt.Errorf("%w: the application's pool is of %T; hipq knows go-sql-driver/mysql and modernc.org/sqlite", ErrConfig, d)
 	}
 	if err == nil {
-		return &DB{DB: db, Names: names, fit: &fit{}}, nil
+		return &DB{SQL: db, Names: names, fit: &fit{}}, nil
 	}
 	if errors.Is(err, engine.ErrNotPlain) {
 		err = fmt.Errorf("%w: the application's pool: %w", ErrConfig, err)
@@ -122,20 +121,12 @@ func checkEncoding(ctx context.Context, db *engine.DB) error {
 func literals(names []string, values []driver.Value) ([]string, error) {
 	list := make([]string, len(names))
 	for i, value := range values {
-		var text string
-		switch v := value.(type) {
-		case nil:
-			text = "NULL"
-		case int64:
-			text = strconv.FormatInt(v, 10)
-		case uint64:
-			text = strconv.FormatUint(v, 10)
-		case []byte:
-			text = engine.Quote(string(v))
-		case string:
-			text = engine.Quote(v)
-		default:
-			return nil, fmt.Errorf("the session's %s is a %T", names[i], v)
+		if v, ok := value.([]byte); ok {
+			value = string(v)
+		}
+		text, err := engine.Literal(value)
+		if err != nil {
+			return nil, fmt.Errorf("the session's %s is a %T", names[i], value)
 		}
 		list[i] = names[i] + " = " + text
 	}

@@ -74,13 +74,19 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		if u.kind != queueKind {
 			continue
 		}
-		for _, table := range u.tables {
-			r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
-			trigger := fmt.Sprintf("%s`%s$insert`", quoted, table)
-			r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // MySQL has CREATE … IF NOT EXISTS since 8.0.29
-				fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
-					" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
-					" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", trigger, quoted, table))
+		table := u.tables[0]
+		r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
+		trigger := fmt.Sprintf("%s`%s$insert`", quoted, table)
+		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // MySQL has CREATE … IF NOT EXISTS since 8.0.29
+			fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
+				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
+				" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", trigger, quoted, table))
+		for _, name := range Procedures {
+			procedure := names.Procedure(name)
+			if strings.HasPrefix(name, "job_") {
+				procedure = table + "$" + name
+			}
+			r.QueueWorker = append(r.QueueWorker, fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO '%s_worker'@'%%';", quoted, procedure, u.queue))
 		}
 	}
 	for _, name := range Procedures {
@@ -89,18 +95,6 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 			r.Submitter = append(r.Submitter, execute+"'submitter'@'%';")
 		}
 		r.SQLWorker = append(r.SQLWorker, execute+"'sql_worker'@'%';")
-	}
-	for _, u := range units {
-		if u.kind != queueKind {
-			continue
-		}
-		for _, name := range Procedures {
-			procedure := names.Procedure(name)
-			if strings.HasPrefix(name, "job_") {
-				procedure = u.tables[0] + "$" + name
-			}
-			r.QueueWorker = append(r.QueueWorker, fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO '%s_worker'@'%%';", quoted, procedure, u.queue))
-		}
 	}
 	for _, table := range r.Tables {
 		r.Worker = append(r.Worker, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;", quoted, table, user))

@@ -26,7 +26,7 @@ func TestGrants(t *testing.T) {
 	}
 	const application = "hipq_application"
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
-		if _, err := root.ExecContext(t.Context(), statement); err != nil {
+		if _, err := root.SQL.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("MySQL 8.0.13 doesn't take it: %s", all)
 	}
 	for _, statement := range grants.Application {
-		if _, err := root.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)); err != nil {
+		if _, err := root.SQL.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,12 +82,12 @@ func TestGrants(t *testing.T) {
 		t.Error(err)
 	}
 	var last int64
-	if err := root.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
+	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
 	// when the user is gone that has made the trigger, nobody can insert
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
-	_, err = root.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 1449 {
 		t.Errorf("%v", err)
 	}

@@ -31,7 +31,7 @@ func (db *DB) indexes(u unit) []index {
 		}
 	}
 	wake := "(wake_time)"
-	if db.Engine == engine.SQLite.Engine {
+	if db.SQL.Engine == engine.SQLite.Engine {
 		wake += " WHERE wake_time IS NOT NULL"
 	}
 	return []index{

@@ -23,10 +23,10 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 		" FROM information_schema.columns WHERE table_schema = DATABASE() GROUP BY table_name UNION ALL" +
 		" SELECT CONCAT(table_name, ' checks'), GROUP_CONCAT(constraint_name ORDER BY constraint_name)" +
 		" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND constraint_type = 'CHECK' GROUP BY table_name"
-	if db.Engine == "sqlite" {
+	if db.SQL.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
-	rows, err := db.QueryContext(t.Context(), query)
+	rows, err := db.SQL.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 func execute(t *testing.T, db *schema.DB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
-		if _, err := db.ExecContext(t.Context(), s); err != nil {
+		if _, err := db.SQL.ExecContext(t.Context(), s); err != nil {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 		}
 		for _, table := range []string{"shop_emails", "shop_hours"} {
 			var n int
-			if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table); err != nil || n != 1 {
+			if err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table); err != nil || n != 1 {
 				t.Errorf("%s has %d rows: %v", table, n, err)
 			}
 		}

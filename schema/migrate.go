@@ -37,12 +37,13 @@ type unit struct {
 }
 
 func (db *DB) units(queues []Queue) ([]unit, error) {
-	all := []string{
-		db.Activity(), db.Metrics(), db.Hours(), db.Workers(), db.Queues(), db.Shards(), db.JobTypes(), db.Notices(), db.Schedules(),
+	var all []string
+	replace := []string{"{owners}", ownersTable, "{instance}", db.instance, "{order}", ClaimOrder}
+	for _, t := range instanceTables {
+		all = append(all, db.table(db.instance, t))
+		replace = append(replace, "{"+t+"}", db.table(db.instance, t))
 	}
-	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
-		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
-		"{schedules}", db.Schedules())}}
+	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(replace...)}}
 	for _, q := range queues {
 		table, err := db.CheckQueue(q.Name)
 		if err != nil {
@@ -51,37 +52,32 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		if _, ok := ranks[q.Order]; !ok && q.Order != OrderAny {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
-		units = append(units, unit{
-			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table},
-			replace: strings.NewReplacer("{order}", ClaimOrder, "{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name),
-		})
+		own := strings.NewReplacer(append(replace, "{jobs}", table, "{queue}", q.Name)...)
+		units = append(units, unit{kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table}, replace: own})
 	}
 	return units, nil
 }
 
 // steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
-func (db *DB) steps(u unit) ([][]string, error) {
-	names, err := fs.Glob(stepFiles, db.SQLDir+"/"+u.kind+"_*.sql") // sorted
-	if err != nil {
-		return nil, err
+func (db *DB) steps(u unit) (steps [][]string) {
+	names, _ := fs.Glob(stepFiles, db.SQL.SQLDir+"/"+u.kind+"_*.sql") // sorted
+	for _, name := range names {
+		steps = append(steps, cutStatements(u.replace.Replace(textOf(stepFiles, name))))
 	}
-	steps := make([][]string, len(names))
-	for i, name := range names {
-		text, err := fs.ReadFile(stepFiles, name)
-		if err != nil {
-			return nil, err
-		}
-		steps[i] = cutStatements(u.replace.Replace(string(text)))
-	}
-	return steps, nil
+	return steps
 }
 
-func (db *DB) owners() ([]string, error) {
-	text, err := sqlFiles.ReadFile(db.SQLDir + "/owners.sql")
+// owners are the statements that make the list of owners.
+func (db *DB) owners() []string {
+	return cutStatements(strings.ReplaceAll(textOf(sqlFiles, db.SQL.SQLDir+"/owners.sql"), "{owners}", ownersTable))
+}
+
+func textOf(files fs.FS, name string) string {
+	text, err := fs.ReadFile(files, name)
 	if err != nil {
-		return nil, err
+		panic(err) // the program has its files in it
 	}
-	return cutStatements(strings.ReplaceAll(string(text), "{owners}", ownersTable)), nil
+	return string(text)
 }
 
 // cutStatements cuts a file where a line ends in a semicolon.
@@ -105,15 +101,9 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all, err := db.owners()
-	if err != nil {
-		return "", err
-	}
+	all := db.owners()
 	for _, u := range units {
-		steps, err := db.steps(u)
-		if err != nil {
-			return "", err
-		}
+		steps := db.steps(u)
 		all = append(all, slices.Concat(steps...)...)
 		for _, t := range u.tables {
 			// names from the allow-list need no quoting
@@ -145,11 +135,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end(err)) }()
-	owners, err := db.owners()
-	if err != nil {
-		return nil, err
-	}
-	if err := m.exec(ctx, owners); err != nil {
+	if err := m.exec(ctx, db.owners()); err != nil {
 		return nil, err
 	}
 	// all claims come first: one that is refused leaves no tables behind
@@ -177,7 +163,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 
 // migration takes a connection, and the turn of those who migrate. end gives both back.
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
-	conn, err := sqlx.NewDb(db.DB.DB, db.Engine).Connx(ctx)
+	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(ctx)
 	if err != nil {
 		return m, nil, err
 	}
@@ -197,7 +183,7 @@ type migration struct {
 
 // begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
-	if m.db.Engine == engine.SQLite.Engine {
+	if m.db.SQL.Engine == engine.SQLite.Engine {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
 			var err error
@@ -256,10 +242,7 @@ func (m migration) write(ctx context.Context, statement string, args ...any) err
 
 // migrate brings one unit up to date, and tells which of its tables it touched.
 func (m migration) migrate(ctx context.Context, u unit, found state) (changed []string, err error) {
-	steps, err := m.db.steps(u)
-	if err != nil {
-		return nil, err
-	}
+	steps := m.db.steps(u)
 	for v := found.lowest(); v < len(steps); v++ {
 		if err := m.exec(ctx, steps[v]); err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ func TestMigrateByAStep(t *testing.T) {
 					t.Errorf("%s: changed %v: %v", kind, changed, err)
 				}
 				var n int
-				if err := db.GetContext(t.Context(), &n, c.query); err != nil || n != 1 {
+				if err := db.SQL.GetContext(t.Context(), &n, c.query); err != nil || n != 1 {
 					t.Errorf("%s: %d rows are as they were: %v", kind, n, err)
 				}
 				must(t, db.Check(t.Context(), emails))
@@ -83,7 +83,7 @@ func TestCheckOnce(t *testing.T) {
 		if err := db.CheckOnce(t.Context(), queues); err != nil {
 			t.Error(err)
 		}
-		if _, err := db.ExecContext(t.Context(), "UPDATE hipq_tables SET version = version + 100"); err != nil {
+		if _, err := db.SQL.ExecContext(t.Context(), "UPDATE hipq_tables SET version = version + 100"); err != nil {
 			t.Fatal(err)
 		}
 		if err := db.CheckOnce(t.Context(), queues); err != nil {
@@ -101,7 +101,7 @@ func TestCheckOnce(t *testing.T) {
 // Who gives up at the last moment leaves no transaction open in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	conn, err := sqlx.NewDb(db.DB.DB, db.Engine).Connx(t.Context())
+	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

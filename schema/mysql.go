@@ -3,11 +3,11 @@ package schema
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,7 +43,8 @@ func (o Options) connector() (driver.Connector, error) {
 		if addrs, err = o.nodes(cfg); err != nil {
 			return nil, err
 		}
-		begin = NodeOf(o.host(), len(addrs))
+		name, _ := os.Hostname() // without a name it begins where all such do
+		begin = NodeOf(cmp.Or(o.Host, name), len(addrs))
 	}
 	if len(addrs) == 1 {
 		cfg.Addr = addrs[0]
@@ -161,19 +162,7 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	set := map[string]string{} // no server has all of them
 	err := db.Read(ctx,
 		engine.Query{SQL: "SELECT VERSION()", Scan: engine.Row(&version)},
-		engine.Query{
-			SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format')",
-			Scan: func(rows *sql.Rows) error {
-				for rows.Next() {
-					var name, value string
-					if err := rows.Scan(&name, &value); err != nil {
-						return err
-					}
-					set[name] = value
-				}
-				return nil
-			},
-		},
+		engine.Query{SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format')", Scan: engine.Pairs(set)},
 	)
 	if err == nil {
 		err = checkVersion(version)

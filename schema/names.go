@@ -17,22 +17,7 @@ const DefaultTemplate = "{instance}_{queue}"
 const ownersTable = "hipq_tables"
 
 // The instance-wide tables take the place of a queue in the naming strategy, so no queue can have these names.
-const (
-	activityTable  = "activity"
-	metricsTable   = "metrics"
-	hoursTable     = "hours"
-	workersTable   = "workers"
-	queuesTable    = "queues"
-	shardsTable    = "shards"
-	typesTable     = "job_types"
-	noticesTable   = "notices"
-	schedulesTable = "schedules"
-)
-
-var instanceTables = []string{
-	activityTable, metricsTable, hoursTable, workersTable, queuesTable, shardsTable, typesTable, noticesTable,
-	schedulesTable,
-}
+var instanceTables = []string{"activity", "metrics", "hours", "workers", "queues", "shards", "job_types", "notices", "schedules"}
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
 // nothing that needs quoting may pass. They are no regular expressions, for those with counts take each start of the program
@@ -64,7 +49,7 @@ type Names struct {
 }
 
 // Named gives the names that an instance has where nobody chose others: those of NewNames, with DefaultTemplate. A name that is
-// not allowed is the error of Open and On.
+// not allowed is the error of Open and FromPool.
 func Named(instance string) Names {
 	n, err := NewNames(instance, "")
 	n.err = err
@@ -136,28 +121,28 @@ func (n Names) CheckQueue(queue string) (table string, err error) {
 }
 
 // Activity is the name of the activity table.
-func (n Names) Activity() string { return n.table(n.instance, activityTable) }
+func (n Names) Activity() string { return n.table(n.instance, "activity") }
 
 // Metrics is the name of the table of the monitor's hours, by queue and job type.
-func (n Names) Metrics() string { return n.table(n.instance, metricsTable) }
+func (n Names) Metrics() string { return n.table(n.instance, "metrics") }
 
 // Hours is the name of the table of the hours that the monitor has aggregated.
-func (n Names) Hours() string { return n.table(n.instance, hoursTable) }
+func (n Names) Hours() string { return n.table(n.instance, "hours") }
 
 // Workers is the name of the table of workers.
-func (n Names) Workers() string { return n.table(n.instance, workersTable) }
+func (n Names) Workers() string { return n.table(n.instance, "workers") }
 
 // Queues is the name of the table of registered queues.
-func (n Names) Queues() string { return n.table(n.instance, queuesTable) }
+func (n Names) Queues() string { return n.table(n.instance, "queues") }
 
 // Shards is the name of the table of the queues' shards.
-func (n Names) Shards() string { return n.table(n.instance, shardsTable) }
+func (n Names) Shards() string { return n.table(n.instance, "shards") }
 
 // JobTypes is the name of the table of registered job types.
-func (n Names) JobTypes() string { return n.table(n.instance, typesTable) }
+func (n Names) JobTypes() string { return n.table(n.instance, "job_types") }
 
 // Notices is the name of the table of what cron has mailed of late.
-func (n Names) Notices() string { return n.table(n.instance, noticesTable) }
+func (n Names) Notices() string { return n.table(n.instance, "notices") }
 
 // Schedules is the name of the table of recurring jobs.
-func (n Names) Schedules() string { return n.table(n.instance, schedulesTable) }
+func (n Names) Schedules() string { return n.table(n.instance, "schedules") }

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -71,11 +70,15 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	is, err := nodeStatus(ctx, conn.(driver.QueryerContext))
+	asked := conn.(driver.QueryerContext)
+	is, err := pairs(ctx, asked, nodeStatus)
 	switch {
 	case err != nil:
 	case is["wsrep_cluster_status"] == "" || is["wsrep_cluster_status"] == "Disconnected": // no Galera cluster
-		err = wantWriter(ctx, conn.(driver.QueryerContext))
+		is, err = pairs(ctx, asked, "SELECT 'read_only', IF(@@GLOBAL.read_only, 'yes', 'no')")
+		if is["read_only"] == "yes" {
+			err = fmt.Errorf("the server is read-only: %w", driver.ErrBadConn)
+		}
 	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
 		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
 			strings.ToLower(is["wsrep_cluster_status"]), driver.ErrBadConn)
@@ -92,25 +95,12 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 // synced is wsrep_local_state of a node that is neither joining nor giving its data to one that does.
 const synced = "4"
 
-// wantWriter is an error if the server is read-only.
-func wantWriter(ctx context.Context, conn driver.QueryerContext) error {
-	rows, err := conn.QueryContext(ctx, "SELECT IF(@@GLOBAL.read_only, 'yes', 'no')", nil)
-	if err != nil {
-		return err
-	}
-	row := make([]driver.Value, 1)
-	err = rows.Next(row)
-	readOnly := fmt.Sprintf("%s", row[0]) == "yes" // now: Close reads on, into the same bytes
-	if err = cmp.Or(err, rows.Close()); err == nil && readOnly {
-		err = fmt.Errorf("the server is read-only: %w", driver.ErrBadConn)
-	}
-	return err
-}
+// nodeStatus asks how a node stands in its cluster; of a server that is in none there is nothing.
+const nodeStatus = "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state', 'wsrep_local_state_comment')"
 
-// nodeStatus is how a node stands in its cluster; of a server that is in none there is nothing.
-func nodeStatus(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
-	rows, err := conn.QueryContext(ctx,
-		"SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state', 'wsrep_local_state_comment')", nil)
+// pairs are the rows, of a name and its value, that a query gives on a connection that no pool has.
+func pairs(ctx context.Context, conn driver.QueryerContext, query string) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, query, nil)
 	if err != nil {
 		return nil, err
 	}

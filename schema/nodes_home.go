@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 
@@ -22,16 +21,7 @@ func (db *DB) Nodes() (places []int, of int) {
 	if db.nodes < 2 {
 		return nil, 0
 	}
-	return db.NodesTried(), db.nodes
-}
-
-// host is the name of the host that looks for its node.
-func (o Options) host() string {
-	if o.Host != "" {
-		return o.Host
-	}
-	name, _ := os.Hostname() // without a name it begins where all such do
-	return name
+	return db.SQL.NodesTried(), db.nodes
 }
 
 // nodes are the addresses of Nodes, whose DSN is cfg.

@@ -42,7 +42,7 @@ func TestNodeOfAHost(t *testing.T) {
 		}
 		for passed := range 2 {
 			proxies[(n+passed)%3].Cut()
-			if _, err := db.ExecContext(t.Context(), "DO 1"); err != nil {
+			if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil {
 				t.Error(err)
 			}
 			if at, _ := db.Nodes(); len(at) != passed+2 || at[0] != n || at[passed+1] != (n+passed+1)%3 {
@@ -51,7 +51,7 @@ func TestNodeOfAHost(t *testing.T) {
 		}
 		p.Mend()
 		proxies[(n+2)%3].Cut()
-		if _, err := db.ExecContext(t.Context(), "DO 1"); err != nil {
+		if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil {
 			t.Error(err)
 		}
 		if at, _ := db.Nodes(); len(at) != 3 || at[2] != n {

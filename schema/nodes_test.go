@@ -1,15 +1,10 @@
 package schema_test
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -35,6 +30,7 @@ func TestAddresses(t *testing.T) {
 
 // The first node that serves is worked with, and no connection to another is used beside it.
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	first := dbtest.NewProxy(t)
 	second := dbtest.ProxyTo(t, first.Direct)
 	names, err := schema.NewNames("shop", "")
@@ -54,7 +50,7 @@ func TestNodes(t *testing.T) {
 	}
 	server := func() (id string) {
 		t.Helper()
-		if err := db.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+		if err := db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -64,7 +60,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("connection %s after %s", now, at)
 	}
 	first.Cut()
-	if _, err := db.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
+	if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
 		t.Error(err)
 	}
 	first.Mend()
@@ -77,7 +73,7 @@ func TestNodes(t *testing.T) {
 
 	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
 	second.Mend()
-	if err := db.GetContext(t.Context(), &at, "SELECT SLEEP(1)"); err != nil {
+	if err := db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"); err != nil {
 		t.Error(err)
 	}
 	second.Cut()
@@ -101,49 +97,5 @@ func TestNodes(t *testing.T) {
 	}
 	if errors.Is(err, schema.ErrConfig) {
 		t.Error(err)
-	}
-}
-
-// Of servers that replicate to each other, the one that writes is worked with.
-func TestNodesOfWhichOneWrites(t *testing.T) {
-	t.Parallel()
-	writer := dbtest.MySQL(t)
-	cfg, err := mysql.ParseDSN(writer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := mysql.ParseDSN(dbtest.OwnMySQL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := sql.Open("mysql", reader.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = root.Close() }()
-	for _, statement := range []string{"CREATE DATABASE " + cfg.DBName + " CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1"} {
-		if _, err := root.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	reader.DBName = cfg.DBName
-	names := schema.Named("shop")
-	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader.FormatDSN(), writer)}
-	db, err := schema.Open(t.Context(), o, names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	var readOnly bool
-	if err := db.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
-		t.Errorf("read-only: %t, %v", readOnly, err)
-	}
-	// where none writes, it is for later
-	o.DSN = dbtest.AnyOf(t, reader.FormatDSN(), reader.FormatDSN())
-	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, err = schema.Open(short, o, names)
-	if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(err.Error(), "the server is read-only") {
-		t.Errorf("%v", err)
 	}
 }

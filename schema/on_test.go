@@ -93,7 +93,7 @@ func TestOnAfterTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	conn, err := db.Conn(t.Context())
+	conn, err := db.SQL.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestOnAfterTrouble(t *testing.T) {
 	_ = conn.Close()
 	began, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := db.ExecContext(began, "DO SLEEP(60)"); err == nil {
+	if _, err := db.SQL.ExecContext(began, "DO SLEEP(60)"); err == nil {
 		t.Error("the query was not interrupted")
 	}
 	if n := pool.Stats().InUse; n != 0 {
 		t.Errorf("%d connections are in use", n)
 	}
-	if _, err := db.Clock(t.Context()); err != nil {
+	if _, err := db.SQL.Clock(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,11 +23,7 @@ func (s state) lowest() int { return slices.Min(slices.Collect(maps.Values(s.ver
 
 // owned finds out the state of a unit's tables. It refuses a unit one of whose tables is somebody else's, or newer.
 func (m migration) owned(ctx context.Context, u unit) (state, error) {
-	found := state{versions: map[string]int{}}
-	steps, err := m.db.steps(u)
-	if err != nil {
-		return found, err
-	}
+	found, known := state{versions: map[string]int{}}, len(m.db.steps(u))
 	for _, table := range u.tables {
 		// in this order: whoever makes a table has claimed it before
 		there, err := m.exists(ctx, table)
@@ -42,8 +38,8 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 			return found, fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
 		case o == nil:
 			found.versions[table], found.unowned = 0, append(found.unowned, table)
-		case o.Version > len(steps):
-			return found, fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, table, o.Version, len(steps))
+		case o.Version > known:
+			return found, newer(table, o.Version, known)
 		case !there:
 			found.versions[table], found.gone = 0, append(found.gone, table)
 		default:
@@ -72,7 +68,7 @@ func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, e
 // exists says whether there is a table of this name, whoever made it.
 func (m migration) exists(ctx context.Context, table string) (bool, error) {
 	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if m.db.Engine == engine.SQLite.Engine {
+	if m.db.SQL.Engine == engine.SQLite.Engine {
 		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
 	}
 	var n int

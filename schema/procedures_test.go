@@ -70,7 +70,7 @@ func TestProceduresRights(t *testing.T) {
 	user := cfg.DBName + "_u"
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
-		if _, err := root.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
+		if _, err := root.SQL.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -103,7 +103,7 @@ func TestProceduresRights(t *testing.T) {
 		"CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_emails$backlog(NULL, @n)", "SELECT 1 FROM shop_emails", "DELETE FROM shop_activity",
 		"DROP PROCEDURE shop_job_submit",
 	} {
-		if _, err := app.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
+		if _, err := app.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestProceduresRights(t *testing.T) {
 		execute(t, root, "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'",
 			"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'", "ALTER PROCEDURE shop_worker_register COMMENT 'hipq: instance shop, 0123'")
 		var maria bool
-		if err := root.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"); err != nil {
+		if err := root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"); err != nil {
 			t.Fatal(err)
 		}
 		if !maria { // there, who replaces what root has made needs a right that MariaDB doesn't know
@@ -193,7 +193,7 @@ func TestRightsToOneQueue(t *testing.T) {
 	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
 		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")
 	var mine string
-	if err := root.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret); err != nil {
+	if err := root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, one, "CALL shop_emails$job_start("+mine+")", "CALL shop_emails$job_progress("+mine+", 50, NULL)", "CALL shop_emails$job_complete("+mine+", 'ok')")
@@ -203,7 +203,7 @@ func TestRightsToOneQueue(t *testing.T) {
 		"CALL shop_job_submit('files', 'send', NULL, NULL, NULL)", "CALL shop_files$job_submit('send', NULL, NULL, NULL)",
 		"CALL shop_files$job_backlog(NULL)", "CALL shop_emails$grab('w', 't', '[]', 1, 1)", "SELECT 1 FROM shop_emails",
 	} {
-		if _, err := one.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
+		if _, err := one.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}

@@ -26,10 +26,10 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 		return false, err
 	}
 	var tried []time.Time
-	err = b.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if tx.MayBeDone {
 			var said engine.Time
-			err := tx.GetContext(ctx, &said, "SELECT "+b.db.TimeColumn("said_time")+" FROM "+b.db.Notices()+" WHERE notice = ?", what)
+			err := tx.GetContext(ctx, &said, "SELECT "+b.db.SQL.TimeColumn("said_time")+" FROM "+b.db.Notices()+" WHERE notice = ?", what)
 			if ours = err == nil && slices.ContainsFunc(tried, said.Equal); ours {
 				return nil
 			}
@@ -67,7 +67,7 @@ func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every tim
 	query := "SELECT notice FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what)) + " AND said_time > ? AND said_time <= ?"
 	// a time to come is from before the clock was put back, and counts for nothing
 	args = append(args, engine.At(now.Add(-every)), engine.At(now.Add(every)))
-	if err := b.db.SelectContext(ctx, &said, query, args...); err != nil {
+	if err := b.db.SQL.SelectContext(ctx, &said, query, args...); err != nil {
 		return nil, wrap(err)
 	}
 	return slices.DeleteFunc(slices.Clone(what), func(w string) bool { return slices.Contains(said, w) }), nil
@@ -83,8 +83,8 @@ func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, er
 	for i := range what {
 		args[i] = what[i]
 	}
-	query := "SELECT notice, " + b.db.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what))
-	if err := b.db.SelectContext(ctx, &rows, query, args...); err != nil {
+	query := "SELECT notice, " + b.db.SQL.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what))
+	if err := b.db.SQL.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, wrap(err)
 	}
 	times := map[string]time.Time{}
@@ -96,7 +96,7 @@ func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, er
 
 // Note notes until when things have been done. It may be repeated.
 func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
-	return wrap(b.db.Tx(ctx, func(tx *engine.Tx) error {
+	return wrap(b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		for _, w := range what {
 			if err := tx.Upsert(ctx, b.db.Notices(), 1, []string{"notice", "said_time"}, []any{w, engine.At(until)}); err != nil {
 				return err
@@ -118,9 +118,9 @@ func (b Log) Purge(ctx context.Context, before time.Time) error {
 	for {
 		began := time.Now()
 		var old []any
-		err := b.db.SelectContext(ctx, &old, "SELECT notice FROM "+b.db.Notices()+" WHERE said_time < ? LIMIT ?", engine.At(before), engine.PurgeBatch)
+		err := b.db.SQL.SelectContext(ctx, &old, "SELECT notice FROM "+b.db.Notices()+" WHERE said_time < ? LIMIT ?", engine.At(before), engine.PurgeBatch)
 		if err == nil && len(old) > 0 {
-			_, err = b.db.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
+			_, err = b.db.SQL.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
 		}
 		if err != nil {
 			return fmt.Errorf("purge notices: %w", err)

@@ -16,7 +16,7 @@ func TestClaim(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)
 		for round := range 3 {
-			now, err := db.Clock(t.Context())
+			now, err := db.SQL.Clock(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestClaim(t *testing.T) {
 			if said.Load() != 1 {
 				t.Errorf("round %d: %d say it", round, said.Load())
 			}
-			if _, err := db.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))); err != nil {
+			if _, err := db.SQL.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))); err != nil {
 				t.Fatal(err)
 			}
 		}

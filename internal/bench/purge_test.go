@@ -55,15 +55,15 @@ func fillActivity(ctx context.Context, db *schema.DB, n int) error {
 	where := " FROM " + db.Activity() + " WHERE at = ?"
 	for {
 		var have int
-		if err := db.GetContext(ctx, &have, "SELECT COUNT(*)"+where, engine.At(longAgo)); err != nil || have >= n {
+		if err := db.SQL.GetContext(ctx, &have, "SELECT COUNT(*)"+where, engine.At(longAgo)); err != nil || have >= n {
 			return err
 		}
 		insert := "INSERT INTO " + db.Activity() + " (at, kind, state, queue, job_id, job_type)"
 		var err error
 		if have == 0 {
-			_, err = db.ExecContext(ctx, insert+" VALUES (?, 'job', 'added', 'bench', 1, 'noop')", engine.At(longAgo))
+			_, err = db.SQL.ExecContext(ctx, insert+" VALUES (?, 'job', 'added', 'bench', 1, 'noop')", engine.At(longAgo))
 		} else {
-			_, err = db.ExecContext(ctx, insert+" SELECT at, kind, state, queue, job_id, job_type"+where+" LIMIT ?", engine.At(longAgo), min(n-have, 100_000))
+			_, err = db.SQL.ExecContext(ctx, insert+" SELECT at, kind, state, queue, job_id, job_type"+where+" LIMIT ?", engine.At(longAgo), min(n-have, 100_000))
 		}
 		if err != nil {
 			return err

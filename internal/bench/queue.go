@@ -96,7 +96,7 @@ func (q *Queue) FillSingly(ctx context.Context, n, goroutines int) error {
 // FillInTx adds n jobs one by one, each in a transaction of an application that does nothing else.
 func (q *Queue) FillInTx(ctx context.Context, n int) error {
 	return share(n, 1, func(i int) error {
-		tx, err := q.db.BeginTx(ctx, nil)
+		tx, err := q.db.SQL.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}

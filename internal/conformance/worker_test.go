@@ -286,7 +286,7 @@ func (s *shop) interrupt(at *attempt) {
 
 // loseLock declares the worker dead. Another has the jobs then, whose second attempts end well.
 func (s *shop) loseLock(at *attempt) {
-	err := s.db.Tx(s.Context(), func(tx *engine.Tx) error {
+	err := s.db.SQL.Tx(s.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.Context(), "UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", at.worker)
 		return err
 	})

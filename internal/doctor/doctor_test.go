@@ -96,10 +96,10 @@ func TestExamine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		execute(t, db, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
+		execute(t, db.SQL, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
 		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$claim", "mysql": "DROP INDEX shop_emails$claim ON shop_emails"}[driver]
-		execute(t, db, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
+		execute(t, db.SQL, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
 		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
@@ -125,9 +125,9 @@ func TestWorkerRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := cfg.DBName + "_w" // others test on the same server
-	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
+	execute(t, root.SQL, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
 		"GRANT INSERT, UPDATE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
-	t.Cleanup(func() { execute(t, root, "DROP USER '"+user+"'@'%'") })
+	t.Cleanup(func() { execute(t, root.SQL, "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, "s3cret"
 	found := examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})
 	f := found["rights_worker"]
@@ -137,7 +137,7 @@ func TestWorkerRights(t *testing.T) {
 		t.Error("it shows the password")
 	}
 	for statement := range strings.SplitSeq(strings.TrimSuffix(*f.Remedy, ";"), ";") {
-		execute(t, root, statement)
+		execute(t, root.SQL, statement)
 	}
 	want(t, examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})["rights_worker"], OK, "", "")
 }
@@ -152,53 +152,58 @@ func TestProcedures(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, look(), OK, "of this version", "")
-	execute(t, db, "DROP PROCEDURE shop_job_grab")
+	execute(t, db.SQL, "DROP PROCEDURE shop_job_grab")
 	want(t, look(), Wrong, "1 are not there", "run hipq init")
 	cfg, err := mysql.ParseDSN(source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := cfg.DBName + "_p"
-	execute(t, db, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
-	t.Cleanup(func() { execute(t, db, "DROP USER '"+user+"'@'%'") })
+	execute(t, db.SQL, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
+	t.Cleanup(func() { execute(t, db.SQL, "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, ""
 	source = cfg.FormatDSN()
 	want(t, look(), Unknown, "this user sees none", "hipq init")
 }
 
-// What a server lets sessions of applications do, and other users of its host, is told.
-func TestSessions(t *testing.T) {
-	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1")
+// What is told of a server depends on settings that hold for the whole of it.
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1", "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log",
+		"--server-id=1", "--sync-binlog=0", "--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
 	db := dbtest.Open(t, "mysql", source, "emails")
+	t.Run("sessions", func(t *testing.T) { sessions(t, db, source) })
+	t.Run("durability", func(t *testing.T) { durability(t, db, source) })
+}
+
+// What a server lets sessions of applications do, and other users of its host, is told.
+func sessions(t *testing.T, db *schema.DB, source string) {
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["loopback"], Warning, "127.0.0.1:", "@unix(")
 	want(t, found["auto_increment"], Warning, "INSERT … SELECT", "innodb_autoinc_lock_mode = 2")
 	want(t, found["insert_id"], Warning, "jobs to shop_emails", "hipq init --print-grants")
 	if strings.Contains(found["database"].Found, "MariaDB") {
 		want(t, found["idle_transactions"], Warning, "idle_transaction_timeout is 0", "SET GLOBAL idle_transaction_timeout = 60")
-		execute(t, db, "SET GLOBAL idle_transaction_timeout = 60")
+		execute(t, db.SQL, "SET GLOBAL idle_transaction_timeout = 60")
 	}
 	rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, db.Names, []schema.Queue{{Name: "emails"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, db, rights.Triggers...)
+	execute(t, db.SQL, rights.Triggers...)
 	found = examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["insert_id"], OK, "", "")
 	want(t, found["idle_transactions"], OK, "", "")
-	execute(t, db, rights.Triggers[0], "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	execute(t, db.SQL, rights.Triggers[0], "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	var id int
-	if err := db.GetContext(t.Context(), &id, "SELECT MAX(id) FROM shop_emails"); err != nil || id != 1 {
+	if err := db.SQL.GetContext(t.Context(), &id, "SELECT MAX(id) FROM shop_emails"); err != nil || id != 1 {
 		t.Errorf("the first job is %d, %v: looking has used up ids", id, err)
 	}
 }
 
 // A server's settings decide whether a job that was accepted can be lost.
-func TestServerSettings(t *testing.T) {
+func durability(t *testing.T, db *schema.DB, source string) {
 	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
-	source := dbtest.OwnMySQL(t, "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log", "--server-id=1", "--sync-binlog=0",
-		"--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
-	db := dbtest.Open(t, "mysql", source, "emails")
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -207,18 +212,18 @@ func TestServerSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.User, cfg.Passwd = "hipq", "s3cret" // as hipq work has it, which sees no procedures
-	execute(t, db, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'")
+	execute(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'")
 	source = cfg.FormatDSN()
-	execute(t, db, fmt.Sprintf(settings, 0))
+	execute(t, db.SQL, fmt.Sprintf(settings, 0))
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["procedures"], Unknown, "this user sees none", "hipq init")
 	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now out of my.cnf")
-	execute(t, db, fmt.Sprintf(settings, 1))
+	execute(t, db.SQL, fmt.Sprintf(settings, 1))
 	found = examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
-	execute(t, db, "SET GLOBAL sync_binlog = 1")
+	execute(t, db.SQL, "SET GLOBAL sync_binlog = 1")
 	want(t, examine(t.Context(), t, "mysql", source, Options{})["durability"], OK, "", "")
 }
 

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,17 +62,8 @@ func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	read := func(rows *sql.Rows) error {
-		for rows.Next() {
-			var name, value string
-			if err := rows.Scan(&name, &value); err != nil {
-				return err
-			}
-			n.is[strings.ToLower(name)] = value
-		}
-		return nil
-	}
-	err = db.Read(ctx,
+	read := engine.Pairs(n.is)
+	err = db.SQL.Read(ctx,
 		engine.Query{SQL: "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_auto_increment_control', 'auto_increment_increment')", Scan: read},
 		engine.Query{SQL: "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_cluster_size', 'wsrep_cluster_state_uuid'," +
 			" 'wsrep_local_state_comment')", Scan: read},
@@ -83,7 +73,7 @@ func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
 	}
 	for range 3 { // the quickest answer is the most exact
 		before := p.Now()
-		now, err := db.Clock(ctx)
+		now, err := db.SQL.Clock(ctx)
 		if err != nil {
 			return err
 		}

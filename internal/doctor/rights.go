@@ -24,7 +24,7 @@ func (p *patient) rights() (schema.Rights, error) {
 // lookAtRights finds out whether this user may do what all commands but init do.
 func lookAtRights(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
-		tx, err := p.db.BeginTx(ctx, nil) // IMMEDIATE: who may not write the file may not even begin
+		tx, err := p.db.SQL.BeginTx(ctx, nil) // IMMEDIATE: who may not write the file may not even begin
 		if err != nil {
 			return trouble(fmt.Errorf("begin to write: %w", err))
 		}
@@ -57,7 +57,7 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 func (p *patient) lacks(ctx context.Context, table string) (rights []string, err error) {
 	var column string
 	const first = "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1"
-	switch err := p.db.GetContext(ctx, &column, first, table); {
+	switch err := p.db.SQL.GetContext(ctx, &column, first, table); {
 	case errors.Is(err, sql.ErrNoRows): // it isn't there, or nothing of it is for this user to see
 		column = "id"
 	case err != nil:
@@ -69,7 +69,7 @@ func (p *patient) lacks(ctx context.Context, table string) (rights []string, err
 		{"UPDATE", "UPDATE " + table + " SET " + column + " = " + column + " WHERE 1 = 0"},
 		{"DELETE", "DELETE FROM " + table + " WHERE 1 = 0"},
 	} {
-		_, err := p.db.ExecContext(ctx, p.db.Explain+right.statement)
+		_, err := p.db.SQL.ExecContext(ctx, p.db.SQL.Explain+right.statement)
 		my, ok := errors.AsType[*mysql.MySQLError](err)
 		switch {
 		case ok && slices.Contains([]uint16{1044, 1142, 1143}, my.Number):

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,9 +27,9 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		}
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	if db.Engine == engine.SQLite.Engine {
+	if db.SQL.Engine == engine.SQLite.Engine {
 		var version string
-		if err := db.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
+		if err := db.SQL.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
 			_ = db.Close()
 			return trouble(err)
 		}
@@ -59,19 +58,9 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
 		" 'innodb_flush_method', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'socket')"
 	all := map[string]string{}
-	read := func(rows *sql.Rows) error {
-		for rows.Next() {
-			var name, value string
-			if err := rows.Scan(&name, &value); err != nil {
-				return err
-			}
-			all[strings.ToLower(name)] = value
-		}
-		return nil
-	}
-	err := db.Read(ctx, engine.Query{SQL: session, Scan: read},
-		engine.Query{SQL: "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'", Scan: read})
-	if err != nil {
+	const global = "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'"
+	read := engine.Pairs(all)
+	if err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read}, engine.Query{SQL: global, Scan: read}); err != nil {
 		return nil, fmt.Errorf("ask for the server's settings: %w", err)
 	}
 	return all, nil
@@ -82,7 +71,7 @@ const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
 
-func (p *patient) isSQLite() bool { return p.db.Engine == engine.SQLite.Engine }
+func (p *patient) isSQLite() bool { return p.db.SQL.Engine == engine.SQLite.Engine }
 
 // skew is how far this host's clock may be from the database's.
 const skew = 5 * time.Second
@@ -91,7 +80,7 @@ const skew = 5 * time.Second
 // something, is by the host's.
 func lookAtClock(ctx context.Context, p *patient) Finding {
 	before := p.Now()
-	now, err := p.db.Clock(ctx)
+	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {
 		return trouble(err)
 	}
@@ -172,9 +161,9 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 func (p *patient) durabilityOfSQLite(ctx context.Context) Finding {
 	var journal string
 	var synchronous int
-	err := p.db.GetContext(ctx, &journal, "PRAGMA journal_mode")
+	err := p.db.SQL.GetContext(ctx, &journal, "PRAGMA journal_mode")
 	if err == nil {
-		err = p.db.GetContext(ctx, &synchronous, "PRAGMA synchronous")
+		err = p.db.SQL.GetContext(ctx, &synchronous, "PRAGMA synchronous")
 	}
 	switch {
 	case err != nil:

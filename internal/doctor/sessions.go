@@ -29,7 +29,7 @@ func lookAtLoopback(_ context.Context, p *patient) Finding {
 // must not say the same.
 func lookAtSysdate(ctx context.Context, p *patient) Finding {
 	var same bool
-	if err := p.db.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
+	if err := p.db.SQL.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
 		return trouble(err)
 	}
 	if same {
@@ -42,7 +42,7 @@ func lookAtSysdate(ctx context.Context, p *patient) Finding {
 // lookAtInsertID finds out which queues take a row from a session that has set insert_id. A constraint refuses the row that it tries, if
 // no trigger has done so before, and nothing is committed. Its own id is one that uses up no other.
 func lookAtInsertID(ctx context.Context, p *patient) Finding {
-	conn, err := p.db.Conn(ctx)
+	conn, err := p.db.SQL.Conn(ctx)
 	if err != nil {
 		return trouble(err)
 	}

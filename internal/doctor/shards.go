@@ -68,7 +68,7 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d admin.Divi
 		Share int64 `db:"share"`
 		Rate  int64 `db:"rate_share"`
 	}
-	err := p.db.SelectContext(ctx, &rows, "SELECT shard, CAST(share AS SIGNED INTEGER) AS share, CAST(rate_share AS SIGNED INTEGER) AS rate_share FROM "+
+	err := p.db.SQL.SelectContext(ctx, &rows, "SELECT shard, CAST(share AS SIGNED INTEGER) AS share, CAST(rate_share AS SIGNED INTEGER) AS rate_share FROM "+
 		p.db.Shards()+" WHERE queue = ?", q.Name)
 	if err != nil || len(rows) == 0 {
 		return "", err

@@ -60,7 +60,7 @@ func (p *patient) makesProcedures(ctx context.Context) bool {
 		" WHERE grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')" +
 		" AND privilege_type = 'CREATE ROUTINE'"
 	var n int
-	return p.db.GetContext(ctx, &n, query) == nil && n > 0
+	return p.db.SQL.GetContext(ctx, &n, query) == nil && n > 0
 }
 
 // lookAtSizes says how large the tables are.
@@ -79,7 +79,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 	}
 	const query = "SELECT table_name AS name, COALESCE(engine, '') AS engine, CAST(COALESCE(data_length + index_length, 0) AS SIGNED) AS bytes" +
 		" FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 3 DESC, 1"
-	if err := p.db.SelectContext(ctx, &rows, query); err != nil {
+	if err := p.db.SQL.SelectContext(ctx, &rows, query); err != nil {
 		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
 	}
 	var said []string
@@ -116,7 +116,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 	}
 	const query = "SELECT m.tbl_name AS name, SUM(s.pgsize) AS bytes FROM dbstat AS s JOIN sqlite_master AS m ON m.name = s.name" +
 		" WHERE s.aggregate = TRUE GROUP BY 1 ORDER BY 2 DESC, 1"
-	if err := p.db.SelectContext(ctx, &rows, query); err != nil {
+	if err := p.db.SQL.SelectContext(ctx, &rows, query); err != nil {
 		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
 	}
 	for _, row := range rows {
@@ -141,7 +141,7 @@ func lookAtWorkers(ctx context.Context, p *patient) Finding {
 		}
 		return found(Warning, "no worker has run yet").but("wait for cron's next minute; if that doesn't help: docs/operations.md, \"Nothing runs\"")
 	}
-	now, err := p.db.Clock(ctx)
+	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {
 		return trouble(err)
 	}

@@ -18,7 +18,7 @@ func TestGaleraTransactionsAreWhole(t *testing.T) {
 	var mu sync.Mutex
 	var first *engine.DB
 	for node, dsn := range dbtest.Galera(t) {
-		db := dbtest.Open(t, "mysql", dsn).DB
+		db := dbtest.Open(t, "mysql", dsn).SQL
 		if node == 0 {
 			first = db
 			execute(t, db, "CREATE TABLE turns (id INT PRIMARY KEY, turn INT NOT NULL)", "INSERT INTO turns VALUES (1, 0)",
@@ -94,7 +94,7 @@ func execute(t *testing.T, db *engine.DB, statement ...string) {
 // A transaction waits for rows that another holds before it passes over them, for a node may crash by SKIP LOCKED.
 func TestGaleraWaitsFirst(t *testing.T) {
 	dsns := dbtest.Galera(t)
-	db := dbtest.Open(t, "mysql", dsns[0]).DB
+	db := dbtest.Open(t, "mysql", dsns[0]).SQL
 	execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY)", "INSERT INTO things VALUES (1), (2)")
 	other, err := db.BeginTx(t.Context(), nil)
 	if err != nil {

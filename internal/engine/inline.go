@@ -70,6 +70,12 @@ func literal(b []byte, value any) ([]byte, error) {
 	return nil, driver.ErrSkip
 }
 
+// Literal is a value as a literal of MySQL and MariaDB.
+func Literal(value any) (string, error) {
+	text, err := literal(nil, value)
+	return string(text), err
+}
+
 // Quote is a text as a literal of MySQL and MariaDB, where a backslash escapes.
 func Quote(text string) string { return string(quote(nil, text)) }
 

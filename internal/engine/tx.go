@@ -135,6 +135,16 @@ func EachRow(read func(row *sql.Rows) error) func(*sql.Rows) error {
 	}
 }
 
+// Pairs notes rows of a name and its value, as SHOW VARIABLES gives them, by the name in lower case.
+func Pairs(into map[string]string) func(*sql.Rows) error {
+	return EachRow(func(row *sql.Rows) error {
+		var name, value string
+		err := row.Scan(&name, &value)
+		into[strings.ToLower(name)] = value
+		return err
+	})
+}
+
 // Read runs queries, one after the other: in one round trip where the server takes several statements at once.
 func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 	if !tx.together {

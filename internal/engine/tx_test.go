@@ -22,7 +22,7 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 			}
 			cancel()
 		}()
-		err := db.Tx(ctx, func(*engine.Tx) error { return nil })
+		err := db.SQL.Tx(ctx, func(*engine.Tx) error { return nil })
 		if err != nil && strings.Contains(err.Error(), "within a transaction") {
 			t.Fatalf("after %d: %v", n, err)
 		}
@@ -42,7 +42,7 @@ func TestWritersTakeTurns(t *testing.T) {
 		go func() {
 			var err error
 			for written.Load() < most && ctx.Err() == nil && err == nil {
-				err = db.Tx(t.Context(), func(*engine.Tx) error {
+				err = db.SQL.Tx(t.Context(), func(*engine.Tx) error {
 					busy <- struct{}{}
 					time.Sleep(20 * time.Millisecond)
 					written.Add(1)
@@ -52,7 +52,7 @@ func TestWritersTakeTurns(t *testing.T) {
 			ended <- err
 		}()
 		<-busy
-		if err := db.Tx(ctx, func(*engine.Tx) error { return nil }); err != nil {
+		if err := db.SQL.Tx(ctx, func(*engine.Tx) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if n := written.Load(); n > most/4 {
@@ -69,11 +69,11 @@ func TestWritersTakeTurns(t *testing.T) {
 func TestWriterWaitsForItself(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)
-		err := db.Tx(t.Context(), func(*engine.Tx) error {
+		err := db.SQL.Tx(t.Context(), func(*engine.Tx) error {
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
 			var heard error
-			err := db.Tx(engine.Hearing(ctx, func(err error) { heard = err; stop() }), func(*engine.Tx) error { return nil })
+			err := db.SQL.Tx(engine.Hearing(ctx, func(err error) { heard = err; stop() }), func(*engine.Tx) error { return nil })
 			if err != nil && !engine.IsAnswer(heard) {
 				t.Errorf("ended with %v, having heard %v", err, heard)
 			}

@@ -13,5 +13,10 @@ func (g *Guard) PID() int {
 // Count counts the adopted processes, and reaps those that have ended.
 func (g *Guard) Count() { g.children.count() }
 
-// HeadcountEvery is how often a worker that adopts does so.
-const HeadcountEvery = headcountEvery
+// HasTold says whether the guard process has been told of an adopted process.
+func (g *Guard) HasTold() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, adopted := g.hunt.known()
+	return len(adopted) > 0
+}

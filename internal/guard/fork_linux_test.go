@@ -19,6 +19,7 @@ import (
 func TestForkIsFound(t *testing.T) {
 	for _, by := range []string{"strays", "guard"} {
 		t.Run(by, func(t *testing.T) {
+			t.Parallel()
 			dir, id := t.TempDir(), newWorkerID()
 			program := dir + "/program"
 			if out, err := exec.Command("cp", "/bin/sleep", program).CombinedOutput(); err != nil {
@@ -37,7 +38,11 @@ func TestForkIsFound(t *testing.T) {
 			if by == "strays" {
 				go func() { cleared <- guard.KillOrphans(id) }()
 			}
-			time.Sleep(time.Second) // longer than it takes to look twice
+			select {
+			case left := <-cleared:
+				t.Fatalf("it did not wait for the fork; left: %q", left)
+			case <-time.After(500 * time.Millisecond): // longer than it takes to look twice
+			}
 			letBegin()
 			if by == "strays" {
 				if left := <-cleared; len(left) > 0 {

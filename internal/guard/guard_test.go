@@ -48,6 +48,7 @@ func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
 
 // A lock ends while its host is suspended. The guard ends what runs under it soon afterwards, though timers have stood still.
 func TestSuspendedHost(t *testing.T) {
+	t.Parallel()
 	g := guard.New([]string{os.Args[0], "suspended"}, newWorkerID(), 100*time.Millisecond)
 	defer g.Close()
 	g.Extend(time.Minute)
@@ -78,15 +79,30 @@ func familyPIDs(t *testing.T, dir string) map[string]int {
 	return pids
 }
 
+// A worker is killed when its program runs, or when it was forked and the guard hasn't been told.
 func TestGuardWorkerKilled(t *testing.T) {
-	dir, id := t.TempDir(), newWorkerID()
-	worker := startRole(t, "worker", id, "60000", dir+"/end", family(dir))
-	pids := familyPIDs(t, dir)
-	signalTo(t, worker, syscall.SIGKILL)
-	for who, pid := range pids {
-		processtest.EventuallyGone(t, who, pid)
+	for _, role := range []string{"worker", "window"} {
+		t.Run(role, func(t *testing.T) {
+			if role == "window" {
+				onlyLinux(t)
+			}
+			t.Parallel()
+			dir, id := t.TempDir(), newWorkerID()
+			worker := startRole(t, role, id, "60000", dir+"/end", family(dir))
+			pids := familyPIDs(t, dir)
+			signalTo(t, worker, syscall.SIGKILL)
+			for who, pid := range pids {
+				processtest.EventuallyGone(t, who, pid)
+			}
+			wantNone(t, id)
+		})
 	}
-	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+}
+
+// wantNone waits until nothing is left of a worker, its guard and its programs.
+func wantNone(t *testing.T, id string) {
+	t.Helper()
+	processtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
 }
 
 // longLock is a lock, in milliseconds, before whose end the guard leaves itself the whole margin.
@@ -117,48 +133,39 @@ func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), 
 
 // Stopped with all its group, as by ^Z: everything is dead before the lock ends.
 func TestGuardWorkerStopped(t *testing.T) {
+	t.Parallel()
 	deadBeforeTheLock(t, func(t *testing.T, worker *exec.Cmd) {
 		if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T, id string, worker *exec.Cmd) {
 		signalTo(t, worker, syscall.SIGKILL)
-		processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+		wantNone(t, id)
 	})
 }
 
 // The worker lives but could not renew its lock.
 func TestGuardLockEnds(t *testing.T) {
+	t.Parallel()
 	deadBeforeTheLock(t, func(*testing.T, *exec.Cmd) {}, func(*testing.T, string, *exec.Cmd) {})
-}
-
-// A program that was forked when the worker was killed, before the guard was told.
-func TestGuardForkWindow(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("other processes' environments can't be read here")
-	}
-	dir := t.TempDir()
-	worker := startRole(t, "window", newWorkerID(), family(dir))
-	pids := familyPIDs(t, dir)
-	signalTo(t, worker, syscall.SIGKILL)
-	for who, pid := range pids {
-		processtest.EventuallyGone(t, who, pid)
-	}
 }
 
 // Workers killed at any moment, also while they fork.
 func TestGuardWorkerKilledAnytime(t *testing.T) {
-	dir, times := t.TempDir(), 20
+	times := 20
 	if testing.Short() {
 		times = 5
 	}
 	for i := range times {
-		id := newWorkerID()
-		worker := startRole(t, "worker", id, "60000", filepath.Join(dir, "end"+strconv.Itoa(i)), "sleep 60")
-		processtest.Number(t, filepath.Join(dir, "end"+strconv.Itoa(i)))
-		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // not waiting for anything: any moment will do
-		signalTo(t, worker, syscall.SIGKILL)
-		processtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			id, end := newWorkerID(), t.TempDir()+"/end"
+			worker := startRole(t, "worker", id, "60000", end, "sleep 60")
+			processtest.Number(t, end)
+			time.Sleep(time.Duration(i) * 500 * time.Microsecond) // not waiting for anything: any moment will do
+			signalTo(t, worker, syscall.SIGKILL)
+			wantNone(t, id)
+		})
 	}
 }
 
@@ -257,9 +264,8 @@ func TestGuardClose(t *testing.T) {
 // I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
 // out of its group.
 func TestGuardCloseFindsWhatLeft(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("found by its environment, which only Linux shows")
-	}
+	onlyLinux(t)
+	t.Parallel()
 	id, escaped := newWorkerID(), t.TempDir()+"/escaped"
 	g := guard.New(guardArgv(), id, 300*time.Millisecond)
 	g.Extend(time.Minute)
@@ -279,6 +285,7 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 
 // As long as the lock is extended, nothing is killed.
 func TestGuardExtend(t *testing.T) {
+	t.Parallel()
 	g := startGuard(t)
 	pid := sleeper(t)
 	g.Add(pid)
@@ -312,6 +319,7 @@ func TestGuardExtend(t *testing.T) {
 func TestGuardReplaced(t *testing.T) {
 	for name, argv := range map[string][]string{"dead": guardArgv(), "deaf": {os.Args[0], "deaf", filepath.Join(t.TempDir(), "first")}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := guard.New(argv, newWorkerID(), time.Second)
 			if err := g.Start(); err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,38 +62,47 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 
 // A guard that was stopped for longer than the lock hears that the worker has renewed it, before it does anything.
 func TestServeHearsFirst(t *testing.T) {
-	kept := sleeper(t)
-	for range 5 {
-		cmd, say, _ := guardProcess(t)
-		say("until 600\nadd %d\n", kept)
-		time.Sleep(100 * time.Millisecond) // not waiting for anything: it may have heard that, or not
-		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(700 * time.Millisecond)                         // the lock's time, and more
-		say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than it reads at once
-		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(100 * time.Millisecond) // for it to do the wrong thing
-		if !processtest.Alive(kept) {
-			t.Fatal("it killed the programs of a worker that is well")
-		}
+	for _, heard := range []bool{true, false} { // of the lock, before it is stopped
+		t.Run(strconv.FormatBool(heard), func(t *testing.T) {
+			t.Parallel()
+			kept, other := sleeper(t), sleeper(t)
+			cmd, in, say := guardProcess(t)
+			if heard {
+				say("until 1000\nadd %d\n", kept)
+				processtest.Eventually(t, "it has read that", func() bool { return process.Unread(int(in.Fd())) == 0 })
+			}
+			signalTo(t, cmd, syscall.SIGSTOP)
+			if !heard {
+				say("until 1000\nadd %d\n", kept)
+			}
+			time.Sleep(1100 * time.Millisecond)                        // the lock's time, and more
+			say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than it reads at once
+			signalTo(t, cmd, syscall.SIGCONT)
+			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
+			say("remove %d\nadd %d\nuntil 1\n", kept, other)
+			processtest.EventuallyGone(t, "what it kills after all that", other)
+			if !processtest.Alive(kept) {
+				t.Error("it killed the programs of a worker that is well")
+			}
+		})
 	}
 }
 
 // guardProcess is a guard that is told what say is given.
-func guardProcess(t *testing.T) (cmd *exec.Cmd, say func(format string, args ...any), hangUp func()) {
+func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format string, args ...any)) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
-	in, err := cmd.StdinPipe()
+	its, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stdin = its
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	_ = its.Close()
 	t.Cleanup(func() {
+		_ = in.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
@@ -102,16 +112,16 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, say func(format string, args ...
 			t.Fatal(err)
 		}
 	}
-	return cmd, say, func() { _ = in.Close() }
+	return cmd, in, say
 }
 
 // What the worker has adopted is killed with it, but no other process that has its id since.
 func TestServeFoundlings(t *testing.T) {
 	onlyLinux(t)
 	adopted, another := sleeper(t), sleeper(t)
-	cmd, say, hangUp := guardProcess(t)
+	cmd, in, say := guardProcess(t)
 	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
-	hangUp()
+	_ = in.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}

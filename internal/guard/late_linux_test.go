@@ -20,7 +20,7 @@ const lateLock = 3 * time.Second
 
 // lateStarter has a lock, and between the last look at it and the fork something happens: ID WHAT worker|application FOLDER. It
 // writes there when its lock ends, when it is about to fork and when the program has begun, which writes too; and stays until
-// after the lock's end.
+// the lock that it had at first has ended.
 func lateStarter(args []string) error {
 	id, what, who, dir := args[0], args[1], args[2], args[3]
 	g := guard.New(guardArgv(), id, 100*time.Millisecond)
@@ -65,13 +65,14 @@ func lateStarter(args []string) error {
 	if err := write("begun"); err != nil {
 		return err
 	}
-	time.Sleep(lateLock)
+	time.Sleep(time.Until(end))
 	return nil
 }
 
 // A process that is stopped between its last look at the lock and the fork, until its jobs are others', starts nothing: if it
 // is nothing but a worker it is killed before its lock ends. An application is left alone.
 func TestStoppedBeforeTheFork(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"worker", "application"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +105,7 @@ func TestStoppedBeforeTheFork(t *testing.T) {
 // One that is stopped for a shorter time than its lock lasts goes on as ever; so does one that takes long to start a program
 // while it renews its lock, and one whose time is up before.
 func TestNotKilledForBeingLate(t *testing.T) {
+	t.Parallel()
 	for _, what := range []string{"stopped", "renewed", "too late"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 // fakeWorker has a lock of so many milliseconds, runs a script for one job, and never renews: ID MILLISECONDS FILE SCRIPT.
-// It writes the lock's end to the file.
+// It writes the lock's end to the file; and one that adopts a second file, FILE.told, when it has told its guard of what it adopted.
 func fakeWorker(args []string, adopts bool) error {
 	lock, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -57,6 +57,12 @@ func fakeWorker(args []string, adopts bool) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	if adopts {
 		g.Adopt()
+		go func() {
+			for !g.HasTold() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			_ = os.WriteFile(args[2]+".told", []byte("1\n"), 0o600)
+		}()
 	}
 	end := time.Now().Add(time.Duration(lock) * time.Millisecond)
 	g.Extend(time.Until(end))
@@ -84,13 +90,13 @@ func deafGuard(args []string) error {
 	return file.Close()
 }
 
-// forkedInSecret starts a program of which its guard isn't told: ID SCRIPT.
+// forkedInSecret starts a program of which its guard isn't told, with the arguments of a fakeWorker.
 func forkedInSecret(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	if err := g.Start(); err != nil {
 		return err
 	}
-	child := exec.Command("sh", "-c", args[1])
+	child := exec.Command("sh", "-c", args[3])
 	child.Env = []string{"PATH=" + os.Getenv("PATH"), "HIPQ_WORKER_ID=" + args[0]}
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return child.Run()

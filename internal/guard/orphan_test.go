@@ -38,6 +38,7 @@ func TestGuardAdoptedByKilled(t *testing.T) {
 	onlyLinux(t)
 	for name, script := range map[string]string{"adopted process": "; sleep 60", "descendant": "; wait"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir, id := t.TempDir(), newWorkerID()
 			hide := hide(dir + "/hidden")
 			if name == "adopted process" {
@@ -46,11 +47,11 @@ func TestGuardAdoptedByKilled(t *testing.T) {
 			worker := startRole(t, "adopter", id, "60000", dir+"/end", hide+script)
 			pid := hidden(t, dir+"/hidden")
 			if name == "adopted process" {
-				time.Sleep(2 * guard.HeadcountEvery) // nothing shows that the guard has been told
+				processtest.Number(t, dir+"/end.told")
 			}
 			signalTo(t, worker, syscall.SIGKILL)
 			processtest.EventuallyGone(t, "what hid", pid)
-			processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+			wantNone(t, id)
 		})
 	}
 }
@@ -58,10 +59,11 @@ func TestGuardAdoptedByKilled(t *testing.T) {
 // The same when the worker is stopped: before its lock ends.
 func TestGuardAdoptedByStopped(t *testing.T) {
 	onlyLinux(t)
+	t.Parallel()
 	dir, id := t.TempDir(), newWorkerID()
 	worker := startRole(t, "adopter", id, "6000", dir+"/end", hide(dir+"/hidden"))
 	pid := hidden(t, dir+"/hidden")
-	time.Sleep(2 * guard.HeadcountEvery) // nothing shows that the guard has been told
+	processtest.Number(t, dir+"/end.told")
 	signalTo(t, worker, syscall.SIGSTOP)
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
 	processtest.EventuallyGone(t, "what hid", pid)

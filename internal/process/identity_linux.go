@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // here is what processes have in common that can see each other, and mean the same by an id and a start time: the host's boot, and
@@ -48,4 +51,12 @@ func IsGone(identity string) bool {
 		return o.Ended || strconv.Itoa(o.Born) != fields[4]
 	}
 	return syscall.Kill(pid, 0) == syscall.ESRCH // /proc may hide what is another user's
+}
+
+// Uptime is a time by a clock that nobody sets and that doesn't stand still, not even while the host is suspended, as that of
+// time.Now does: a lock ends meanwhile.
+func Uptime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every Linux has it
+	return time.Duration(now.Nano() + Suspended.Load())
 }

@@ -2,8 +2,15 @@
 
 package process
 
+import "time"
+
 // Identity knows none.
 func Identity() string { return "" }
 
 // IsGone can't tell.
 func IsGone(string) bool { return false }
+
+var began = time.Now()
+
+// Uptime is a time by a clock that nobody sets. Where the host is suspended it may stand still.
+func Uptime() time.Duration { return time.Since(began) + time.Duration(Suspended.Load()) }

@@ -2,7 +2,8 @@
 
 // Package process is what a system tells of processes, and lets be done with them. Each system's answers are in files of their
 // own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all,
-// identity_linux.go and identity_other.go about one that another process has known.
+// identity_linux.go and identity_other.go about one that another process has known,
+// program_linux.go and program_other.go about what a program may be given.
 package process
 
 import (

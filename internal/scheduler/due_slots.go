@@ -64,7 +64,7 @@ func (t *Scheduler) Load(ctx context.Context, ago time.Duration) (rows map[strin
 			continue
 		}
 		same = false
-		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return t.put(ctx, tx, s, r, tx.Now.Add(-ago)) }); err != nil {
+		if err := t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error { return t.put(ctx, tx, s, r, tx.Now.Add(-ago)) }); err != nil {
 			failed[s.Name] = err
 		}
 	}
@@ -107,7 +107,7 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
 func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
-	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	err = t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
 		if until.IsZero() { // there is only the next one to be found
 			until = r.SeenUntil.Time

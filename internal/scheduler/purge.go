@@ -20,8 +20,8 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 		where += " AND name NOT IN " + engine.In(own)
 	}
 	if dryRun {
-		err = t.db.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
-	} else if res, failed := t.db.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
+		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
+	} else if res, failed := t.db.SQL.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
 		err = failed
 	} else {
 		n, err = res.RowsAffected()

@@ -102,7 +102,7 @@ func (s *shop) begin() {
 
 func (s *shop) exec(query string, args ...any) {
 	s.t.Helper()
-	if _, err := s.db.ExecContext(s.t.Context(), query, args...); err != nil {
+	if _, err := s.db.SQL.ExecContext(s.t.Context(), query, args...); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -110,7 +110,7 @@ func (s *shop) exec(query string, args ...any) {
 // now is the database's clock.
 func (s *shop) now() time.Time {
 	s.t.Helper()
-	now, err := s.db.Clock(s.t.Context())
+	now, err := s.db.SQL.Clock(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (s *shop) nobody(since time.Duration) {
 // added are the slots that the activity has of a schedule.
 func (s *shop) added(name string) (slots []string) {
 	s.t.Helper()
-	err := s.db.SelectContext(s.t.Context(), &slots, "SELECT output FROM shop_activity WHERE state = 'added' AND output LIKE ? ORDER BY id", "schedule "+name+",%")
+	err := s.db.SQL.SelectContext(s.t.Context(), &slots, "SELECT output FROM shop_activity WHERE state = 'added' AND output LIKE ? ORDER BY id", "schedule "+name+",%")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestTend(t *testing.T) {
 		}
 		for _, o := range s.all {
 			s.once(o.Name, 1)
-			if err := s.db.GetContext(s.t.Context(), &j, "SELECT id, job_key, scheduled_run_time FROM shop_emails WHERE job_key LIKE ?", o.Name+"@%"); err != nil {
+			if err := s.db.SQL.GetContext(s.t.Context(), &j, "SELECT id, job_key, scheduled_run_time FROM shop_emails WHERE job_key LIKE ?", o.Name+"@%"); err != nil {
 				s.t.Fatal(err)
 			}
 			r := s.row(o.Name)
@@ -547,8 +547,8 @@ func TestOthersGoOn(t *testing.T) {
 		s.begin()
 		s.nobody(time.Hour)
 		s.exec("DROP TABLE shop_reports")
-		if s.db.Engine == "mysql" {
-			tx, err := s.db.BeginTx(s.t.Context(), nil)
+		if s.db.SQL.Engine == "mysql" {
+			tx, err := s.db.SQL.BeginTx(s.t.Context(), nil)
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -562,7 +562,7 @@ func TestOthersGoOn(t *testing.T) {
 		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
 			s.t.Errorf("%v, %v", failed, err)
 		}
-		if s.db.Engine == "mysql" && !engine.IsLockTimeout(failed["b"]) {
+		if s.db.SQL.Engine == "mysql" && !engine.IsLockTimeout(failed["b"]) {
 			s.t.Errorf("%v", failed)
 		}
 		s.once("c", 1)

@@ -37,8 +37,8 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 		return nil, err
 	}
 	jobs := a.jobs
-	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.Params.IsTimed) || q.db.DearNow && len(jobs) > 1) {
-		if err := q.db.SetClock(ctx, tx); err != nil {
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.Params.IsTimed) || q.db.SQL.DearNow && len(jobs) > 1) {
+		if err := q.db.SQL.SetClock(ctx, tx); err != nil {
 			return nil, err
 		}
 	}
@@ -55,11 +55,11 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 	if slices.ContainsFunc(jobs, func(j job.Params) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
 		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
 		// shared locks on them, and two transactions that both want to write then deadlock.
-		lock = q.db.ForUpdate
+		lock = q.db.SQL.ForUpdate
 	}
 	for try := 0; len(a.todo) > 0; try++ {
 		if lock != "" || try > 0 {
-			if err := a.skipLive(ctx, cmp.Or(lock, q.db.ForShare)); err != nil {
+			if err := a.skipLive(ctx, cmp.Or(lock, q.db.SQL.ForShare)); err != nil {
 				return nil, err
 			}
 		}
@@ -173,7 +173,7 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (a *adding) replace(ctx context.Context, id int64, j *job.Params) (replaced bool, err error) {
 	at, status, wake := a.due(j)
-	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+ScheduledAnew+
+	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.SQL.ByID+ScheduledAnew+
 		", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
 		" shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),

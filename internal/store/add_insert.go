@@ -16,10 +16,10 @@ func (a *adding) insert(ctx context.Context, whole bool) error {
 	}
 	var ids []int64
 	var err error
-	if a.db.IDsByKey && len(a.todo) > 1 { // of one row there is nothing to count, nor a row before it to undo
+	if a.db.SQL.IDsByKey && len(a.todo) > 1 { // of one row there is nothing to count, nor a row before it to undo
 		ids, err = a.insertByKey(ctx)
 	} else {
-		ids, err = a.tx.InsertIDs(ctx, a.db.Dialect, a.rows(whole))
+		ids, err = a.tx.InsertIDs(ctx, a.db.SQL.Dialect, a.rows(whole))
 	}
 	for n, id := range ids {
 		i := a.todo[n]

@@ -174,7 +174,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 			s.bury("w1")
 			s.upkeep()
 			var ms int64
-			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &ms, "SELECT MAX(run_ms) FROM shop_activity"))
+			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &ms, "SELECT MAX(run_ms) FROM shop_activity"))
 			if ms > 60_000 { // the worker was heard of until then
 				s.t.Errorf("it ran for %d ms", ms)
 			}

@@ -240,7 +240,7 @@ func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	if c.q.ThrottleGroups != nil {
 		places = startColumnsOfGroups
 	}
-	rest := c.q.db.ByID + " WHERE id IN " + notAlone(len(list)) +
+	rest := c.q.db.SQL.ByID + " WHERE id IN " + notAlone(len(list)) +
 		" AND status IN ('available', 'throttled') AND" + c.q.inShard(c.shard) + " " + tx.SkipLocked
 	return c.q.Jobs(places, rest, ids, func(j *job.Job) { byID[j.ID].job = j })
 }

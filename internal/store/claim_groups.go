@@ -152,7 +152,7 @@ func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f fu
 	for i, j := range jobs {
 		byID[j.ID], ids[i] = j, j.ID
 	}
-	query := "SELECT id, job_data FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(ids))
+	query := "SELECT id, job_data FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + engine.In(len(ids))
 	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var id int64
 		var data sql.RawBytes
@@ -205,7 +205,7 @@ func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error 
 	for batch := range slices.Chunk(jobs, setGroupMax) {
 		group, args := q.setGroup(batch)
 		args = append(args, Args(batch, func(j *job.Job) any { return j.ID })...)
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'throttled'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'throttled'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("hold back jobs of full groups: %w", err)
 		}

@@ -169,7 +169,7 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 	return engine.Value{
 		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
-			q.db.ForShare + "), 1)",
+			q.db.SQL.ForShare + "), 1)",
 		Args: []any{worker, q.Division().Number(), q.Name}, Into: into,
 	}
 }
@@ -204,13 +204,13 @@ func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 		group, groups := c.setGroup(batch)
 		ids := Args(batch, func(j *job.Job) any { return j.ID })
 		args := slices.Concat([]any{c.round.Worker.ID, c.round.Token, c.round.Token, now, now}, groups, ids)
-		err := c.tx.Write(ctx, "UPDATE"+c.db.OrFail+" "+c.table+" "+c.db.ByID+" SET status = 'running',"+cleared+
+		err := c.tx.Write(ctx, "UPDATE"+c.db.SQL.OrFail+" "+c.table+" "+c.db.SQL.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("start jobs: %w", err)
 		}
-		err = c.logRows(ctx, c.tx, c.round.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: c.db.Milliseconds, Args: []any{now}})
+		err = c.logRows(ctx, c.tx, c.round.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: c.db.SQL.Milliseconds, Args: []any{now}})
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	opening := policy.Opening(j.Windows, q.Location, tx.Now)
 	status, wake := policy.Place(opening, tx.Now)
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
 		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
@@ -260,10 +260,10 @@ func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked
 		return nil, nil
 	}
 	in := " WHERE id IN " + engine.In(len(tried))
-	if _, err := q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+in+" "+q.db.ForUpdate, tried...); err != nil {
+	if _, err := q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+in+" "+q.db.SQL.ForUpdate, tried...); err != nil {
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}
-	rest := q.db.ByID + in + " AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
+	rest := q.db.SQL.ByID + in + " AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
 	err = tx.Read(ctx, q.Jobs(AllColumns, rest, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	if err != nil {
 		return nil, fmt.Errorf("find what a round has locked: %w", err)

@@ -58,11 +58,11 @@ func TestEveryFieldIsRead(t *testing.T) {
 
 		// a column that was added to the table is either a job's, or only for the queries
 		query := "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'shop_emails'"
-		if s.db.Engine == "sqlite" {
+		if s.db.SQL.Engine == "sqlite" {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
 		}
 		var columns []string
-		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &columns, query))
+		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &columns, query))
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
 		// the queue, what is NULL, and the flaw are no columns, and the progress is four

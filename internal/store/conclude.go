@@ -74,7 +74,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	if n.Priority != nil {
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, error = ?, output = ?, retry_override = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
 		" interrupts = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
@@ -90,7 +90,7 @@ func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	if err := tx.Write(ctx, q.db.DeleteByID(q.table, len(ids), HasEnded(status)), ids...); err != nil {
+	if err := tx.Write(ctx, q.db.SQL.DeleteByID(q.table, len(ids), HasEnded(status)), ids...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil

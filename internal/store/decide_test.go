@@ -56,7 +56,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		if n := len(s.undecided("w2", 9)); n > 0 {
 			t.Errorf("another worker may decide about %d", n)
 		}
-		at := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour).Truncate(time.Second)
+		at := must[time.Time](t)(s.db.SQL.Clock(t.Context())).Add(time.Hour).Truncate(time.Second)
 		failed[0].Decision = &job.Decision{Again: true, At: at, Data: new("new"), Priority: new(-3)}
 		failed[1].Decision = &job.Decision{}
 		failed[2].Decision = &job.Decision{Again: true, In: 2 * time.Hour}
@@ -80,7 +80,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
 		var told string
-		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
 		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
 			t.Errorf("the activity says %q", told)
 		}
@@ -130,7 +130,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
 			}
 			var told string
-			must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
 			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
 				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
 			}
@@ -188,7 +188,7 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
 		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)
-		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
+		if now := must[time.Time](t)(s.db.SQL.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
 	})
@@ -249,7 +249,7 @@ func TestStop(t *testing.T) {
 
 func TestStartNow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s env) {
-		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
 		closed := must[job.Windows](t)(job.ParseWindows([]string{now.Add(3*time.Hour).Format("15:00") + "-" + now.Add(4*time.Hour).Format("15:00")}))
 		s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send", Windows: &closed}, job.Params{Type: "send"},
 			job.Params{Type: "send", ThrottleFactor: new(0)}, job.Params{Type: "send"})

@@ -25,7 +25,7 @@ func counted(t *testing.T, f func(s env, sent *sent)) {
 // inTx enqueues jobs in an application's transaction, and gives the statements that this adds to it.
 func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (texts []string) {
 	s.t.Helper()
-	tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+	tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
 	texts = sent.during(func() { must[[]job.Added](s.t)(s.EnqueueTx(s.t.Context(), tx, jobs...)) })
 	must[any](s.t)(nil, end(tx))
 	return texts
@@ -46,10 +46,10 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 		// savepoint, and their ids are read back
 		// A server locks what may be replaced before anything is inserted; in SQLite the file is locked already.
 		several, refused, replacing := 1, 2, 1
-		if s.db.IDsByKey {
+		if s.db.SQL.IDsByKey {
 			several, refused = 2, 4
 		}
-		if s.db.ForUpdate == "" {
+		if s.db.SQL.ForUpdate == "" {
 			replacing = 0
 		}
 		for _, c := range []struct {

@@ -85,7 +85,7 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 	}
 	t.Parallel()
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		open := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		open := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		defer func() { _ = open.Rollback() }()
 		for _, statement := range []string{
 			"SET /*M! idle_transaction_timeout = 0, */ wait_timeout = 100", // an application's has no such bounds as hipq's
@@ -124,7 +124,7 @@ func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 // appTx begins a transaction of an application, on a connection with a setting of its own.
 func (s env) appTx(setting string) *sql.Tx {
 	s.t.Helper()
-	conn := must[*sql.Conn](s.t)(s.db.Conn(context.Background()))
+	conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(context.Background()))
 	must[any](s.t)(conn.ExecContext(s.t.Context(), setting))
 	tx := must[*sql.Tx](s.t)(conn.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 	s.t.Cleanup(func() {
@@ -148,7 +148,7 @@ func (s env) wantKeys(added []job.Added) {
 // An application's own INSERT of a key that is live is refused alone: its transaction goes on.
 func TestPlainInsertOfALiveKey(t *testing.T) {
 	suite(t, func(s env) {
-		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		for _, key := range []string{"a", "b", "a", "c"} {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', ?)", key)
 			if err != nil && !engine.IsDuplicate(err) {
@@ -157,7 +157,7 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 		}
 		must[any](t)(nil, tx.Commit())
 		var n int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
 		if n != 3 {
 			t.Errorf("%d jobs, want 3", n)
 		}
@@ -167,12 +167,12 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 // How far ids lie apart is a setting of each connection.
 func TestIDsOfAnotherStep(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.db.SetMaxOpenConns(1)
+		s.db.SQL.SetMaxOpenConns(1)
 		s.exec("SET auto_increment_increment = 5")
 		for _, n := range []int{1, 2, 49, 120} {
 			s.wantKeys(s.add(slices.Repeat([]job.Params{{Type: "send"}}, n)...))
 		}
-		s.db.SetMaxOpenConns(0)
+		s.db.SQL.SetMaxOpenConns(0)
 
 		tx := s.appTx("SET auto_increment_increment = 3")
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, keyed(120, "")...))
@@ -196,7 +196,7 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "newer"}, job.Params{Type: "newer"}))
 		must[any](t)(nil, tx.Commit())
 		var priority int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
 		if priority != 7 {
 			t.Errorf("the type's priority is %d now", priority)
 		}
@@ -214,7 +214,7 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 		known := func() bool {
 			return slices.Contains(must[[]string](t)(s.core().TypeNames(t.Context())), "fleeting")
 		}
-		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		for range 2 {
 			must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "fleeting"}))
 		}

@@ -19,7 +19,7 @@ func TestWouldEnqueue(t *testing.T) {
 		written := func() (n int) {
 			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
 				" (SELECT COUNT(*) FROM shop_job_types)"
-			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
 			return n
 		}
 		lists := map[string][]string{

@@ -24,7 +24,7 @@ func (q *Queue) enqueue(tb testing.TB, jobs ...job.Params) (added []job.Added) {
 	prepared, err := q.Prepare(jobs)
 	for some := range slices.Chunk(prepared, 500) {
 		if err == nil {
-			err = q.db.Tx(tb.Context(), func(tx *engine.Tx) error {
+			err = q.db.SQL.Tx(tb.Context(), func(tx *engine.Tx) error {
 				now, err := q.Add(tb.Context(), tx, some, false, "")
 				added = append(added, now...)
 				return err

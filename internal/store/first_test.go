@@ -117,7 +117,7 @@ func TestFirstThatIsGone(t *testing.T) {
 				s.claim("other", "send", 9)
 				s.wantClaimed(0)
 				var waits int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
 				if waits != 0 {
 					t.Errorf("%d light jobs wait still", waits)
 				}

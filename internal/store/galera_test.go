@@ -38,7 +38,7 @@ func (s env) synced() {
 func (s env) size() (n int) {
 	s.t.Helper()
 	var name string
-	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SHOW STATUS LIKE 'wsrep_cluster_size'").Scan(&name, &n))
+	must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SHOW STATUS LIKE 'wsrep_cluster_size'").Scan(&name, &n))
 	return n
 }
 

@@ -145,7 +145,7 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 		first := s.start("w1", 9)
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.add(inRegion("east", 1)) // 4
-		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), s.nth(2))
 		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
@@ -304,7 +304,7 @@ type groupRow struct {
 
 func (m groupModel) rows() (rows []groupRow) {
 	m.t.Helper()
-	err := m.db.SelectContext(m.t.Context(), &rows, "SELECT id, status, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
+	err := m.db.SQL.SelectContext(m.t.Context(), &rows, "SELECT id, status, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 
 // ingestSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 // inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
 func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	of := allBut("job_data", "error", "result", "output")
-	if q.db.AnyBytes {
+	if q.db.SQL.AnyBytes {
 		of = allBut("error", "result")
 	}
 	query := "SELECT " + q.listed(of) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.ClaimIndex() +
@@ -95,7 +95,7 @@ func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	at := policy.Opening(j.Windows, q.Location, j.ScheduledRunTime)
 	j.Attempt = 0
 	status, wake := policy.Place(at, tx.Now)
-	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
 		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",

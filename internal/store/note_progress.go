@@ -12,8 +12,8 @@ import (
 // it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
 func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error) {
 	args := append(Args(said, func(s Said) any { return s.Job.ID }), workerID)
-	query := "SELECT id FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
-	err = q.db.TxInPassing(ctx, func(tx *engine.Tx) error {
+	query := "SELECT id FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
+	err = q.db.SQL.TxInPassing(ctx, func(tx *engine.Tx) error {
 		locked, err := q.IDs(ctx, tx, query+tx.SkipLocked, args...)
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (
 			now, nowArgs := tx.Stamp()
 			args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
 			// where the row can't be locked, as on TiDB, it may be another's by now
-			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 				" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
 				" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
 				append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)

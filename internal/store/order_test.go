@@ -31,7 +31,7 @@ func (s env) orderOf(worker string) (list []int64) {
 // jumble adds jobs of two types whose orders all differ.
 func (s env) jumble() {
 	s.t.Helper()
-	now := must[time.Time](s.t)(s.db.Clock(s.t.Context())).Add(-time.Hour)
+	now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context())).Add(-time.Hour)
 	for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {-10, 2}, {30, 4}} {
 		name := []string{"send", "report"}[j.minute%2]
 		s.add(job.Params{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})

@@ -37,7 +37,7 @@ func TestProceduresGrabInOrder(t *testing.T) {
 
 func (s env) byKey(key string) (id int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
 	return id
 }
 
@@ -227,7 +227,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 					job.Params{Type: "send", Key: "light"})
 				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
 				s.exec("UPDATE shop_emails SET attempt = 2 WHERE job_key = 'heavy'")
-				if s.db.IDsByKey { // a node of a cluster passes over nothing
+				if s.db.SQL.IDsByKey { // a node of a cluster passes over nothing
 					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
 				}
 				must[any](t)(other.ExecContext(t.Context(), "START TRANSACTION"))
@@ -335,7 +335,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 // A call that finds all rows held, or more types than jobs, ends.
 func TestProceduresGrabEnds(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
-		if s.db.IDsByKey {
+		if s.db.SQL.IDsByKey {
 			t.Skip("a node of a cluster passes over nothing")
 		}
 		s.add(make9("send")...)

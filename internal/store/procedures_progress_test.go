@@ -58,9 +58,9 @@ func TestProcedureProgress(t *testing.T) {
 		}
 
 		// somebody holds the row
-		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", id))
-		if s.db.IDsByKey { // on a node of a cluster it waits
+		if s.db.SQL.IDsByKey { // on a node of a cluster it waits
 			_ = tx.Rollback()
 		} else if written := say(50, "held"); written != "0" {
 			t.Errorf("it is written: %s", written)

@@ -32,7 +32,7 @@ func (s env) out(conn *sql.Conn, name string, args ...any) string {
 
 func (s env) conn() *sql.Conn {
 	s.t.Helper()
-	conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
+	conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -113,7 +113,7 @@ func (s env) testDelay(t *testing.T) {
 		o.Types[0].Retry = p
 		must[any](t)(nil, (*store.Queue)(must[*queue.Queue](t)(queue.New(s.db, o))).Register(t.Context()))
 		var settings string
-		must[any](t)(nil, s.db.GetContext(t.Context(), &settings, "SELECT settings FROM shop_job_types WHERE job_type = 'send'"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &settings, "SELECT settings FROM shop_job_types WHERE job_type = 'send'"))
 		for range 30 {
 			attempt, r := 1+random.IntN(80), random.Float64()
 			p.Attempts = 200

@@ -18,7 +18,7 @@ func TestProceduresWantTheSecret(t *testing.T) {
 		running, grabbed := s.begin("w1"), s.grab("w1")
 		other := s.start(hipqWork, 1)[0]
 		var id string
-		must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT worker_id FROM shop_emails WHERE id = ?", running["id"]))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &id, "SELECT worker_id FROM shop_emails WHERE id = ?", running["id"]))
 		for _, seen := range []string{id, hipqWork} {
 			s.wantRefusal(31005, "unknown worker", "worker_heartbeat", []byte(seen))
 			s.wantRefusal(31005, "unknown worker", "worker_deregister", []byte(seen))

@@ -50,15 +50,15 @@ func TestProceduresInATransaction(t *testing.T) {
 				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
 				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
 				var outside int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
 				if outside != 0 {
 					t.Errorf("%s: %d are seen before the commit", begin, outside)
 				}
 				exec(end + " AND NO CHAIN")
 				exec("SET autocommit = 1, completion_type = 0")
 				var jobs, orders int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE status = 'finished'"))
-				must[any](t)(nil, s.db.GetContext(t.Context(), &orders, "SELECT COUNT(*) FROM orders"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE status = 'finished'"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &orders, "SELECT COUNT(*) FROM orders"))
 				if want := len(end) / 7; jobs != 1-want || orders != 1-want { // 0 after ROLLBACK
 					t.Errorf("%s, %s: %d jobs, %d orders, want %d", begin, end, jobs, orders, 1-want)
 				}
@@ -100,7 +100,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			}
 			call("worker_heartbeat", "w1")
 			var n int
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
 			if n != 3 && set != "sql_select_limit = 1" {
 				t.Errorf("SET %s: %d jobs failed", set, n)
 			}
@@ -182,7 +182,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 			exec(conn, "COMMIT")
 		}
 		var told int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
 		if told != 4 {
 			t.Errorf("%d entries tell where the worker is, want 4", told)
 		}
@@ -274,7 +274,7 @@ func TestProceduresClock(t *testing.T) {
 			must[[]row](t)(tryOn(t.Context(), conn, "worker_heartbeat", "w1"))
 			must[[]row](t)(tryOn(t.Context(), conn, "job_progress", "w1", "emails", g["id"], g["token"], 7, nil))
 			var right bool
-			must[any](t)(nil, s.db.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
 				" AND j.progress_time BETWEEN UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE AND UTC_TIMESTAMP(6)"+
 				" FROM shop_emails j JOIN shop_workers w ON w.id = j.worker_id WHERE j.id = ?", g["id"]))
 			if !right {

@@ -81,7 +81,7 @@ func tryOn(ctx context.Context, on caller, name string, args ...any) (list []row
 }
 
 func (s env) try(name string, args ...any) ([]row, error) {
-	return tryOn(s.t.Context(), s.db.DB.DB, name, args...)
+	return tryOn(s.t.Context(), s.db.SQL.DB, name, args...)
 }
 
 func (s env) call(name string, args ...any) []row {
@@ -145,7 +145,7 @@ func (s env) all() string {
 // print writes a query's rows, a line each.
 func (s env) print(to io.Writer, query string) {
 	s.t.Helper()
-	rows, err := s.db.QueryContext(s.t.Context(), query)
+	rows, err := s.db.SQL.QueryContext(s.t.Context(), query)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestProceduresLife(t *testing.T) {
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1 starting/2 finished/2")
 		s.call("worker_deregister", "w1")
 		var started int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1")))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1")))
 		if started != 2 {
 			t.Errorf("started %d", started)
 		}

@@ -42,7 +42,7 @@ func TestProceduresOptions(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		twice := `{"priority":7,"time_windows":["00:00-24:00"],"priority":7}`
 		var members int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &members, "SELECT JSON_LENGTH(?)", twice))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &members, "SELECT JSON_LENGTH(?)", twice))
 		if members == 3 { // MySQL sees two
 			s.wantRefusal(31002, "a name is there twice", "job_submit", "emails", "send", "k", nil, twice)
 			twice = twice[:len(twice)-len(`,"priority":7}`)] + "}"

@@ -25,7 +25,7 @@ func TestProceduresTogether(t *testing.T) {
 			if t.Failed() {
 				return 0 // else the others would wait without end for the one that failed
 			}
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state <> 'final'"))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state <> 'final'"))
 			return n
 		}
 		var wg sync.WaitGroup
@@ -57,7 +57,7 @@ func TestProceduresTogether(t *testing.T) {
 			defer close(watched)
 			for left() > 0 {
 				var used int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &used, "SELECT COALESCE(SUM(throttle_factor), 0) FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding')"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &used, "SELECT COALESCE(SUM(throttle_factor), 0) FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding')"))
 				if used > limit {
 					t.Errorf("%d are in use", used)
 				}
@@ -66,8 +66,8 @@ func TestProceduresTogether(t *testing.T) {
 		wg.Wait()
 		<-watched
 		var starts, attempts int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &starts, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND state = 'starting'"))
-		must[any](t)(nil, s.db.GetContext(t.Context(), &attempts, "SELECT SUM(attempt) FROM shop_emails"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &starts, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND state = 'starting'"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &attempts, "SELECT SUM(attempt) FROM shop_emails"))
 		if starts != jobs || attempts != jobs {
 			t.Errorf("%d starts, %d attempts of %d jobs", starts, attempts, jobs)
 		}

@@ -21,7 +21,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 				" throttle_factor, time_windows, wake_time) VALUES ('send', ?, ?, ?, ?, ?, 'w1', 60, 100, 1, 'NONE', "+wake+")",
 				key, status, token, token, attempt)
 			var id int64
-			must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
 			return &job.Job{ID: id, Token: "t", Attempt: 2}
 		}
 		want, jobs := map[string]bool{"runs": true}, map[string]*job.Job{}
@@ -71,7 +71,7 @@ func TestOddProgress(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")
 		sets := []string{"progress = 200", "progress_attempt = 0", "progress_time = NULL"}
-		if s.db.Engine == "sqlite" {
+		if s.db.SQL.Engine == "sqlite" {
 			sets = append(sets, "progress = -1", "progress_time = 'soon'", "progress_attempt = -1")
 		}
 		for _, set := range sets {
@@ -84,7 +84,7 @@ func TestOddProgress(t *testing.T) {
 				t.Errorf("%s: %+v, %v", set, j.Progress, j.Invalid)
 			}
 		}
-		s.exec("UPDATE shop_emails SET progress = 40, progress_note = " + map[bool]string{true: "CAST(X'61ff62' AS TEXT)", false: "'a\uFFFDb'"}[s.db.Engine == "sqlite"] +
+		s.exec("UPDATE shop_emails SET progress = 40, progress_note = " + map[bool]string{true: "CAST(X'61ff62' AS TEXT)", false: "'a\uFFFDb'"}[s.db.SQL.Engine == "sqlite"] +
 			", progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
 		if j := s.get(1); j.Progress.Note != "a\uFFFDb" || j.Invalid != nil {
 			t.Errorf("%+v, %v", j.Progress, j.Invalid)

@@ -15,12 +15,12 @@ const promoteMax = 10_000
 // makeAvailable makes the first jobs available that a condition finds, and passes over those that another transaction holds.
 func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
 	var ids []any
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
+	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
 		if ids, err = q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
 			return err
 		}
 		for batch := range slices.Chunk(ids, 1000) {
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
 				engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
 			if err != nil {
 				return err

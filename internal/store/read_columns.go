@@ -87,7 +87,7 @@ func (q *Queue) listed(of Selection) string {
 	names := make([]string, len(of))
 	for i, at := range of {
 		if names[i] = columns[at].name; strings.HasSuffix(names[i], "_time") {
-			names[i] = q.db.TimeColumn(names[i])
+			names[i] = q.db.SQL.TimeColumn(names[i])
 		}
 	}
 	return strings.Join(names, ", ")

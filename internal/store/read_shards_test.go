@@ -197,7 +197,7 @@ func TestFindByShard(t *testing.T) {
 			t.Errorf("%+v", j)
 		}
 		var newest int64
-		must[any](t)(nil, s.db.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
 		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
 			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
 		}

@@ -19,12 +19,12 @@ import (
 // so, for no session can do without them there, and they come back to no table with rows that they refuse.
 func (s env) unchecked(columns, values string) {
 	s.t.Helper()
-	if s.db.Engine == "mysql" && !s.isMariaDB() {
+	if s.db.SQL.Engine == "mysql" && !s.isMariaDB() {
 		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
 			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
 			" AND constraint_type = 'CHECK'"
 		var off string
-		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), query).Scan(&off))
+		must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), query).Scan(&off))
 		s.exec(off)
 	}
 	s.exec(insertOf(columns, values))
@@ -32,7 +32,7 @@ func (s env) unchecked(columns, values string) {
 
 func (s env) isMariaDB() (yes bool) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
+	must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
 	return yes
 }
 
@@ -101,7 +101,7 @@ func TestRoundRefuses(t *testing.T) {
 func TestTakeInRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		long := "X'" + strings.Repeat("ff", 254) + "'"
-		if s.db.Engine == "sqlite" {
+		if s.db.SQL.Engine == "sqlite" {
 			long = "CAST(" + long + " AS TEXT)"
 			s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', CAST(X'7bff7d' AS TEXT))")
 		} else {
@@ -112,7 +112,7 @@ func TestTakeInRefuses(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, attempt, error, result, throttle_group, stopping) VALUES ('send', 3, 'e', 'r', 'data.to.region=x', 1)")
 		s.upkeep()
 		first := "job_data is not valid UTF-8"
-		if s.db.Engine == "mysql" {
+		if s.db.SQL.Engine == "mysql" {
 			first = "time_windows: "
 		}
 		s.wantRefused(1, first)
@@ -144,7 +144,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 		}
 		take()
 		var n int
-		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
+		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
 		if n != 501 {
 			s.t.Errorf("%d are refused", n)
 		}
@@ -163,7 +163,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
 					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
 				}
-				if s.db.Engine == "sqlite" {
+				if s.db.SQL.Engine == "sqlite" {
 					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
 				}
 				for _, r := range rows {

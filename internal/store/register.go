@@ -96,7 +96,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	var rows []ShardRow
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err := q.db.Read(ctx, engine.Values(engine.Value{SQL: q.db.TimeText(q.db.NowSQL), Into: &now}),
+	err := q.db.SQL.Read(ctx, engine.Values(engine.Value{SQL: q.db.SQL.TimeText(q.db.SQL.NowSQL), Into: &now}),
 		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.ShardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
@@ -111,7 +111,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	if there == want && len(changed) == 0 && q.areSound(rows) {
 		return nil
 	}
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
 		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
 		if there.Division < 1 { // it isn't registered, or a hand has written something else there
@@ -149,7 +149,7 @@ func (q *Queue) Register(ctx context.Context) error {
 // is left out, with a warning by the database's Warn. The queues' tables are not checked.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
-	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
+	err := db.SQL.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
 		o, flaw := r.options(db)
 		if flaw == nil {
 			all = append(all, o)

@@ -46,7 +46,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 			s.one("job_start", "w1", "emails", g["id"], g["token"])
 			r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil)
 			var id int64
-			must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_type = ?", name))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_type = ?", name))
 			j := s.get(id)
 			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); r["state"] != "retry" || j.Timeout != 90*time.Second || j.Priority != 7 || wait != 5*time.Minute {
 				t.Errorf("%s: %v in %s, timeout %s, priority %d", name, r, wait, j.Timeout, j.Priority)

@@ -75,7 +75,7 @@ func (s env) warned(source string) (env, *[]string) {
 	names := must[schema.Names](s.t)(schema.NewNames("shop", ""))
 	list := &[]string{}
 	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{
-		Driver: s.db.Engine, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
+		Driver: s.db.SQL.Engine, Path: source, DSN: source, Warn: func(err error) { *list = append(*list, err.Error()) },
 	}, names))
 	s.t.Cleanup(func() { _ = db.Close() })
 	q := must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.Options)))
@@ -122,9 +122,9 @@ func TestRegisterMends(t *testing.T) {
 		s, warnings := newStore(t, driver, source, byRegion(5, map[string]int{"*": 3})).warned(source)
 		read := func() string {
 			var queues, types string
-			must[any](t)(nil, s.db.QueryRowContext(t.Context(),
+			must[any](t)(nil, s.db.SQL.QueryRowContext(t.Context(),
 				"SELECT CONCAT(throttle_limit, ' ', keep_finished, ' ', keep_failed, ' ', settings) FROM shop_queues WHERE queue = 'emails'").Scan(&queues))
-			must[any](t)(nil, s.db.QueryRowContext(t.Context(),
+			must[any](t)(nil, s.db.SQL.QueryRowContext(t.Context(),
 				"SELECT CONCAT(timeout, ' ', priority, ' ', throttle_factor, ' ', time_windows) FROM shop_job_types WHERE job_type = 'send'").Scan(&types))
 			return queues + ", " + types
 		}
@@ -196,7 +196,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			{"starts", `'{"x":1}'`},
 			{"starts", "'" + strings.Repeat("1", 60000) + "'"},
 		}
-		if s.db.Engine == "sqlite" {
+		if s.db.SQL.Engine == "sqlite" {
 			values = append(values, [][2]string{{"starts", "CAST(X'ff' AS TEXT)"}, {"starts", "7"}}...)
 		}
 		for _, v := range values {

@@ -130,7 +130,7 @@ func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	var names []string
 	for last := ""; ; { // each is one dive into the index, however many jobs it has
 		var next sql.NullString
-		if err := q.db.GetContext(ctx, &next, "SELECT MIN(job_type) FROM "+q.table+" WHERE job_type > ?", last); err != nil {
+		if err := q.db.SQL.GetContext(ctx, &next, "SELECT MIN(job_type) FROM "+q.table+" WHERE job_type > ?", last); err != nil {
 			return nil, fmt.Errorf("find the job types of %s: %w", q.Name, err)
 		}
 		if !next.Valid || next.String <= last {
@@ -139,7 +139,7 @@ func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 		last = next.String
 		names = append(names, last)
 	}
-	r, err := q.registered(ctx, q.db)
+	r, err := q.registered(ctx, q.db.SQL)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestRegisterZoneByTheDatabase(t *testing.T) {
 		in.Clock.Set(time.Date(year, time.July, 1, 12, 0, 0, 0, time.UTC))
 		must[any](t)(nil, (*store.Queue)(in.Queue("emails").Queue).Register(t.Context()))
 		var text string
-		must[any](t)(nil, in.DB.GetContext(t.Context(), &text, "SELECT settings FROM shop_queues"))
+		must[any](t)(nil, in.DB.SQL.GetContext(t.Context(), &text, "SELECT settings FROM shop_queues"))
 		var s struct{ Zone [][2]int64 }
 		must[any](t)(nil, json.Unmarshal([]byte(text), &s))
 		if want := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC).Unix(); len(s.Zone) != 7 || s.Zone[0] != [2]int64{want, 3600} {

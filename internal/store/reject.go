@@ -16,7 +16,7 @@ func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Invalid.Error(), "\uFFFD")
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 			" SET status = 'failed', error = ?, wake_time = NULL, update_time = ?, worker_id = 'NONE', lock_token = 'NONE',"+
 			" throttle_group = 'NONE', stopping = 0, retry_override = 'NONE', output = 'NONE' WHERE id = ?", reason, engine.At(tx.Now), j.ID)
 		if err != nil {

@@ -38,7 +38,7 @@ type stranded struct {
 func (q *Queue) strandedFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
-	if q.db.Engine == engine.MySQL.Engine { // an attempt that was answered hangs too: it counts against the limits
+	if q.db.SQL.Engine == engine.MySQL.Engine { // an attempt that was answered hangs too: it counts against the limits
 		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
 			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
 	}
@@ -81,16 +81,16 @@ func (q *Queue) findStranded(ctx context.Context, l Poll, handled map[string]boo
 	find := func(query string, args ...any) {
 		if err == nil {
 			var list []stranded
-			err = q.db.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
+			err = q.db.SQL.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
 			found, more = append(found, list...), more || len(list) == rescueMax
 		}
 	}
 	if l.Stranded {
-		from, gone := q.strandedFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
+		from, gone := q.strandedFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.SQL.ByKey + " ON d.id = j.worker_id")
 		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
 	}
 	if l.Waking {
-		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
+		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
 	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
 		find("SELECT id FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'undecided' AND"+q.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
@@ -122,9 +122,9 @@ func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []strande
 	for _, s := range found {
 		byID[s.ID] = s
 	}
-	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	return q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		rest := q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		rest := q.db.SQL.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
 		query := q.Jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
 		if err := tx.Read(ctx, query); err != nil {
@@ -189,7 +189,7 @@ func (r rescue) end(ctx context.Context, s stranded, j *job.Job) ([]activity.Ent
 		return nil, r.Reject(ctx, r.tx, r.worker, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := policy.Place(j.ScheduledRunTime, r.tx.Now)
-		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)

@@ -15,7 +15,7 @@ import (
 // options leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers
 // go on too. ErrShards if the queue has been divided in yet another way meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
-	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
+	if err := q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
 	}
 	q.known.Store(nil)
@@ -38,7 +38,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	// even without turns, because the queue may get a limit; locked, because a settlement may change a job's group
 	for n := relocateMax; n == relocateMax; {
 		var err error
-		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
+		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.SQL.ForUpdate); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ var placeColumns = Only("id", "job_type", "job_key", "shard_key")
 
 // moveMisplaced moves jobs that were placed when the queue was divided otherwise.
 func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
 		return err
 	})
@@ -89,7 +89,7 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 	}
 	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
 		ids := byPlace[place]
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?,"+
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET shard = ?,"+
 			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
 			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
 			append([]any{place}, ids...)...)

@@ -89,7 +89,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
 	var first *firstRead
 	again, begun := r.Again, false
-	err := q.db.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
+	err := q.db.SQL.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.Candidates != nil {
 			r.Candidates.Forget() // some were taken for nothing
 		}
@@ -141,11 +141,11 @@ type firstRead struct {
 
 func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
 	rest, starts := r.Settle, r.Slots > 0 && !q.TakesTurns()
-	values := []engine.Value{q.db.ClockOf(tx)}
-	if !again && q.db.UpdateAtOnce != "" {
+	values := []engine.Value{q.db.SQL.ClockOf(tx)}
+	if !again && q.db.SQL.UpdateAtOnce != "" {
 		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {
-			queries = append(queries, q.finishing(tx, q.db.UpdateAtOnce, r.Worker.ID, first.finishing))
-			values = append(values, engine.Value{SQL: q.db.RowCount, Into: &first.finished})
+			queries = append(queries, q.finishing(tx, q.db.SQL.UpdateAtOnce, r.Worker.ID, first.finishing))
+			values = append(values, engine.Value{SQL: q.db.SQL.RowCount, Into: &first.finished})
 		}
 	}
 	if starts {

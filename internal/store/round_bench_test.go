@@ -68,7 +68,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 			rand.Shuffle(k.n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		for part := range slices.Chunk(order, 20*perStatement) {
-			err := q.db.Tx(b.Context(), func(tx *engine.Tx) error {
+			err := q.db.SQL.Tx(b.Context(), func(tx *engine.Tx) error {
 				for few := range slices.Chunk(part, perStatement) {
 					args := make([]any, 0, len(few)*7)
 					for _, i := range few {
@@ -138,7 +138,7 @@ func BenchmarkRoundBacklog(b *testing.B) {
 					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.startCost(b, 5)
 					few := q.startCost(b, 20)
-					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
+					if _, err := q.db.SQL.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
@@ -168,7 +168,7 @@ func BenchmarkRoundOrders(b *testing.B) {
 					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.startCost(b, 5)
 					few := q.startCost(b, 20)
-					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
+					if _, err := q.db.SQL.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
@@ -201,7 +201,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 		}
 		// what runs counts, so it must go before the next measure
 		forget := func() {
-			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_group <> 'data.region=full'"); err != nil {
+			if _, err := q.db.SQL.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_group <> 'data.region=full'"); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -229,7 +229,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 
 func (q *Queue) held(b *testing.B) (n int) {
 	b.Helper()
-	if err := q.db.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"); err != nil {
+	if err := q.db.SQL.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"); err != nil {
 		b.Fatal(err)
 	}
 	return n

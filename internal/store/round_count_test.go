@@ -51,15 +51,15 @@ func statements(texts []string) (n int) {
 // count gives the same database on connections that note what is sent on them.
 func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 	t.Helper()
-	c := counting{driver: db.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
+	c := counting{driver: db.SQL.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
 	c.sent = new(sent)
-	if db.Engine == "mysql" {
+	if db.SQL.Engine == "mysql" {
 		cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
 		cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
 		c.source = cfg.FormatDSN()
 	}
 	counted := *db
-	counted.DB = engine.On(sql.OpenDB(c), db.Dialect)
+	counted.SQL = engine.On(sql.OpenDB(c), db.SQL.Dialect)
 	t.Cleanup(func() { _ = counted.Close() })
 	return &counted, c.sent
 }
@@ -214,7 +214,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		o := options()
 		o.KeepFinished, o.KeepFailed = keep, keep
 		s := openStore(t, counted, o)
-		onCluster = s.db.IDsByKey
+		onCluster = s.db.SQL.IDsByKey
 		s.hire("w")
 		s.add(make9("send")...)
 		r := s.newRound("w", 3, settled(finished, s.start("w", 4)...)...)
@@ -223,7 +223,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		var got store.Done
 		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
 		var n int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
 		if want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]; n != want || len(got.Started) != 3 || len(got.Lost) > 0 {
 			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
 		}
@@ -259,7 +259,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 			}
 		}
 		var n int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
+		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
 		if c := must[admin.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
 			t.Errorf("%d have their groups: %+v", n, c)
 		}

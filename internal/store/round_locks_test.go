@@ -19,7 +19,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	added := q.enqueue(t, job.Params{Type: "send"})[0]
-	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
+	if _, err := db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
 		t.Fatal(err)
 	}
 	w := workers.Worker{ID: "w2"}
@@ -31,11 +31,11 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
 		},
 	} {
-		err := db.Tx(t.Context(), func(tx *engine.Tx) error {
+		err := db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			if err := tx.Read(t.Context(), query(tx)); err != nil {
 				return err
 			}
-			return db.Tx(t.Context(), func(other *engine.Tx) error {
+			return db.SQL.Tx(t.Context(), func(other *engine.Tx) error {
 				ids, err := q.IDs(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
 				if len(ids) != 1 {
 					t.Errorf("%s: the row is locked", name)

@@ -13,9 +13,9 @@ import (
 // reads counts the rows and index entries that the server reads for f. The store has one connection for it.
 func (s env) reads(f func()) int64 {
 	s.t.Helper()
-	s.db.SetMaxOpenConns(1)
+	s.db.SQL.SetMaxOpenConns(1)
 	total := func() (sum int64) {
-		rows, err := s.db.QueryContext(s.t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		rows, err := s.db.SQL.QueryContext(s.t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 // held opens a transaction that holds the rows of which a query gives a column, until it is let go.
 func (s env) held(query string) (letGo func()) {
 	s.t.Helper()
-	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.DB.DB, "mysql").Beginx())
+	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.SQL.DB, "mysql").Beginx())
 	s.t.Cleanup(func() { _ = tx.Rollback() })
 	var found []string
 	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
@@ -331,7 +331,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Second} }, func(s env) {
 		s.hire("w")
 		s.add(make9("send")...)
-		later := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour)
+		later := must[time.Time](t)(s.db.SQL.Clock(t.Context())).Add(time.Hour)
 		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait > 1100*time.Millisecond {
 			t.Errorf("at first: %+v", got)
@@ -379,7 +379,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s env) {
 		s.add(make9("send")...)
 		s.hire("w")
-		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+		tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
 		defer func() { _ = tx.Rollback() }()
 		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'"))
 		must[any](s.t)(tx.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'")) // as Pause does
@@ -404,7 +404,7 @@ func TestPauseMeansNow(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(make9("send")...)
 		s.hire("w")
-		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+		tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
 		defer func() { _ = tx.Rollback() }()
 		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'")) // as Pause does
 		started := make(chan int)
@@ -435,7 +435,7 @@ func (s env) sent(like string) <-chan struct{} {
 		defer close(sent)
 		query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE ?)"
 		for is := false; !is && ctx.Err() == nil; {
-			if err := s.db.GetContext(ctx, &is, query, like); err != nil {
+			if err := s.db.SQL.GetContext(ctx, &is, query, like); err != nil {
 				return
 			}
 		}
@@ -450,7 +450,7 @@ func (s env) waitsForItsTurn() {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
 	for waits := false; !waits; {
-		must[any](s.t)(nil, s.db.GetContext(ctx, &waits, query))
+		must[any](s.t)(nil, s.db.SQL.GetContext(ctx, &waits, query))
 	}
 }
 
@@ -459,7 +459,7 @@ func TestCommitUnderWay(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.hire("w")
 		s.add(make9("send")...)
-		stall := must[*sql.Conn](t)(s.db.Conn(t.Context()))
+		stall := must[*sql.Conn](t)(s.db.SQL.Conn(t.Context()))
 		defer func() { _ = stall.Close() }()
 		for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
 			if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
@@ -479,7 +479,7 @@ func TestCommitUnderWay(t *testing.T) {
 		must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
 		done := <-again
 		var running []int64
-		must[any](t)(nil, s.db.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
+		must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
 		if !slices.Equal(running, ids(done.Started)) {
 			t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
 		}

@@ -34,7 +34,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 		}
 	}
 	for some := range slices.Chunk(plain, locksMax) {
-		finishing := q.finishing(tx, "UPDATE"+q.db.OrFail, r.Worker.ID, some) // which waits for those who read the index's entries
+		finishing := q.finishing(tx, "UPDATE"+q.db.SQL.OrFail, r.Worker.ID, some) // which waits for those who read the index's entries
 		if err := tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
 			return fmt.Errorf("finish jobs: %w", err)
 		}
@@ -122,7 +122,7 @@ func (q *Queue) finishing(tx *engine.Tx, update, worker string, list []Settled) 
 		args = append(append(args, l.token, l.attempt), ids...)
 	}
 	return engine.Query{
-		SQL: update + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
+		SQL: update + " " + q.table + " " + q.db.SQL.ByID + " SET status = 'finished', update_time = " + now +
 			" WHERE (" + strings.Join(of, " OR ") + ") AND status = 'running' AND stopping = 0 AND worker_id = ?",
 		Args: append(args, worker),
 	}
@@ -147,7 +147,7 @@ func (row settling) isOf(s Settled) bool {
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
 func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
 	args := Args(list, func(s Settled) any { return s.Job.ID })
-	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
+	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.SQL.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {
 		var s settling

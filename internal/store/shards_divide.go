@@ -28,7 +28,7 @@ func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 |
 // isShort says whether a shard has too little, and nobody has divided the limit and the rate anew for a second.
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	var rows []ShardRow
-	err := q.db.Read(ctx, q.ShardRows(&rows))
+	err := q.db.SQL.Read(ctx, q.ShardRows(&rows))
 	if err != nil {
 		return false, fmt.Errorf("read the shards of %s: %w", q.Name, err)
 	}
@@ -45,7 +45,7 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	if err != nil {
 		return err
 	}
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		rows, err := q.lockShards(ctx, tx)
 		if err != nil || !q.areAll(rows) || now == nil && isWithin(rows[0].divideTime, divideEvery, tx.Now) {
 			return err // it is being divided otherwise, if not all are there
@@ -79,7 +79,7 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
 		}
 	}
-	if err := q.db.Read(ctx, queries...); err != nil {
+	if err := q.db.SQL.Read(ctx, queries...); err != nil {
 		return nil, fmt.Errorf("count what waits in the shards of %s: %w", q.Name, err)
 	}
 	return waiting, nil

@@ -116,7 +116,7 @@ type sums struct {
 func (s env) sums() (now sums) {
 	s.t.Helper()
 	counts := "FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'awaiting') AND throttle_factor > 0"
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &now, "SELECT throttle_limit, division,"+
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &now, "SELECT throttle_limit, division,"+
 		" (SELECT COALESCE(SUM(share), 0) FROM shop_shards WHERE queue = 'emails') AS share,"+
 		" (SELECT COALESCE(SUM(rate_share), 0) FROM shop_shards WHERE queue = 'emails') AS rate,"+
 		" (SELECT COALESCE(SUM(CASE WHEN u.used > s.share THEN u.used ELSE s.share END), 0) FROM shop_shards s LEFT JOIN"+
@@ -162,7 +162,7 @@ func (f *fleet) watchGroups(limit int) {
 		Weight  int
 		Counted int
 	}
-	must[any](f.t)(nil, f.db.SelectContext(f.t.Context(), &groups, "SELECT throttle_group, SUM(throttle_factor) AS weight, COUNT(*) AS counted"+
+	must[any](f.t)(nil, f.db.SQL.SelectContext(f.t.Context(), &groups, "SELECT throttle_group, SUM(throttle_factor) AS weight, COUNT(*) AS counted"+
 		" FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_factor > 0 GROUP BY throttle_group"))
 	for _, g := range groups {
 		if g.Weight > limit && g.Counted > 1 && g.Group != job.None {
@@ -232,11 +232,11 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 			Status   string
 			Shard, N int
 		}
-		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &left, "SELECT status, shard, COUNT(*) AS n FROM shop_emails WHERE status <> 'finished' GROUP BY status, shard"))
+		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &left, "SELECT status, shard, COUNT(*) AS n FROM shop_emails WHERE status <> 'finished' GROUP BY status, shard"))
 		s.t.Fatalf("%d of %d are done; left are %+v, the sums %+v", f.ended.Load(), len(jobs), left, s.sums())
 	}
 	var twice int
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &twice, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1"))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &twice, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1"))
 	if twice > 0 {
 		s.t.Errorf("%d jobs are not done, or were started more than once", twice)
 	}

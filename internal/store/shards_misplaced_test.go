@@ -17,7 +17,7 @@ import (
 // place is where the table has a job.
 func (s env) place(id int64) (place int) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
 	return place
 }
 
@@ -78,8 +78,8 @@ func inRegionOf(region, key string) job.Params {
 // places8 are the first place of the queue, and the first behind the last, as the rows of its shards have them.
 func (s env) places8() (first, end int) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &end, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'"))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &end, "SELECT MAX(shard) + 1 FROM shop_shards WHERE queue = 'emails'"))
 	return first, end
 }
 

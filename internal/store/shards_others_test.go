@@ -83,7 +83,7 @@ func TestPauseOverShards(t *testing.T) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
 		starts := func() (n int) {
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
 			return n
 		}
 		drain(s, o, make9s(900), func(f *fleet) {
@@ -230,7 +230,7 @@ func TestHeldTurnOfAnother(t *testing.T) {
 // A misplaced row that an application holds is moved later, and holds up no other.
 func TestHeldMisplacedRow(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
-		if s.db.IDsByKey {
+		if s.db.SQL.IDsByKey {
 			s.t.Skip("a node of a cluster waits for it first: see TestGaleraWaitsFirst")
 		}
 		s.add(make9s(3)...)
@@ -340,7 +340,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 func TestSnapshotOverShards(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(s.goingTo(3, 16, 1)...)
-		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
+		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
 		defer func() { _ = tx.Rollback() }()
 		sum := func() (n int) {
 			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(share) FROM shop_shards WHERE queue = 'emails'").Scan(&n))

@@ -57,7 +57,7 @@ func (s ShardRow) StartsLately(r job.Rate) int {
 
 // shardColumns are those that scanShard reads.
 func (q *Queue) shardColumns() string {
-	return q.db.TimeText(q.db.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
+	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }
 
 // scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as
@@ -100,7 +100,7 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow,
 	if err := q.TakeAllTurns(ctx, tx); err != nil {
 		return nil, err
 	}
-	if err := q.db.SetClock(ctx, tx); err != nil {
+	if err := q.db.SQL.SetClock(ctx, tx); err != nil {
 		return nil, err
 	}
 	err = tx.Read(ctx, q.ShardRows(&rows))

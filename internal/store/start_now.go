@@ -30,8 +30,8 @@ func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, erro
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
 
 func (q *Queue) tryNow(ctx context.Context, r Round, id int64) (j *job.Job, err error) {
-	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		if j, err = q.Get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
+	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
+		if j, err = q.Get(ctx, tx, id, q.db.SQL.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
 		}
 		return q.startOne(ctx, tx, r, j)
@@ -84,15 +84,15 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 // TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the
 // other's any more. It may be repeated.
 func (q *Queue) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
-	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		if j, err = q.Get(ctx, tx, id, q.db.ForUpdate); err != nil {
+	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
+		if j, err = q.Get(ctx, tx, id, q.db.SQL.ForUpdate); err != nil {
 			return err
 		}
 		if j.Status != job.StatusRunning || j.Token != token || j.WorkerID != from && j.WorkerID != worker {
 			return ErrStarted
 		}
 		j.WorkerID = worker
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = ? WHERE id = ?", worker, id)
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET worker_id = ? WHERE id = ?", worker, id)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take over job %d of %s: %w", id, q.Name, err)

@@ -66,7 +66,7 @@ func (q *Queue) Configured(name string) (t job.Type, ok bool) {
 }
 
 // Index is the hint that makes a query walk one of the table's indexes.
-func (q *Queue) Index(name string) string { return q.db.Index(q.table, name) }
+func (q *Queue) Index(name string) string { return q.db.SQL.Index(q.table, name) }
 
 // ClaimIndex is the hint for the index that has the jobs of each status in the queue's order.
 func (q *Queue) ClaimIndex() string { return q.Index(schema.ClaimIndex) }

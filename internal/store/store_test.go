@@ -102,7 +102,7 @@ func (s env) Counts(ctx context.Context) (admin.Counts, error) {
 func (s env) hire(worker string) {
 	s.t.Helper()
 	var known bool
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
 	if !known {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
@@ -193,7 +193,7 @@ func ids(jobs []*job.Job) (list []int64) {
 // nth is the id of the n-th row that was inserted: on a Galera cluster they lie apart.
 func (s env) nth(n int) (id int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
 	return id
 }
 
@@ -201,7 +201,7 @@ func (s env) nth(n int) (id int64) {
 func (s env) places(jobs []*job.Job) (list []int64) {
 	s.t.Helper()
 	var all []int64
-	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
+	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
 	for _, j := range jobs {
 		list = append(list, int64(slices.Index(all, j.ID)+1))
 	}
@@ -232,7 +232,7 @@ func (s env) upkeep() {
 
 func (s env) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
+	must[any](s.t)(nil, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
@@ -378,7 +378,7 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 func TestEnqueueTxIsTheApplications(t *testing.T) {
 	suite(t, func(s env) {
 		for _, commit := range []bool{false, true} {
-			tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+			tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
 			added, err := s.EnqueueTx(s.t.Context(), tx, job.Params{Type: "brand new", Key: "in tx"})
 			if err != nil {
 				s.t.Fatal(err)
@@ -415,7 +415,7 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 			t.Errorf("added %+v", added)
 		}
 		must[any](t)(nil, tx.Commit())
-		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
 		if age := now.Sub(s.get(added[1].ID).ScheduledRunTime); age < 0 || age > time.Minute {
 			t.Errorf("scheduled %s ago: the connection's zone has got into it", age)
 		}
@@ -698,9 +698,9 @@ func TestLaterJobsArePromoted(t *testing.T) {
 
 func TestPlainInsertIsTakenIn(t *testing.T) {
 	suite(t, func(s env) {
-		conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
+		conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
 		defer func() { _ = conn.Close() }()
-		if s.db.Engine == "mysql" {
+		if s.db.SQL.Engine == "mysql" {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))
 		}
 		for _, insert := range []string{
@@ -715,7 +715,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
 			s.t.Errorf("taken in as %+v", first)
 		}
-		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
 		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
 			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
 		}
@@ -727,7 +727,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 			s.t.Errorf("types: %v", bad)
 		}
 		var state, problem string
-		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
+		must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
 		if state != "final" || !strings.Contains(problem, "teatime") {
 			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
 		}
@@ -751,11 +751,11 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 65) + "', 'x')",
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
 		} {
-			conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
+			conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
 			must[any](s.t)(conn.ExecContext(s.t.Context(), map[string]string{ // as an application's session is; zero dates are allowed
 				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
 				"sqlite": "PRAGMA ignore_check_constraints = OFF",
-			}[s.db.Engine]))
+			}[s.db.SQL.Engine]))
 			if _, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
 				s.t.Errorf("the table takes %.80s", bad)
 			}
@@ -769,7 +769,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()
 			var id int64
-			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
 			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
 				s.t.Errorf("%d: refused without a reason", i)
 			}
@@ -780,7 +780,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 
 func TestWindows(t *testing.T) {
 	suite(t, func(s env) {
-		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
 		id := s.add(job.Params{Type: "send", Windows: &closed})[0].ID

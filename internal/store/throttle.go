@@ -65,7 +65,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	}
 	turn := "UPDATE " + q.db.Shards() + " SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?"
 	err := tx.Write(ctx, turn, q.Name, q.place(shard))
-	if err == nil && q.db.StillClock {
+	if err == nil && q.db.SQL.StillClock {
 		err = tx.Flush(ctx)
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 // headsOf is the query for the jobs that a shard's row notes as without room, as far as they still wait.
 func (q *Queue) headsOf(r *Room) engine.Query {
 	ids := Args(r.Row.heads, func(h head) any { return h[0] })
-	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.ByID +
+	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.SQL.ByID +
 		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.inShard(r.Shard)
 	return engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var at schema.Position

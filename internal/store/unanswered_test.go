@@ -52,7 +52,7 @@ func TestUnansweredEnqueue(t *testing.T) {
 				job.Params{Type: "send"},
 			)
 			var ids []int64
-			must[any](t)(nil, s.db.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
+			must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
 			if len(ids) != 3 {
 				t.Fatalf("%d were added", len(ids))
 			}

@@ -12,7 +12,7 @@ import (
 // for this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it
 // says. A worker that was declared dead gets none. It may be repeated: see Round.Token.
 func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		list = nil
 		jobs, err := q.lockedUnder(ctx, tx, r) // by an earlier try
 		if err == nil && len(jobs) == 0 {
@@ -49,6 +49,6 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 		j.Status, j.WorkerID, j.Token = job.StatusDeciding, r.Worker.ID, r.Token
 		args, *r.Tried = append(args, j.ID), append(*r.Tried, j.ID)
 	}
-	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'deciding', worker_id = ?, lock_token = ? WHERE status = 'undecided' AND id IN "+
+	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'deciding', worker_id = ?, lock_token = ? WHERE status = 'undecided' AND id IN "+
 		engine.In(len(taken)), args...)
 }

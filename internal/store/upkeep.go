@@ -65,7 +65,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
-		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.NowSQL + "))," +
+		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
@@ -78,7 +78,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		into = append(into, &s.Due, &s.Held)
 		args = append(args, names...)
 	}
-	if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
+	if err := q.db.SQL.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
 		return Poll{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	if err := q.OtherwiseDivided(int(number.Int64)); err != nil {
@@ -112,7 +112,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
-				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.NowSQL+") AND status = 'scheduled' ORDER BY wake_time")
+				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.SQL.NowSQL+") AND status = 'scheduled' ORDER BY wake_time")
 			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
 			return promoting, err
 		}},
@@ -138,7 +138,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 
 // Stopping are the jobs that a worker runs and is asked to stop.
 func (q *Queue) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
-	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.ClaimIndex()+
+	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.ClaimIndex()+
 		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)

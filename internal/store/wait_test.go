@@ -175,7 +175,7 @@ func TestWaitOutlastsTheDatabase(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		source := dbtest.SQLite(t)
 		s := openStore(t, dbtest.Open(t, "sqlite", source, "emails"), options())
-		s.db.SetMaxIdleConns(0)
+		s.db.SQL.SetMaxIdleConns(0)
 		var other *sql.DB
 		away(s, func() {
 			other = must[*sql.DB](t)(sql.Open("sqlite", "file:"+source+"?_pragma=busy_timeout(20000)&_pragma=locking_mode(exclusive)"))

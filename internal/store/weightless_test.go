@@ -41,7 +41,7 @@ func TestEnqueueRefusesWeightless(t *testing.T) {
 					return err
 				},
 				"in a transaction": func(ctx context.Context) error {
-					tx := must[*sql.Tx](t)(s.db.BeginTx(ctx, nil))
+					tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(ctx, nil))
 					defer func() { _ = tx.Rollback() }()
 					_, err := q.EnqueueTx(ctx, tx, weightless("k"))
 					return err

@@ -69,7 +69,7 @@ func TestWhy(t *testing.T) {
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
-		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
 		s.wantWhy(s.add(job.Params{Type: "send", Windows: &closed})[0].ID, " UTC; its windows are "+hour(2)+"-"+hour(3)+", and closed now")
@@ -119,7 +119,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 		for _, worker := range []string{"a", "b"} {
 			s.hire(worker)
 		}
-		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
 		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 3 WHERE id = 'a'",
 			engine.At(now.Add(-40*time.Second)), engine.At(now.Add(20*time.Second)))
 		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", engine.At(now), engine.At(now.Add(time.Hour)))
@@ -137,13 +137,13 @@ func TestWhyOfFullHosts(t *testing.T) {
 // An application's transaction may hold the row of a job that is due.
 func TestWhyOfAHeldRow(t *testing.T) {
 	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
-	if s.db.IDsByKey {
+	if s.db.SQL.IDsByKey {
 		t.Skip("a node of a cluster can't be asked who holds a row")
 	}
 	added := s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 	s.hire("w")
 	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
-	tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+	tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 	defer func() { _ = tx.Rollback() }()
 	must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", added[0].ID))
 	s.wantWhy(added[0].ID, "another transaction holds its row")

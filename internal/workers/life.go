@@ -33,7 +33,7 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 	for _, h := range happened {
 		entries = append(entries, w.entry(h))
 	}
-	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+	err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		now, end, started := engine.At(tx.Now), engine.Time{}, sql.NullInt64{}
 		if state != "working" {
 			end, started.Valid = now, true
@@ -60,7 +60,7 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 
 // Renew makes the worker's lock, and its jobs' locks, last lockFor from now. ErrLockLost if another has declared it dead.
 func (r *Table) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
-	return r.db.Tx(ctx, func(tx *engine.Tx) error {
+	return r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
 			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID))
 		if err == nil && !ours {
@@ -72,7 +72,7 @@ func (r *Table) Renew(ctx context.Context, w Worker, lockFor time.Duration) erro
 
 // End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
 func (r *Table) End(ctx context.Context, w Worker, state activity.State, started int, remark error) error {
-	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+	err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
 			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID))
 		if err != nil || !ours {

@@ -18,7 +18,7 @@ var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+	if _, err := db.SQL.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -45,7 +45,7 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		var ids []string
-		if err := r.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"); err != nil {
+		if err := r.db.SQL.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
@@ -60,7 +60,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
-	open, err := r.db.BeginTx(t.Context(), nil)
+	open, err := r.db.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,10 @@ type Dead struct {
 
 // Dead finds such workers, as w sees them.
 func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
-	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.NowSQL + ") AS expired FROM " +
-		r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.NowSQL + ") OR host = ? AND process <> ?)"
-	if err := r.db.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
+	query := "SELECT id, host, pid, process, " + r.db.SQL.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.SQL.NowSQL + ") AS expired FROM " +
+		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.SQL.NowSQL + ") OR host = ? AND process <> ?)"
+	if err := r.db.SQL.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
 		return nil, fmt.Errorf("look for dead workers: %w", err)
 	}
 	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
@@ -42,7 +42,7 @@ func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string))
 		if !d.Expired {
 			ended(d.ID)
 		}
-		failed := r.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) })
+		failed := r.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) })
 		if found = found || failed == nil; failed != nil {
 			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
 		}
@@ -68,9 +68,9 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 
 // Died is how many workers have died since a time, with those that nobody has found dead yet.
 func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
-	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.NowSQL + ")"
-	if err := r.db.GetContext(ctx, &died, query, engine.At(since)); err != nil {
+	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
+		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.SQL.NowSQL + ")"
+	if err := r.db.SQL.GetContext(ctx, &died, query, engine.At(since)); err != nil {
 		return 0, fmt.Errorf("count the workers that died: %w", err)
 	}
 	return died, nil

@@ -36,7 +36,7 @@ type Claim struct{ Want, InUse, Limit int }
 // others may have a higher limit. accepting tells them whether the worker still starts jobs; served says in which lanes others
 // do so. Workers that claim take turns.
 func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, accepting bool) (got map[string]int, served map[string]bool, err error) {
-	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
 		}

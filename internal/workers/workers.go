@@ -61,7 +61,7 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 
 // rows are those that are found so.
 func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
-	query := "SELECT id, host, pid, state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
+	query := "SELECT id, host, pid, state, " + r.db.SQL.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
 		", slots, lanes, accepting <> 0 AS accepting FROM " + r.db.Workers() + " " + how
 	if err := from.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("read the workers: %w", err)
@@ -71,12 +71,12 @@ func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args .
 
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Table) Get(ctx context.Context, id string) (*Row, error) {
-	return lastHeard(r.rows(ctx, r.db, "WHERE id = ?", id))
+	return lastHeard(r.rows(ctx, r.db.SQL, "WHERE id = ?", id))
 }
 
 // Last is the worker of the instance that started last, or nil if there has been none.
 func (r *Table) Last(ctx context.Context) (*Row, error) {
-	return lastHeard(r.rows(ctx, r.db, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
+	return lastHeard(r.rows(ctx, r.db.SQL, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
 // LastHeard is the worker of the instance with the latest heartbeat, or nil if there has been none.
@@ -99,7 +99,7 @@ func lastHeard(rows []Row, err error) (*Row, error) {
 
 // AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
 func (r *Table) AtWork(ctx context.Context) ([]Row, error) {
-	return r.rows(ctx, r.db, r.db.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
+	return r.rows(ctx, r.db.SQL, r.db.SQL.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
 }
 
 // IsWorking says whether a worker is at work and was not declared dead.

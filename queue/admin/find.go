@@ -88,7 +88,7 @@ type Filter struct {
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Status != "":
-		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().NowSQL+")"))
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
 		hint = q.s.ClaimIndex()
 	case by.Error != "" || by.Fingerprint != "":
 		w.And(mayHaveError)
@@ -113,7 +113,7 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	w.Within("update_time", by.Since, by.Until)
 	if by.Among > 0 {
 		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.s.Table()+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
-		hint = q.s.DB().ByID
+		hint = q.s.DB().SQL.ByID
 	}
 	return w, hint
 }
@@ -145,7 +145,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	if err := q.s.DB().SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
+	if err := q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
 		return nil, fmt.Errorf("find jobs of %s: %w", q.s.Name, err)
 	}
 	return ids, nil
@@ -199,8 +199,8 @@ const findPage = 500
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
 func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, order string, f func(*job.Job) error) error {
 	var stop error
-	rest := q.s.DB().ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	err := engine.ReadOn(ctx, q.s.DB(), q.s.Jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
+	rest := q.s.DB().SQL.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	err := engine.ReadOn(ctx, q.s.DB().SQL, q.s.Jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
 		if stop == nil {
 			stop = f(j)
 		}

@@ -44,7 +44,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 	if err := activity.Write(ctx, tx, q.s.DB(), append(entries, entry)); err != nil {
 		return err
 	}
-	err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
+	err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?", job.Cancelled, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return q.s.Reject(ctx, tx, workers.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
-			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET stopping = 1 WHERE id = ?", id)
+			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
 		entries, err := q.s.Conclude(ctx, tx, store.Settled{Job: j, Outcome: o})
@@ -117,7 +117,7 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 		}
 		when = policy.Opening(j.Windows, q.s.Location, when)
 		status, wake := policy.Place(when, tx.Now)
-		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+store.ScheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
+		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+store.ScheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
 			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id})
 }

@@ -33,10 +33,10 @@ func (r Refused) Unwrap() []error { return r }
 // operate does something to each of the jobs, in one transaction: to none of them after an error other than Refused.
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	refused := make(Refused, len(ids))
-	err := q.s.DB().Tx(ctx, func(tx *engine.Tx) error {
+	err := q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
 		for n, id := range ids {
 			refused[n] = nil
-			j, err := q.s.Get(ctx, tx, id, q.s.DB().ForUpdate) // so that others who change it wait, and see
+			j, err := q.s.Get(ctx, tx, id, q.s.DB().SQL.ForUpdate) // so that others who change it wait, and see
 			if tx.MayBeDone && o.done != nil && o.done(n, j, err) {
 				continue
 			}

@@ -15,12 +15,12 @@ func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, true) }
 func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, false) }
 
 func (q *Queue) pause(ctx context.Context, paused bool) error {
-	number, err := q.s.DivisionOf(ctx, q.s.DB())
+	number, err := q.s.DivisionOf(ctx, q.s.DB().SQL)
 	if err == nil && number == 0 {
 		err = q.s.Register(ctx)
 	}
 	if err == nil {
-		err = q.s.DB().Tx(ctx, func(tx *engine.Tx) error {
+		err = q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
 			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.s.Name); err != nil || !paused {
 				return err
 			}
@@ -36,7 +36,7 @@ func (q *Queue) pause(ctx context.Context, paused bool) error {
 
 // Paused says whether the queue is paused.
 func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
-	if err := q.s.DB().GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name); err != nil {
+	if err := q.s.DB().SQL.GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name); err != nil {
 		return false, fmt.Errorf("find out whether %s is paused: %w", q.s.Name, err)
 	}
 	return paused, nil

@@ -65,11 +65,11 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 	if added.Duplicate {
 		return added, nil
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
 		return job.Added{}, err
 	}
 	// update_time stays, because purge goes by it
-	return added, tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+
+	return added, tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+
 		" SET retried_as = ?, status = CASE status WHEN 'failed' THEN 'closed' ELSE status END WHERE id = ?", added.ID, j.ID)
 }
 
@@ -96,7 +96,7 @@ func unless[T any](left bool, value T) *T {
 // Dismiss closes failed jobs, some hundreds at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET status = 'closed' WHERE id = ?", j.ID)
+		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'closed' WHERE id = ?", j.ID)
 	}}, ids)
 }
 

@@ -30,7 +30,7 @@ func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(
 
 // Division reads how the queue is divided.
 func (q *Queue) Division(ctx context.Context) (Division, error) {
-	number, err := q.s.DivisionOf(ctx, q.s.DB())
+	number, err := q.s.DivisionOf(ctx, q.s.DB().SQL)
 	if err != nil {
 		return Division{}, err
 	}
@@ -82,9 +82,9 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		}
 	}
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
-		q.s.DB().TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		" FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " GROUP BY status, shard"
-	err = q.s.DB().Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
+	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int
 		var n, later int64
@@ -118,7 +118,7 @@ type situation struct {
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	if s.now, err = q.s.DB().Clock(ctx); err != nil {
+	if s.now, err = q.s.DB().SQL.Clock(ctx); err != nil {
 		return s, err
 	}
 	if s.paused, err = q.Paused(ctx); err != nil {
@@ -127,7 +127,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	if s.division, err = q.Division(ctx); err != nil {
 		return s, err
 	}
-	err = q.s.DB().Read(ctx, q.s.ShardRows(&s.shards))
+	err = q.s.DB().SQL.Read(ctx, q.s.ShardRows(&s.shards))
 	return s, err
 }
 

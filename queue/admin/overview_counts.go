@@ -47,7 +47,7 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	// of all that run: they are no more than there are slots
 	rest := q.s.ClaimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
 		" ORDER BY " + q.s.Table() + ".progress_time DESC, id LIMIT ?"
-	err = q.s.DB().Read(ctx, q.s.Jobs(store.AllColumns, rest, []any{most}, func(j *job.Job) {
+	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(store.AllColumns, rest, []any{most}, func(j *job.Job) {
 		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
 			jobs = append(jobs, j)
 		}

@@ -26,9 +26,9 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		return nil, nil
 	}
 	from := " FROM " + q.s.Table() + " " + q.s.ClaimIndex()
-	query := "SELECT job_type, " + q.s.DB().TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
+	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
 		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +
-		" GROUP BY " + q.s.DB().TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
+		" GROUP BY " + q.s.DB().SQL.TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
 		" WHERE since <= ?" + strings.Repeat(" AND job_type <> ?", len(handled)) +
 		" AND NOT EXISTS (SELECT 1" + from + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
 		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
@@ -37,7 +37,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 	left := store.Args(handled, func(name string) any { return name })
 	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.s.Name})
 	unhandled := map[string]time.Time{}
-	err := q.s.DB().Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+	err := q.s.DB().SQL.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var name string
 		var since engine.Time
 		err := row.Scan(&name, &since)

@@ -25,7 +25,7 @@ type PurgeOptions struct {
 // Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
 // that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
-	now, err := q.s.DB().Clock(ctx)
+	now, err := q.s.DB().SQL.Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}
 	for after, last := int64(-1), int64(0); err == nil && last > after; {
 		after = last
@@ -51,8 +51,8 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 		Finished, Old bool
 	}
 	query := "SELECT id, status = 'finished' AS finished, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
-		" FROM " + p.s.Table() + " " + p.s.DB().ByID + " WHERE id > ? ORDER BY id LIMIT ?"
-	err = p.s.DB().SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.s.KeepFinished)), engine.At(p.now.Add(-p.s.KeepFailed)), after, purgePage)
+		" FROM " + p.s.Table() + " " + p.s.DB().SQL.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = p.s.DB().SQL.SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.s.KeepFinished)), engine.At(p.now.Add(-p.s.KeepFailed)), after, purgePage)
 	if err != nil {
 		return after, fmt.Errorf("find old jobs: %w", err)
 	}
@@ -77,7 +77,7 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		began := time.Now()
-		n, err := p.s.DB().DeleteRows(ctx, p.s.Table(), batch, store.HasEnded(status))
+		n, err := p.s.DB().SQL.DeleteRows(ctx, p.s.Table(), batch, store.HasEnded(status))
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}

@@ -39,7 +39,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 // purgeRow inserts a row that was last touched this long ago, n times.
 func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
-	now, err := q.s.DB().Clock(t.Context())
+	now, err := q.s.DB().SQL.Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
 	}
-	_, err = q.s.DB().ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
+	_, err = q.s.DB().SQL.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 func purgeLeft(t *testing.T, q *Queue) map[string]int {
 	t.Helper()
 	var names []string
-	if err := q.s.DB().SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.s.Table()); err != nil {
+	if err := q.s.DB().SQL.SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.s.Table()); err != nil {
 		t.Fatal(err)
 	}
 	n := map[string]int{}
@@ -124,7 +124,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
-		if err := q.s.DB().SelectContext(t.Context(), &found, "SELECT id FROM "+q.s.Table()); err != nil {
+		if err := q.s.DB().SQL.SelectContext(t.Context(), &found, "SELECT id FROM "+q.s.Table()); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range found {
@@ -145,12 +145,12 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
 	purgeRow(t, q, "available", time.Hour, 1)
-	tx, err := q.s.DB().BeginTx(t.Context(), nil)
+	tx, err := q.s.DB().SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"); err != nil {

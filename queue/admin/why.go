@@ -62,7 +62,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if q.s.Rate.Starts > 0 {
 		_, w.RateWait = q.s.StartsLeft(&w.room, w.now)
 	}
-	if err := q.s.DB().Read(ctx, q.s.Used(inShard, &w.room)); err != nil {
+	if err := q.s.DB().SQL.Read(ctx, q.s.Used(inShard, &w.room)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if j.Status == job.StatusAvailable && j.Invalid == nil {
@@ -72,7 +72,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err
 		}
-		if w.rowHeld, err = q.s.DB().IsHeld(ctx, q.s.Table(), id); err != nil {
+		if w.rowHeld, err = q.s.DB().SQL.IsHeld(ctx, q.s.Table(), id); err != nil {
 			return w, err
 		}
 	}
@@ -91,9 +91,9 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 // ahead counts the due jobs that come before one.
 func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	var at schema.Position
-	err = q.s.DB().QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
+	err = q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err == nil {
-		err = q.s.DB().GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.s.Table()+" "+q.s.ClaimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
+		err = q.s.DB().SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.s.Table()+" "+q.s.ClaimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
 			append([]any{j.Place}, at.Args()...)...)
 	}
 	if err != nil {

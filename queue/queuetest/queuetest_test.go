@@ -98,7 +98,7 @@ func TestClock(t *testing.T) {
 		in.Clock.Set(at)
 		const layout = "2006-01-02 15:04:05.000"
 		wanted := at.UTC().Format(layout)
-		now, err := in.DB.Clock(t.Context())
+		now, err := in.DB.SQL.Clock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func (s shop) overdue(ids ...int64) {
 	for _, id := range ids {
 		j := s.get(s.emails, id)
 		var until engine.Time
-		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
+		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
 		if !until.Equal(j.StartTime.Add(j.Timeout)) {
 			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		}

@@ -100,7 +100,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 
 // crowded says that no other round of a source can go out now. At a database of one writer rounds would hinder one another.
 func (d *dispatcher) crowded(s *source) bool {
-	if d.db.Writers == 1 {
+	if d.db.SQL.Writers == 1 {
 		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })
 	}
 	return s.outs(false) >= d.side(s)
@@ -119,12 +119,12 @@ func (d *dispatcher) side(s *source) int {
 	if s.store().TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
 	}
-	return d.db.Writers
+	return d.db.SQL.Writers
 }
 
 // isNarrow says that the source has too few slots for rounds side by side.
 func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width < d.db.Writers*besideFrom && !s.store().TakesTurns()
+	return s.lane.width < d.db.SQL.Writers*besideFrom && !s.store().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.

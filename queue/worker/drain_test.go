@@ -425,7 +425,7 @@ func TestStartsWhileRowsAreTakenIn(t *testing.T) {
 		left := 0
 		p := s.worker(all(func(ctx context.Context, _ *job.Job) (err error) {
 			first.Do(func() {
-				err = direct.db.GetContext(ctx, &left, "SELECT COUNT(*) FROM shop_emails WHERE status = 'submitted'")
+				err = direct.db.SQL.GetContext(ctx, &left, "SELECT COUNT(*) FROM shop_emails WHERE status = 'submitted'")
 			})
 			return err
 		}))

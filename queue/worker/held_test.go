@@ -28,7 +28,7 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(s.elsewhere().db.Conn(t.Context()))
+		conn := must[*sql.Conn](t)(s.elsewhere().db.SQL.Conn(t.Context()))
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
@@ -225,7 +225,7 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 			if began {
 				p.Grace = 10 * time.Second
 			}
-			start := func() *sql.Tx { return must[*sql.Tx](t)(other.db.Begin()) }
+			start := func() *sql.Tx { return must[*sql.Tx](t)(other.db.SQL.Begin()) }
 			var tx *sql.Tx
 			if !began {
 				tx = start()
@@ -330,7 +330,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 		most := 0
 		for range 140 {
 			time.Sleep(100 * time.Millisecond)
-			most = max(most, s.db.Stats().OpenConnections)
+			most = max(most, s.db.SQL.Stats().OpenConnections)
 		}
 		if most > 30 {
 			t.Errorf("%d connections at once", most)

@@ -129,7 +129,7 @@ func (s shop) counts(q *queue.Queue) admin.Counts {
 
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
+	must[any](s.t)(nil, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
@@ -137,7 +137,7 @@ func (s shop) exec(query string, args ...any) {
 
 func (s shop) clock() time.Time {
 	s.t.Helper()
-	return must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+	return must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
 }
 
 // workerRow is a worker as its table has it.
@@ -158,7 +158,7 @@ func (s shop) row(id string) workerRow {
 	s.t.Helper()
 	var rows []workerRow
 	query := "SELECT id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time FROM shop_workers WHERE id = ?"
-	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &rows, query, id))
+	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &rows, query, id))
 	if len(rows) == 0 {
 		return workerRow{}
 	}

@@ -33,7 +33,7 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 			}
 		}
 		defer mend()
-		f(s, func() { tx = must[*sql.Tx](t)(other.db.Begin()) }, mend)
+		f(s, func() { tx = must[*sql.Tx](t)(other.db.SQL.Begin()) }, mend)
 	})
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()
@@ -106,7 +106,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		g := s.gate()
 		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
 			err := g.handle(ctx, j)
-			now, clockErr := direct.db.Clock(context.WithoutCancel(ctx))
+			now, clockErr := direct.db.SQL.Clock(context.WithoutCancel(ctx))
 			if clockErr != nil {
 				s.t.Error(clockErr)
 			}
@@ -363,7 +363,7 @@ func TestLostAnswers(t *testing.T) {
 				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 				s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", ids[0])
 				var plain int64
-				must[any](t)(nil, s.db.GetContext(t.Context(), &plain, "SELECT MAX(id) FROM shop_emails"))
+				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &plain, "SELECT MAX(id) FROM shop_emails"))
 				ids = append(ids, plain)
 				direct := s.elsewhere()
 				var l ledger

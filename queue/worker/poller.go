@@ -109,7 +109,7 @@ func (p *poller) gate() time.Duration {
 	switch sent = slices.DeleteFunc(sent, time.Time.IsZero); {
 	case len(sent) == 0:
 		return 0
-	case p.db.Writers == 1, len(sent) >= looksMax:
+	case p.db.SQL.Writers == 1, len(sent) >= looksMax:
 		return lookEvery
 	}
 	return time.Until(slices.MaxFunc(sent, time.Time.Compare).Add(lookEvery))

@@ -64,14 +64,14 @@ func TestProgressIsThrottled(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("CREATE TABLE writes (id INTEGER NOT NULL)")
 		trigger := "CREATE TRIGGER count_writes AFTER UPDATE ON shop_emails FOR EACH ROW "
-		if s.db.Engine == "sqlite" {
+		if s.db.SQL.Engine == "sqlite" {
 			s.exec(trigger + "WHEN NEW.progress_time IS NOT OLD.progress_time BEGIN INSERT INTO writes VALUES (NEW.id); END")
 		} else {
 			s.exec(trigger + "INSERT INTO writes SELECT NEW.id FROM DUAL WHERE NOT NEW.progress_time <=> OLD.progress_time")
 		}
 		ids := s.add(s.emails, "send", 2)
 		written := func(id int64) (n int) {
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM writes WHERE id = ?", id))
+			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM writes WHERE id = ?", id))
 			return n
 		}
 		began, enough := time.Now(), make(chan struct{})

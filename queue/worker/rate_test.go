@@ -192,7 +192,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
 		id := s.add(s.emails, "send", 1)[0]
 		s.die(s.emails, "other", 0)
-		turn := must[*sql.Tx](s.t)(s.elsewhere().db.Begin())
+		turn := must[*sql.Tx](s.t)(s.elsewhere().db.SQL.Begin())
 		must[any](s.t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))
 		done := make(chan store.Done, 1)
 		go func() {

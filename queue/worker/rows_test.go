@@ -79,7 +79,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		lingers.Linger, lingers.RunFor = true, 100*time.Millisecond
 		s.work(lingers)
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
-			" SELECT 'dead', host, pid, 'working', "+s.db.NowSQL+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
+			" SELECT 'dead', host, pid, 'working', "+s.db.SQL.NowSQL+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
 		if _, err := workers.New(s.db).Reap(s.t.Context(), workers.Worker{}, nil); err != nil {
 			s.t.Fatal(err)
 		}

@@ -139,7 +139,7 @@ func (s shop) unchecked() *queue.Queue {
 
 func (s shop) count(query string) (n int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
 	return n
 }
 

@@ -27,9 +27,9 @@ func (s shop) yearly(name, queue string) schedule.Schedule {
 // seen makes it so that nobody has seen to the schedules for more than a year.
 func (s shop) unseen() {
 	s.t.Helper()
-	now, err := s.db.Clock(s.t.Context())
+	now, err := s.db.SQL.Clock(s.t.Context())
 	if err == nil {
-		_, err = s.db.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
+		_, err = s.db.SQL.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
 			engine.At(now.AddDate(0, 0, -400)), engine.At(now.AddDate(0, 0, -400)))
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func TestSchedules(t *testing.T) {
 			run(ctx)
 		}()
 		for at := 0; at == 0 && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-			if err := s.db.GetContext(ctx, &at, "SELECT COUNT(*) FROM shop_workers WHERE state = 'working'"); err != nil {
+			if err := s.db.SQL.GetContext(ctx, &at, "SELECT COUNT(*) FROM shop_workers WHERE state = 'working'"); err != nil {
 				s.t.Fatal(err)
 			}
 		}
@@ -118,7 +118,7 @@ func TestSchedulesWait(t *testing.T) {
 		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
 			s.t.Errorf("%v ran", ran.jobs)
 		}
-		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.NowSQL)
+		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.SQL.NowSQL)
 		if later != 1 {
 			s.t.Error("the other one does not wait for its window")
 		}
@@ -160,7 +160,7 @@ func TestSchedulesFail(t *testing.T) {
 			}}},
 			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
-		if _, err := s.db.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
+		if _, err := s.db.SQL.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
 			s.t.Fatal(err)
 		}
 		if _, err := s.emails.Enqueue(s.t.Context(), job.Params{Type: "send"}); err != nil {

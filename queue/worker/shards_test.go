@@ -169,7 +169,7 @@ func TestTurnsOfShardsSideBySide(t *testing.T) {
 	s.divide(queue.Options{ThrottleLimit: 100})
 	s.add(s.emails, "send", 200)
 	held := s.count("SELECT COUNT(*) FROM shop_emails WHERE shard = 8003")
-	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).Begin())
+	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).SQL.Begin())
 	must[any](t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = 8003"))
 	r := s.start(only(s.emails, s.worker(all(nothing))))
 	eventually(t, "the others are drained", func() bool { return s.counts(s.emails).Finished >= 200-held })
@@ -231,9 +231,9 @@ func TestTickOutlastsAHeldTurn(t *testing.T) {
 	s.divide(queue.Options{ThrottleLimit: 8})
 	s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: new(2)})
 	var place int
-	must[any](t)(nil, s.db.GetContext(t.Context(), &place, "SELECT shard FROM shop_emails"))
+	must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &place, "SELECT shard FROM shop_emails"))
 	other := 8000 + (place+1)%8
-	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).Begin())
+	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).SQL.Begin())
 	must[any](t)(turn.Exec(fmt.Sprintf("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = %d", other)))
 	time.AfterFunc(5*time.Second, func() { _ = turn.Rollback() })
 	wantSummary(t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})

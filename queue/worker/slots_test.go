@@ -129,7 +129,7 @@ func TestSlotsOfOneThatStartsNothing(t *testing.T) {
 				ending := s.start(a)
 				first.holds(most)
 				declined := func() (n int) {
-					must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID))
+					must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID))
 					return n
 				}
 				eventually(s.t, "it says that it starts nothing more", func() bool { return declined() == 1 })
@@ -308,6 +308,6 @@ func TestSlotsInUseStay(t *testing.T) {
 func (s shop) slots() (n int) {
 	s.t.Helper()
 	query := "SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'"
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
 	return n
 }

@@ -159,7 +159,7 @@ func short(ctx context.Context, _ *job.Job) error {
 // lanes are the slots that a worker has of its lanes, as its row has them.
 func (s shop) lanes(id string) (text string) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
 	return text
 }
 

@@ -30,15 +30,15 @@ func Escape(args []string) error {
 	return stay.Run()
 }
 
-// Eventually polls until is is true.
+// Eventually polls until is is true, less and less often: what it waits for needs the processor too.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for !is() {
+	for pause := time.Millisecond; !is(); pause = min(2*pause, 20*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 20s: %s", what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

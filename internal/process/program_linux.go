@@ -2,11 +2,40 @@ package process
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// HardLimit is up to what this process, or one that it starts, may raise a limit, by the letter that ulimit has for it and in
+// the system's unit, unless it MayRaise it.
+func HardLimit(letter byte) (limit uint64, known bool) {
+	resource, known := map[byte]int{'v': unix.RLIMIT_AS, 'n': unix.RLIMIT_NOFILE, 't': unix.RLIMIT_CPU, 'f': unix.RLIMIT_FSIZE}[letter]
+	var r unix.Rlimit
+	if !known || unix.Getrlimit(resource, &r) != nil || r.Max == unix.RLIM_INFINITY {
+		return 0, false
+	}
+	return r.Max, true
+}
+
+// MayRaise says whether programs that this process starts as its own user may have limits above the hard ones.
+func MayRaise() bool { return childrenHave(unix.CAP_SYS_RESOURCE) }
+
+// MayPrefer says whether programs that this process starts as its own user may be preferred to others.
+func MayPrefer() bool { return childrenHave(unix.CAP_SYS_NICE) }
+
+// childrenHave says whether a program that this process starts has one of root's rights: root's has all within its bounds, of
+// which a container or a service may lack some; another user's has what is handed down to it.
+func childrenHave(right uintptr) bool {
+	option, which := unix.PR_CAPBSET_READ, [2]uintptr{right}
+	if os.Geteuid() != 0 {
+		option, which = unix.PR_CAP_AMBIENT, [2]uintptr{unix.PR_CAP_AMBIENT_IS_SET, right}
+	}
+	has, err := unix.PrctlRetInt(option, which[0], which[1], 0, 0)
+	return err == nil && has == 1
+}
 
 // AsUser calls f with the rights that a user has to files, in a thread that alone of all this process's has them. It needs root.
 func AsUser(c *syscall.Credential, f func() error) error {

@@ -1,0 +1,151 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// These set what holds for a whole server, so they have one of their own.
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	source := dbtest.OwnMySQL(t, "--log-bin", "--server-id=1", "--binlog-format=STATEMENT", "--character-set-server=gbk",
+		"--loose-skip-character-set-client-handshake")
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, string)
+	}{
+		{"binary log by statement", binaryLogByStatement}, {"character set", characterSetOfTheServer}, {"read-only", readOnlyServer},
+		{"nodes of which one writes", nodesOfWhichOneWrites},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, source) })
+	}
+}
+
+// A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
+func binaryLogByStatement(t *testing.T, source string) {
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
+	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW") {
+		t.Errorf("%v", err)
+	}
+	server, err := sql.Open("mysql", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	if _, err := server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+}
+
+// Texts stay what they are if the server is told to give every client its own character set, whatever that asks for as it is
+// greeted. MySQL 9 can't be told so any more.
+func characterSetOfTheServer(t *testing.T, source string) {
+	root := dbtest.Open(t, "mysql", source)
+	for _, charset := range []string{"gbk", "big5"} {
+		execute(t, root, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
+		db, err := sql.Open("mysql", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		var got, version string
+		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
+		if err != nil || got != charset && !strings.HasPrefix(version, "9.") {
+			t.Fatalf("another's connection has %q, want %q: %v", got, charset, err)
+		}
+		wantTexts(t, source)
+	}
+}
+
+// What a read-only server refuses is done as soon as it writes again, on a new connection, which may be one to another server;
+// until then the error is the server's own.
+func readOnlyServer(t *testing.T, source string) {
+	root := dbtest.Open(t, "mysql", source)
+	execute(t, root, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
+		"REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User, cfg.Passwd = "plain", "x"
+	db := dbtest.Open(t, "mysql", cfg.FormatDSN())
+	connection := func() (id int64) {
+		t.Helper()
+		if err := db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	write := func(ctx context.Context) error {
+		return db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO shop_queues (queue) VALUES ('x')")
+			return err
+		})
+	}
+	first := connection()
+	execute(t, root, "SET GLOBAL read_only = 1")
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !engine.IsAnswer(err) {
+		t.Errorf("the error is %v", err)
+	}
+	done, refused := make(chan error, 1), make(chan error, 100)
+	go func() { done <- write(engine.Hearing(t.Context(), func(err error) { refused <- err })) }()
+	<-refused
+	execute(t, root, "SET GLOBAL read_only = 0")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if connection() == first {
+		t.Error("the connection is the same")
+	}
+	var n int
+	if err := root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}
+
+// Of servers that replicate to each other, the one that writes is worked with.
+func nodesOfWhichOneWrites(t *testing.T, reader string) {
+	writer := dbtest.MySQL(t)
+	cfg, err := mysql.ParseDSN(writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	its, err := mysql.ParseDSN(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, dbtest.Open(t, "mysql", reader), "CREATE DATABASE "+cfg.DBName+" CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1")
+	its.DBName = cfg.DBName
+	reader = its.FormatDSN()
+	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader, writer)}
+	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var readOnly bool
+	if err := db.SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
+		t.Errorf("read-only: %t, %v", readOnly, err)
+	}
+	// where none writes, it is for later
+	o.DSN = dbtest.AnyOf(t, reader, reader)
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err = schema.Open(short, o, schema.Named("shop"))
+	if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(err.Error(), "the server is read-only") {
+		t.Errorf("%v", err)
+	}
+}
