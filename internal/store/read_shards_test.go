@@ -99,6 +99,7 @@ func TestShardStates(t *testing.T) {
 
 // Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
 func TestWaitsSince(t *testing.T) {
+	parallel(t)
 	for column, change := range map[string]func(*queue.Options){
 		"share":      inShards(4, 8),
 		"rate_share": func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 8, Per: time.Hour} },
