@@ -28,7 +28,7 @@ type fleet struct {
 	ended   atomic.Int64
 	// rounds are how many each worker has done.
 	rounds [8]atomic.Int64
-	over    context.Context
+	over   context.Context
 }
 
 // change is what an operator does with hipq init and another config; the workers have it when they come to begin anew.
