@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -48,7 +48,7 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return usage(err)
 	}
 	i, err := a.open(cmd)

@@ -16,6 +16,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -67,7 +68,7 @@ func (a *app) tryCommand() *cobra.Command {
 }
 
 func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions) error {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return usage(err)
 	}
 	c, err := a.load(cmd)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
@@ -106,7 +107,7 @@ type worked struct {
 }
 
 func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, preferred []int) (done worker.Summary, err error) {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return done, usage(err)
 	}
 	i, err := connect(cmd.Context(), c)
