@@ -56,7 +56,6 @@ func (a *app) activityCommand() *cobra.Command {
 	return c
 }
 
-// activityFlags are those of activity.
 type activityFlags struct {
 	filterFlags
 	job    int64
@@ -130,7 +129,6 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	return nil
 }
 
-// printEntry prints an entry as it comes.
 func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
 		return a.printJSON(e.JSON())

@@ -52,7 +52,6 @@ func (a *app) jobsCommand() *cobra.Command {
 	return c
 }
 
-// filterOfJobs is what a filter of jobs is about.
 func filterOfJobs(limit int, standings ...admin.Status) filtered {
 	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
 	for _, s := range standings {
@@ -87,7 +86,6 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *in
 	return i, queues, by, nil
 }
 
-// listJobs prints the jobs that the filter lets pass, for people as rows of a table.
 func (a *app) listJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
 ) error {
@@ -134,7 +132,6 @@ func standing(j *job.Job) string {
 	return string(j.State())
 }
 
-// problem is what is wrong with a job.
 func problem(j *job.Job) string {
 	if j.Invalid != nil {
 		return j.Invalid.Error()
@@ -142,7 +139,6 @@ func problem(j *job.Job) string {
 	return dash(j.Error)
 }
 
-// links says what a job has to do with retries.
 func links(j *job.Job) string {
 	var said []string
 	if j.RetryOf != 0 {

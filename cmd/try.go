@@ -148,7 +148,6 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	return outcome, heard, reached
 }
 
-// typeWithHandler finds a job type in the config, and what runs for it.
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
 	q, err := i.Queue(name)
 	if err != nil {
@@ -193,7 +192,6 @@ func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o
 	return j, nil
 }
 
-// tried is what try says.
 type tried struct {
 	Queue  string          `json:"queue"`
 	Type   string          `json:"job_type"`
@@ -214,7 +212,6 @@ type tried struct {
 	job.ProgressJSON
 }
 
-// attempted is how an attempt of try has ended.
 type attempted struct {
 	jobType job.Type
 	job     *job.Job

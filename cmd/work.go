@@ -96,7 +96,6 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
 }
 
-// worked is what a worker did.
 type worked struct {
 	WorkerID string `json:"worker_id"`
 	Started  int    `json:"started"`
@@ -255,7 +254,6 @@ func parseShards(text string) (numbers []int, err error) {
 	return slices.Compact(numbers), nil
 }
 
-// checkShards refuses shards that none of the queues has.
 func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 	most := 0
 	for _, q := range queues {
