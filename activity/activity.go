@@ -95,7 +95,6 @@ type Filter struct {
 	Limit int
 }
 
-// row is an entry as it is read.
 type row struct {
 	Entry
 	At engine.Time

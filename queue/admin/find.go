@@ -193,7 +193,6 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selec
 	return nil
 }
 
-// findPage is how many rows one query reads, at most.
 const findPage = 500
 
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
