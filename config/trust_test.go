@@ -84,9 +84,7 @@ func TestWarnings(t *testing.T) {
 	warnings := func(want ...string) {
 		t.Helper()
 		c, err := Load(LoadOptions{File: file, Env: noEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
+		do(t, err)
 		if len(c.Warnings) != len(want) {
 			t.Fatalf("%q, want %q", c.Warnings, want)
 		}

@@ -18,9 +18,7 @@ func TestOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		pool := dbtest.Pool(t, driver, source)
 		db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		queues := []schema.Queue{{Name: "emails"}}
 		if err := db.Check(t.Context(), queues); !errors.Is(err, schema.ErrNotMigrated) {
 			t.Errorf("before Migrate: %v", err)
@@ -28,12 +26,8 @@ func TestOn(t *testing.T) {
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) < 9 {
 			t.Errorf("migrated %v, %v", changed, err)
 		}
-		if err := db.Check(t.Context(), queues); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Check(t.Context(), queues))
+		must(t, db.Close())
 		if err := pool.PingContext(t.Context()); err != nil {
 			t.Errorf("the application's pool was closed with it: %v", err)
 		}
@@ -43,23 +37,15 @@ func TestOn(t *testing.T) {
 // TestOnOneConnection: a pool of one connection is enough, as of a database in memory.
 func TestOnOneConnection(t *testing.T) {
 	pool, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	queues := []schema.Queue{{Name: "emails"}}
-	if _, err := db.Migrate(t.Context(), queues); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Check(t.Context(), queues); err != nil {
-		t.Error(err)
-	}
+	migrate(t, db, queues...)
+	must(t, db.Check(t.Context(), queues))
 }
 
 // TestHighIDsOnAPool: the question leaves nothing behind in an application's session.
@@ -69,9 +55,7 @@ func TestHighIDsOnAPool(t *testing.T) {
 		pool := dbtest.Pool(t, driver, source) // which wants its settings back
 		pool.SetMaxOpenConns(1)
 		db, err := schema.FromPool(t.Context(), pool, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity"); err != nil || len(high) > 0 {
 			t.Errorf("%q, %v", high, err)
 		}
@@ -89,14 +73,10 @@ func TestHighIDsOnAPool(t *testing.T) {
 func TestOnAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
 	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	conn, err := db.SQL.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()"); err == nil {
 		t.Error("the connection was not killed")
 	}
@@ -117,9 +97,7 @@ func TestOnAfterTrouble(t *testing.T) {
 func TestOnRefuses(t *testing.T) {
 	sqlite := func(source string) *sql.DB {
 		pool, err := sql.Open("sqlite", source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = pool.Close() })
 		return pool
 	}
@@ -160,9 +138,7 @@ type otherDriver struct{ driver.Driver }
 func TestOnNoDatabase(t *testing.T) {
 	source := dbtest.MySQL(t)
 	pool, err := sql.Open("mysql", source[:strings.LastIndex(source, "/")+1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	if _, err := schema.FromPool(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
 		t.Error(err)
