@@ -16,8 +16,7 @@ import (
 func TestGrants(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	names := schema.Named("shop")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: "emails"}})
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}})
 	must(t, err)
 	const application = "hipq_application"
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {

@@ -55,9 +55,9 @@ func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {
 }
 
 // opened is a database that is closed when the test ends.
-func opened(t *testing.T, o schema.Options, names schema.Names) *schema.DB {
+func opened(t *testing.T, o schema.Options) *schema.DB {
 	t.Helper()
-	db, err := schema.Open(t.Context(), o, names)
+	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -198,8 +198,7 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
-	names := schema.Named("shop")
-	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, names)
+	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop"))
 	must(t, err)
 	defer func() { _ = creator.Close() }()
 	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {

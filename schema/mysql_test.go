@@ -1,21 +1,16 @@
 package schema_test
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/big"
 	"net"
@@ -470,143 +465,4 @@ func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
-}
-
-// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
-// asked. It is encrypted if it has a certificate and the client wants it. No test may let it have a file.
-func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serveMad(t, conn, certificate, answer)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func serveMad(t *testing.T, conn net.Conn, certificate *tls.Config, answer [][]byte) {
-	defer func() { _ = conn.Close() }()
-	send := func(number byte, payload []byte) {
-		header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
-		header[3] = number
-		_, _ = conn.Write(append(header, payload...))
-	}
-	greeting := append([]byte("\n8.4.0\x00\x01\x00\x00\x00salt5678\x00"), 0xff, 0xf7, 45, 2, 0, 0xff, 0xc7, 21)
-	if certificate != nil {
-		greeting[21] |= 0x08 // it knows TLS
-	}
-	greeting = append(greeting, make([]byte, 10)...)
-	send(0, append(greeting, "salt90123456\x00mysql_native_password\x00"...))
-	for number := byte(2); ; number = 1 {
-		header := make([]byte, 4)
-		if _, err := io.ReadFull(conn, header); err != nil {
-			return
-		}
-		length := int64(header[0]) | int64(header[1])<<8 | int64(header[2])<<16
-		said := make([]byte, length)
-		if _, err := io.ReadFull(conn, said); err != nil {
-			return
-		}
-		if bytes.Contains(said, []byte(ofNobodys)) {
-			t.Errorf("the server got a file: %q", said)
-		}
-		switch {
-		case number == 2 && length == 32: // a wish for TLS, before the name
-			conn = tls.Server(conn, certificate)
-			if _, err := io.ReadFull(conn, header); err != nil {
-				return
-			}
-			if _, err := io.CopyN(io.Discard, conn, int64(header[0])|int64(header[1])<<8|int64(header[2])<<16); err != nil {
-				return
-			}
-			send(3, []byte{0, 0, 0, 2, 0, 0, 0})
-		case number == 2:
-			send(number, []byte{0, 0, 0, 2, 0, 0, 0})
-		default:
-			for i, packet := range answer {
-				send(number+byte(i), packet)
-			}
-		}
-	}
-}
-
-// thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
-// all that it was sent, and can read.
-func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, changes string) (address string, got func() string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	var heard strings.Builder
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			rob(conn, certificate, key, greets, changes, &heard)
-		}
-	}()
-	return listener.Addr().String(), func() string {
-		_ = listener.Close()
-		<-served
-		return heard.String()
-	}
-}
-
-// rob asks one client.
-func rob(conn net.Conn, certificate *tls.Config, key *rsa.PrivateKey, greets, changes string, heard io.Writer) {
-	defer func() { _ = conn.Close() }()
-	const salt = "salt5678salt90123456"
-	number := byte(0)
-	send := func(payload string) {
-		_, _ = conn.Write(append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, number}, payload...))
-	}
-	listen := func() (said []byte) {
-		header := make([]byte, 4)
-		if _, err := io.ReadFull(conn, header); err == nil {
-			said = make([]byte, int(header[0])|int(header[1])<<8)
-			_, _ = io.ReadFull(conn, said)
-		}
-		_, _ = heard.Write(said)
-		number = header[3] + 1
-		return said
-	}
-	knows := "\xff\xf7"
-	if certificate != nil {
-		knows = "\xff\xff" // TLS too
-	}
-	send("\n8.4.0\x00\x01\x00\x00\x00" + salt[:8] + "\x00" + knows + "\x2d\x02\x00\xff\xc7\x15" + strings.Repeat("\x00", 10) + salt[8:] + "\x00" + greets + "\x00")
-	said := listen()
-	if certificate != nil && len(said) == 32 {
-		conn = tls.Server(conn, certificate)
-		said = listen()
-	}
-	if changes != "" {
-		send("\xfe" + changes + "\x00" + salt + "\x00")
-		said = listen()
-	}
-	if cmp.Or(changes, greets) == "caching_sha2_password" {
-		send("\x01\x04") // in full, please
-		said = listen()
-	}
-	if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // no wish for a key
-		return
-	}
-	public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	send("\x01" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
-	if text, err := rsa.DecryptOAEP(sha1.New(), nil, key, listen(), nil); err == nil {
-		for i := range text {
-			text[i] ^= salt[i%len(salt)]
-		}
-		_, _ = heard.Write(text)
-	}
 }

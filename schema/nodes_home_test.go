@@ -25,10 +25,9 @@ func TestNodeOfAHost(t *testing.T) {
 		cfg.Addr = "127.0.0.1:1" // nodes take its place
 		o.DSN = cfg.FormatDSN()
 	}
-	names := schema.Named("shop")
 	for n, p := range proxies {
 		o.Host = hostAt(t, n, len(proxies))
-		db, err := schema.Open(t.Context(), o, names)
+		db, err := schema.Open(t.Context(), o, schema.Named("shop"))
 		must(t, err)
 		if at, of := db.Nodes(); of != 3 || !slices.Equal(at, []int{n}) {
 			t.Errorf("host %s is at %v of %d, want node %d", o.Host, at, of, n)

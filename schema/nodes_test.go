@@ -33,9 +33,8 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	first := dbtest.NewProxy(t)
 	second := dbtest.ProxyTo(t, first.Direct)
-	names := schema.Named("shop")
 	open := func() (*schema.DB, error) {
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, first.Source, second.Source)}, names)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, first.Source, second.Source)}, schema.Named("shop"))
 		if err == nil {
 			t.Cleanup(func() { _ = db.Close() })
 		}

@@ -55,7 +55,6 @@ func TestMakeProcedures(t *testing.T) {
 func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	names := schema.Named("shop")
 	cfg, err := mysql.ParseDSN(source)
 	must(t, err)
 	user := cfg.DBName + "_u"
@@ -68,7 +67,7 @@ func TestProceduresRights(t *testing.T) {
 	its := *cfg
 	its.User, its.Passwd = user, "secret"
 	open := func() *schema.DB {
-		db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
+		db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
 		return db
 	}
 	made, err := open().MakeProcedures(t.Context(), withProcedures)
@@ -77,7 +76,7 @@ func TestProceduresRights(t *testing.T) {
 	}
 	remade(t, root)
 	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), withProcedures)
 	must(t, err)
 	for _, statement := range grants.Submitter {
 		execute(t, root, strings.Replace(statement, "'submitter'", "'"+user+"'", 1))

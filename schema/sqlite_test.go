@@ -14,10 +14,9 @@ import (
 // SQLite's file, and those beside it, are their owner's alone, or have the rights that were asked for, whatever the folder and
 // the umask would give them.
 func TestFileIsItsOwners(t *testing.T) {
-	names := schema.Named("shop")
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o640: 0o640, 0o660: 0o660} {
 		path := filepath.Join(t.TempDir(), "hipq.db")
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, names)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, schema.Named("shop"))
 		must(t, err)
 		migrate(t, db, schema.Queue{Name: "emails"})
 		for _, beside := range []string{"", "-wal", "-shm"} {
@@ -111,13 +110,12 @@ func TestFileOfSomebodyElse(t *testing.T) {
 
 // Nobody makes a new database where others could take it over.
 func TestFileIsNotMadeAmongOthers(t *testing.T) {
-	names := schema.Named("shop")
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
 		t.Fatal(err)
 	}
 	o := schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}
-	if _, err := schema.Open(t.Context(), o, names); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
+	if _, err := schema.Open(t.Context(), o, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
