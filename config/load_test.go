@@ -112,28 +112,20 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 	}
 }
 
-// A handler program that calls hipq has its job in its environment.
-func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
+// A handler program that calls hipq has its job in its environment, and Kubernetes tells each container of a service hipq-database.
+// A port that somebody means for a setting is none.
+func TestOthersVariablesAreNoSettings(t *testing.T) {
 	want := mustLoad(t, minimal)
-	pairs := []string{"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1"}
+	pairs := []string{
+		"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1",
+		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
+		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
+		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
+	}
 	for _, name := range ownVariables() {
 		pairs = append(pairs, name, "77")
 	}
 	got, err := Load(LoadOptions{File: want.File, Env: environment(pairs...)})
-	do(t, err)
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// Kubernetes tells each container of a service hipq-database, or hipq-worker; a port that somebody means for a setting is none.
-func TestLinksToServicesAreNoSettings(t *testing.T) {
-	want := mustLoad(t, minimal)
-	got, err := Load(LoadOptions{File: want.File, Env: environment(
-		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
-		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
-		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
-	)})
 	do(t, err)
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

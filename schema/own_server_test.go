@@ -24,7 +24,9 @@ func TestOwnServer(t *testing.T) {
 		name string
 		run  func(*testing.T, string)
 	}{
-		{"binary log by statement", binaryLogByStatement}, {"character set", characterSetOfTheServer}, {"read-only", readOnlyServer},
+		{"binary log by statement", binaryLogByStatement},
+		{"character set", characterSetOfTheServer},
+		{"read-only", readOnlyServer},
 		{"nodes of which one writes", nodesOfWhichOneWrites},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, source) })
@@ -92,8 +94,8 @@ func readOnlyServer(t *testing.T, source string) {
 	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !engine.IsAnswer(err) {
 		t.Errorf("the error is %v", err)
 	}
-	done, refused := make(chan error, 1), make(chan error, 100)
-	go func() { done <- write(engine.Hearing(t.Context(), func(err error) { refused <- err })) }()
+	done, refused := make(chan error, 1), make(chan struct{}, 100)
+	go func() { done <- write(engine.Hearing(t.Context(), func(error) { refused <- struct{}{} })) }()
 	<-refused
 	execute(t, root, "SET GLOBAL read_only = 0")
 	must(t, <-done)
