@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,9 +55,11 @@ func TestMigrateByAStep(t *testing.T) {
 			more := append(emails, schema.Queue{Name: "files"})
 			migrate(t, db, more...)
 			must(t, db.Check(t.Context(), more))
-			versions, err := db.Versions(t.Context(), more)
-			if want := map[string]int{"queue": 2, "instance": 1}[kind]; err != nil || versions["shop_files"] != want || versions["shop_notices"] != 3-want {
-				t.Errorf("%s: versions %v: %v", kind, versions, err)
+			var versions []int
+			must(t, db.SQL.SelectContext(t.Context(), &versions,
+				"SELECT version FROM hipq_tables WHERE table_name IN ('shop_files', 'shop_notices') ORDER BY table_name"))
+			if want := map[string][]int{"queue": {2, 1}, "instance": {1, 2}}[kind]; !slices.Equal(versions, want) {
+				t.Errorf("%s: versions %v", kind, versions)
 			}
 		})
 	}
