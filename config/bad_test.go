@@ -20,13 +20,9 @@ func TestBadFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			do(t, err)
 			path, err := filepath.Abs(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			do(t, err)
 			var want []string
 			for line := range strings.Lines(string(data)) {
 				message, ok := strings.CutPrefix(line, "# ")

@@ -27,9 +27,7 @@ func load(t *testing.T, text string, env []string, flags *pflag.FlagSet) (*Confi
 func mustLoad(t *testing.T, text string) *Config {
 	t.Helper()
 	c, err := load(t, text, noEnv, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	return c
 }
 
@@ -132,13 +130,9 @@ queues:
 `)
 	dir := filepath.Dir(got.File)
 	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	windows, err := job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	outer := job.RetryPolicy{Attempts: 7, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}

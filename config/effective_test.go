@@ -18,9 +18,7 @@ func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "hipq.yaml"), text)
 	all, err := Explain(LoadOptions{File: file, Env: env, Flags: flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	by := map[string]string{}
 	for _, s := range all {
 		if _, ok := by[s.Key]; ok {

@@ -15,9 +15,7 @@ const examplePath = "../hipq.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
 	got, err := Load(LoadOptions{File: examplePath, Env: noEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	// What it shows outside of the queues is what holds without it.
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
@@ -35,13 +33,9 @@ func TestExampleLoads(t *testing.T) {
 // TestExampleIsComplete wants each key of each section in the example, those that can't stand there as a comment.
 func TestExampleIsComplete(t *testing.T) {
 	data, err := os.ReadFile(examplePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	content, _, err := parseYAML(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	shownKeys := map[string]bool{}
 	collect(content, reflect.TypeFor[shape](), shownKeys)
 	var missing []string

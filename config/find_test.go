@@ -13,12 +13,8 @@ const minimal = "name: shop\nqueues: [{name: emails}]\n"
 // write puts a config of that text into a file and gives back its path.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -55,9 +51,7 @@ func TestSearchOrder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config, err := Load(c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			do(t, err)
 			if config.File != at(c.want) {
 				t.Errorf("read %s, want %s", config.File, at(c.want))
 			}
@@ -104,9 +98,7 @@ func TestNotFound(t *testing.T) {
 func TestUnreadableEndsTheSearch(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "home/.config/hipq/hipq.yaml"), minimal)
-	if err := os.MkdirAll(filepath.Join(root, "hipq.yaml"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.MkdirAll(filepath.Join(root, "hipq.yaml"), 0o755))
 	_, err := Load(LoadOptions{Dir: root, Env: environment("HOME", filepath.Join(root, "home"))})
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory") {
 		t.Errorf("got %v", err)

@@ -23,9 +23,7 @@ func workFlags(t *testing.T, args ...string) *pflag.FlagSet {
 	flags.String("run-for", "77s", "")
 	flags.Bool("linger", false, "")
 	flags.Int("max-jobs", 77, "")
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	do(t, flags.Parse(args))
 	return flags
 }
 
@@ -60,9 +58,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := load(t, c.file, c.env, c.flags)
-			if err != nil {
-				t.Fatal(err)
-			}
+			do(t, err)
 			if diff := diff(c.want, got.Worker); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -87,9 +83,7 @@ func TestEnvironment(t *testing.T) {
 		"HIPQ_WORKER_GRACE", "5s",
 		"HIPQ_ACTIVITY_KEEP", "4w",
 	), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	want := *got
 	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
 	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
@@ -112,41 +106,27 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("HIPQ_WORKER_BATCH", "6")
 	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
 	got, err := Load(LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	if got.Worker.Batch != 6 || got.Worker.Concurrency != 4 || got.File != os.Getenv("HIPQ_CONFIG") {
 		t.Errorf("got %+v of %s", got.Worker, got.File)
 	}
 }
 
-// A handler program that calls hipq has its job in its environment.
-func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
+// A handler program that calls hipq has its job in its environment, and Kubernetes tells each container of a service hipq-database.
+// A port that somebody means for a setting is none.
+func TestOthersVariablesAreNoSettings(t *testing.T) {
 	want := mustLoad(t, minimal)
-	pairs := []string{"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1"}
+	pairs := []string{
+		"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1",
+		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
+		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
+		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
+	}
 	for _, name := range ownVariables() {
 		pairs = append(pairs, name, "77")
 	}
 	got, err := Load(LoadOptions{File: want.File, Env: environment(pairs...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// Kubernetes tells each container of a service hipq-database, or hipq-worker; a port that somebody means for a setting is none.
-func TestLinksToServicesAreNoSettings(t *testing.T) {
-	want := mustLoad(t, minimal)
-	got, err := Load(LoadOptions{File: want.File, Env: environment(
-		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
-		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
-		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
-	)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -24,9 +24,7 @@ const referencePath = "../docs/configuration.md"
 //	go test ./config -run TestReference -update
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile(referencePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	head, _, ok := strings.Cut(string(page), "\n## "+headings[0].heading+"\n")
 	if !ok {
 		t.Fatal("where do the tables begin?")
@@ -172,13 +170,9 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 		}
 	}
 	data, err := yaml.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	file := filepath.Join(t.TempDir(), "hipq.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.WriteFile(file, data, 0o600))
 	c, err := Load(LoadOptions{File: file, Dir: filepath.Dir(file)})
 	if err != nil {
 		return nil, err
@@ -262,9 +256,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 		return
 	}
 	want, err := built(t, path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	got, err := built(t, path, otherwise)
 	if err != nil {
 		t.Errorf("%v: the default %q is refused: %v", path, otherwise, err)
@@ -285,13 +277,9 @@ var (
 // exampleComments reads the example, with the keys that can only stand there as comments.
 func exampleComments(t *testing.T) commentary {
 	data, err := os.ReadFile(examplePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	var doc yaml.Node
-	if err := yaml.Unmarshal(asComment.ReplaceAll(data, []byte("$1$2")), &doc); err != nil {
-		t.Fatal(err)
-	}
+	do(t, yaml.Unmarshal(asComment.ReplaceAll(data, []byte("$1$2")), &doc))
 	c := commentary{}
 	c.collect(doc.Content[0], reflect.TypeFor[shape]())
 	return c

@@ -13,9 +13,7 @@ retry: &r {attempts: 5}
 on: {<<: *r, jitter: 0.10}
 same: *r
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	want := map[string]any{
 		"exec":  []any{"true", "010", "1.10", "1_000", "0x1F", "2024-01-01", ".5", "yes", nil, "~", nil, "a b", ""},
 		"retry": map[string]any{"attempts": "5"},

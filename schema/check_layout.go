@@ -115,29 +115,16 @@ func (f *fit) all(units []unit) bool {
 	})
 }
 
-// Versions gives the versions of the layouts that are on record, by table, of the instance's tables and of these queues'. Those
-// of which nothing is on record it leaves out. It may be repeated.
-func (db *DB) Versions(ctx context.Context, queues []Queue) (map[string]int, error) {
+// Tables are the instance's, and those of these queues.
+func (db *DB) Tables(queues []Queue) (names []string, err error) {
 	units, err := db.units(queues)
-	if err != nil {
-		return nil, err
-	}
-	found, _, err := db.find(ctx, units)
-	if err != nil {
-		return nil, fmt.Errorf("find the versions of the tables: %w", err)
-	}
-	versions := map[string]int{}
 	for _, u := range units {
-		for _, table := range u.tables {
-			if o, ok := found[table+"/"+u.queue]; ok {
-				versions[table] = o.Version
-			}
-		}
+		names = append(names, u.tables...)
 	}
-	return versions, nil
+	return names, err
 }
 
-// find gives what is on record of the tables, by table and queue, and the names of those that are there, and of their indexes.
+// find gives what is on record of the tables, by their names, and the names of those that are there, and of their indexes.
 func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, there map[string]bool, err error) {
 	var tables []string
 	for _, u := range units {
@@ -146,26 +133,31 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 	// a migration at another node of a cluster may refuse it
 	err = engine.Patiently(ctx, engine.IsConflict, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
-		recorded := engine.Query{
-			SQL: "SELECT table_name, queue, version, claim_order FROM " + ownersTable + " WHERE instance = ?", Args: []any{db.instance},
-			Scan: engine.EachRow(func(row *sql.Rows) error {
-				var o owner
-				err := row.Scan(&o.Table, &o.Queue, &o.Version, &o.Order)
-				owners[o.Table+"/"+o.Queue] = o
-				return err
-			}),
-		}
 		if db.SQL.Engine == engine.SQLite.Engine {
-			return db.SQL.Read(ctx, recorded, db.present(tables, there))
+			return db.SQL.Read(ctx, recorded(tables, owners), db.present(tables, there))
 		}
-		err := db.SQL.Read(ctx, recorded, db.probe(units, there))
+		err := db.SQL.Read(ctx, recorded(tables, owners), db.probe(units, there))
 		if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
 			clear(there)
-			return db.SQL.Read(ctx, recorded, db.present(tables, there))
+			return db.SQL.Read(ctx, recorded(tables, owners), db.present(tables, there))
 		}
 		return err
 	})
 	return owners, there, err
+}
+
+// recorded is the query for what is on record of these tables, whoever owns them.
+func recorded(tables []string, owners map[string]owner) engine.Query {
+	return engine.Query{
+		SQL:  "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name IN " + engine.In(len(tables)),
+		Args: anyOf(tables),
+		Scan: engine.EachRow(func(row *sql.Rows) error {
+			var o owner
+			err := row.Scan(&o.table, &o.instance, &o.queue, &o.version, &o.order)
+			owners[o.table] = o
+			return err
+		}),
+	}
 }
 
 // probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
@@ -191,11 +183,11 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	return engine.Query{SQL: strings.Join(probes, " UNION ALL "), Scan: engine.Row()}
 }
 
-// present is the query for which of these tables are there. It notes their names, and those of their indexes.
+// present is the query for which of these tables are there, or views in their place. It notes their names, and those of their indexes.
 func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	args := anyOf(tables)
 	in := " IN " + engine.In(len(tables))
-	query := "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND tbl_name" + in
+	query := "SELECT LOWER(name) FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND tbl_name COLLATE NOCASE" + in
 	if db.SQL.Engine == engine.MySQL.Engine {
 		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
 			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
@@ -219,15 +211,15 @@ func anyOf(names []string) (args []any) {
 func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) error {
 	steps := db.steps(u)
 	for _, t := range u.tables {
-		o, ok := owners[t+"/"+u.queue]
-		v := o.Version
+		o := owners[t]
+		ours := o.instance == db.instance && o.queue == u.queue
 		switch {
-		case ok && v > len(steps):
-			return newer(t, v, len(steps))
-		case !ok || !there[t]:
+		case ours && o.version > len(steps):
+			return newer(t, o.version, len(steps))
+		case !ours || !there[t]:
 			return unmigratedf("the database has no table %s", t)
-		case v < len(steps):
-			return unmigratedf("table %s is of an older hipq: it has version %d, needed is %d", t, v, len(steps))
+		case o.version < len(steps):
+			return unmigratedf("table %s is of an older hipq: it has version %d, needed is %d", t, o.version, len(steps))
 		}
 	}
 	for _, i := range db.indexes(u) {
@@ -235,7 +227,7 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 			return unmigratedf("table %s has no index %s", i.table, i.name)
 		}
 	}
-	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]+"/"+u.queue].Order {
+	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]].order {
 		return unmigratedf("table %s is not in the order of queue %s", u.tables[0], u.queue)
 	}
 	return nil

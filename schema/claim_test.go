@@ -17,20 +17,14 @@ import (
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
 	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var row [2]int
-		if err := rows.Scan(&row[0], &row[1]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&row[0], &row[1]))
 		list = append(list, row)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return list
 }
 
@@ -43,9 +37,7 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 		query = "SELECT m.name || ': ' || (SELECT group_concat(i.name) FROM pragma_index_info(m.name) i) AS columns FROM sqlite_master m" +
 			" WHERE m.type = 'index' AND m.tbl_name = 'shop_emails' AND (columns LIKE '%priority%' OR columns LIKE '%run_rank%')"
 	}
-	if err := db.SQL.SelectContext(t.Context(), &list, query); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.SQL.SelectContext(t.Context(), &list, query))
 	return list
 }
 
@@ -63,9 +55,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 			t.Helper()
 			_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
 				" VALUES ('send', 'x', 'available', 60, ?, 1, 'NONE')", priority)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		priorities := []int{100, -5, 0, math.MaxInt32, -math.MaxInt32}
 		for _, p := range priorities {
@@ -92,9 +82,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 					t.Errorf("%q to %q, %d: changed %v", before, order, again, changed)
 				}
 			}
-			if err := db.Check(t.Context(), queues); err != nil {
-				t.Error(err)
-			}
+			must(t, db.Check(t.Context(), queues))
 			priorities = append(priorities, len(priorities))
 			add(len(priorities) - 1)
 			var want [][2]int
@@ -118,16 +106,10 @@ func TestRankOfANewRow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		for _, order := range []schema.Order{schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule} {
-			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
-				t.Fatal(err)
-			}
+			migrate(t, db, schema.Queue{Name: "emails", Order: order})
+			execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('send')")
 			var ranked int
-			if err := db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
 			if ranked > 0 && order != schema.OrderSchedule {
 				t.Errorf("%q: %d have a rank", order, ranked)
 			}
@@ -138,19 +120,12 @@ func TestRankOfANewRow(t *testing.T) {
 // The statements for an empty database make what Migrate makes.
 func TestDDLOfEachOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		names, err := schema.NewNames("shop", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := schema.Named("shop")
 		queues := []schema.Queue{{Name: "emails"}, {Name: "high", Order: schema.OrderHighest}, {Name: "time", Order: schema.OrderSchedule}}
 		ddl, err := schema.DDL(driver, names, queues)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = db.Close() }()
 		for s := range strings.SplitSeq(ddl, ";\n") {
 			if s = strings.TrimSpace(s); s == "" {
@@ -160,9 +135,7 @@ func TestDDLOfEachOrder(t *testing.T) {
 				t.Fatalf("%s: %v", s, err)
 			}
 		}
-		if err := db.Check(t.Context(), queues); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Check(t.Context(), queues))
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
 			t.Errorf("changed %v: %v", changed, err)
 		}

@@ -11,17 +11,11 @@ import (
 // Nodes of a cluster know nothing of each other's locks: inits on all of them at the same time make each table once.
 func TestGaleraMigrateAtOnce(t *testing.T) {
 	for range 5 {
-		names, err := schema.NewNames("shop", "")
-		if err != nil {
-			t.Fatal(err)
-		}
 		queues := []schema.Queue{{Name: "emails"}, {Name: "reports", Order: schema.OrderSchedule}}
 		var all sync.WaitGroup
 		for _, dsn := range dbtest.Galera(t) {
-			db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn, Create: true}, names)
-			if err != nil {
-				t.Fatal(err)
-			}
+			db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn, Create: true}, schema.Named("shop"))
+			must(t, err)
 			t.Cleanup(func() { _ = db.Close() })
 			all.Go(func() {
 				if _, err := db.Migrate(t.Context(), queues); err != nil {

@@ -16,19 +16,11 @@ import (
 func TestGrants(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: "emails"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}})
+	must(t, err)
 	const application = "hipq_application"
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
-		if _, err := root.SQL.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, root, statement)
 	}
 	for range 2 { // they may be printed, and run, again
 		execute(t, root, grants.Triggers...)
@@ -42,14 +34,10 @@ func TestGrants(t *testing.T) {
 		}
 	}
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.User, cfg.Passwd = application, "secret"
 	app, err := sql.Open("mysql", cfg.FormatDSN()) // as an application does
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = app.Close() }()
 	for statement, allowed := range map[string]bool{
 		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
@@ -67,9 +55,7 @@ func TestGrants(t *testing.T) {
 		}
 	}
 	session, err := app.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = session.Close() }()
 	if _, err := session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"); err != nil {
 		t.Fatal(err)
@@ -98,18 +84,14 @@ func TestLongestTrigger(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source)
 	names, err := schema.NewNames("shop", "t_{instance}_{queue}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	queue := strings.Repeat("q", 44)
 	table, err := names.CheckQueue(queue)
 	if err != nil || len(table) != 51 {
 		t.Fatalf("%s, %v", table, err)
 	}
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: queue}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	execute(t, root, "CREATE TABLE "+table+" (id BIGINT)")
 	execute(t, root, grants.Triggers...)
 }

@@ -27,21 +27,15 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
 	rows, err := db.SQL.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = rows.Close() }()
 	made := map[string]string{}
 	for rows.Next() {
 		var name, how string
-		if err := rows.Scan(&name, &how); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&name, &how))
 		made[name] = how
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return made
 }
 
@@ -52,6 +46,31 @@ func execute(t *testing.T, db *schema.DB, statements ...string) {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
+}
+
+func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {
+	t.Helper()
+	_, err := db.Migrate(t.Context(), queues)
+	must(t, err)
+}
+
+// opened is a database that is closed when the test ends.
+func opened(t *testing.T, o schema.Options) *schema.DB {
+	t.Helper()
+	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// dropIndex drops an index, which is named after its table.
+func dropIndex(t *testing.T, db *schema.DB, index string) {
+	t.Helper()
+	on := ""
+	if table, _, _ := strings.Cut(index, "$"); db.SQL.Engine == "mysql" {
+		on = " ON " + table
+	}
+	execute(t, db, "DROP INDEX "+index+on)
 }
 
 // mended makes sure that Migrate makes what is missing of these tables as it was.
@@ -73,9 +92,7 @@ var mendedQueues = []schema.Queue{{Name: "emails"}, {Name: "files", Order: schem
 func openMended(t *testing.T, driver, source string) *schema.DB {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails", "files")
-	if _, err := db.Migrate(t.Context(), mendedQueues); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, db, mendedQueues...)
 	return db
 }
 
@@ -124,11 +141,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 				continue
 			}
 			n++
-			if driver == "sqlite" {
-				execute(t, db, "DROP INDEX "+index)
-			} else {
-				execute(t, db, "DROP INDEX "+index+" ON "+table)
-			}
+			dropIndex(t, db, index)
 			if _, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues)); hint != "run hipq init" {
 				t.Errorf("%s is gone: Check says %q", index, hint)
 			}
@@ -150,11 +163,7 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		execute(t, db, "INSERT INTO shop_emails (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'available', 60, 7, 1, 'NONE')")
 		for _, to := range []schema.Order{schema.OrderHighest, schema.OrderLowest} {
-			if driver == "sqlite" {
-				execute(t, db, "DROP INDEX shop_emails$claim")
-			} else {
-				execute(t, db, "DROP INDEX shop_emails$claim ON shop_emails")
-			}
+			dropIndex(t, db, "shop_emails$claim")
 			mended(t, db, []schema.Queue{{Name: "emails", Order: to}}, "the index", "shop_emails")
 			want := map[schema.Order]int{schema.OrderLowest: 7, schema.OrderHighest: -7}[to]
 			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
@@ -168,11 +177,8 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 func TestMigrateWithDuplicates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
-		drop := "DROP INDEX shop_emails$live ON shop_emails"
-		if driver == "sqlite" {
-			drop = "DROP INDEX shop_emails$live"
-		}
-		execute(t, db, drop, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
+		dropIndex(t, db, "shop_emails$live")
+		execute(t, db, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
 		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}})
 		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one may be live") {
 			t.Errorf("migrate: %v", err)
@@ -187,21 +193,13 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	db := openMended(t, "mysql", source)
 	before := layout(t, db)
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// a user whose migration ends behind the first step, for the second wants ALTER
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop"))
+	must(t, err)
 	defer func() { _ = creator.Close() }()
 	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
 		t.Fatalf("it was to end halfway: %v: %v", changed, err)

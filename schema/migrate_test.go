@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,10 +33,9 @@ func TestMigrateByAStep(t *testing.T) {
 		dbtest.Each(t, func(t *testing.T, driver, source string) {
 			db := dbtest.Open(t, driver, source, "emails")
 			emails := []schema.Queue{{Name: "emails", Order: schema.OrderSchedule}}
-			_, err := db.Migrate(t.Context(), emails)
-			must(t, err)
+			migrate(t, db, emails...)
 			execute(t, db, c.row)
-			before, err := db.Versions(t.Context(), emails)
+			before, err := db.SQL.Versions(t.Context(), emails)
 			must(t, err)
 			schema.AddStep(t, kind, strings.ReplaceAll(c.step, "VARCHAR(9)", map[string]string{"mysql": "VARCHAR(9)", "sqlite": "TEXT"}[driver]))
 			if _, hint := schema.Diagnose(db.Check(t.Context(), emails)); hint != "run hipq init" {
@@ -55,8 +55,7 @@ func TestMigrateByAStep(t *testing.T) {
 				execute(t, db, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
 			}
 			more := append(emails, schema.Queue{Name: "files"})
-			_, err = db.Migrate(t.Context(), more)
-			must(t, err)
+			migrate(t, db, more...)
 			must(t, db.Check(t.Context(), more))
 			versions, err := db.Versions(t.Context(), more)
 			further := map[string]map[string]int{"queue": {"shop_emails": 1}, "instance": {"shop_notices": 1}}[kind]
@@ -80,12 +79,8 @@ func TestCheckOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		queues := []schema.Queue{{Name: "emails"}}
 		db := dbtest.Open(t, driver, source, "emails")
-		if err := db.CheckOnce(t.Context(), queues); err != nil {
-			t.Error(err)
-		}
-		if _, err := db.SQL.ExecContext(t.Context(), "UPDATE hipq_tables SET version = version + 100"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.CheckOnce(t.Context(), queues))
+		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
 		if err := db.CheckOnce(t.Context(), queues); err != nil {
 			t.Errorf("at once: %v", err)
 		}
@@ -102,15 +97,11 @@ func TestCheckOnce(t *testing.T) {
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	end, err := db.BeginMigration(ctx, conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cancel()
 	if err := end(nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -1,21 +1,16 @@
 package schema_test
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/big"
 	"net"
@@ -43,18 +38,14 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// of an administrator's connection the server executes no init_connect
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
 		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
 		"SET GLOBAL init_connect = 'SET NAMES gbk'",
 	} {
-		if _, err := root.SQL.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, root, statement)
 	}
 	t.Cleanup(func() { _, _ = root.SQL.Exec("SET GLOBAL init_connect = ''") })
 	for _, options := range []string{"", "?charset=utf8mb4", "?collation=utf8mb4_general_ci"} {
@@ -67,9 +58,7 @@ func wantTexts(t *testing.T, source string) {
 	t.Helper()
 	db := dbtest.Open(t, "mysql", source, "emails")
 	for _, text := range inGBK {
-		if _, err := db.SQL.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, db, "DELETE FROM shop_emails")
 		err := db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
 			return err
@@ -78,9 +67,7 @@ func wantTexts(t *testing.T, source string) {
 			t.Fatalf("%s: %v", source, err)
 		}
 		var there []string
-		if err := db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
 		if len(there) != 1 || there[0] != text {
 			t.Errorf("%s: %q became %q", source, text, there)
 		}
@@ -101,9 +88,7 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 // A server that answers with the wish for a file of this host gets none of it.
 func TestServerAsksForAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte(ofNobodys), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
 	address := mad(t, nil, append([]byte{0xfb}, file...))
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 	if err == nil || !strings.Contains(err.Error(), "is not registered") {
@@ -184,9 +169,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 	source := dbtest.MySQL(t)
 	other := "65536, unique_checks = 0, completion_type = 2, sql_safe_updates = 1, sql_auto_is_null = 1, sql_select_limit = 1"
 	var version string
-	if err := dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
 	if strings.Contains(version, "MariaDB") { // MySQL hasn't got it
 		other += ", check_constraint_checks = 1"
 	}
@@ -209,9 +192,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 		}
 	}
 	var rows []struct{ ID, State string }
-	if err := db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"); err != nil {
-		t.Error(err)
-	}
+	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
 }
 
 // A server whose answers make no sense is an error, not the end of the program.
@@ -237,16 +218,12 @@ func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // whose settings these are
 	var version string
-	if err := db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
 	limit, number := "SET max_execution_time = 100", uint16(3024)
 	if strings.Contains(version, "MariaDB") {
 		limit, number = "SET max_statement_time = 0.1", 1969
 	}
-	if _, err := db.SQL.ExecContext(t.Context(), limit); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, limit)
 	var n int64
 	err := db.SQL.GetContext(t.Context(), &n, "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"+
 		" SELECT COUNT(*) FROM n AS a, n AS b, n AS c, n AS d WHERE a.i + b.i + c.i + d.i = 7")
@@ -283,9 +260,7 @@ func TestWithoutPassword(t *testing.T) {
 // Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "hipq.db")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(loop, loop))
 	for _, c := range []struct {
 		o    schema.Options
 		want string
@@ -365,9 +340,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another's
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -478,169 +451,18 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file = dir + "/cert.pem"
 	for path, block := range map[string]*pem.Block{file: {Type: "CERTIFICATE", Bytes: der}, dir + "/key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
-}
-
-// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
-// asked. It is encrypted if it has a certificate and the client wants it. No test may let it have a file.
-func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serveMad(t, conn, certificate, answer)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func serveMad(t *testing.T, conn net.Conn, certificate *tls.Config, answer [][]byte) {
-	defer func() { _ = conn.Close() }()
-	send := func(number byte, payload []byte) {
-		header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
-		header[3] = number
-		_, _ = conn.Write(append(header, payload...))
-	}
-	greeting := append([]byte("\n8.4.0\x00\x01\x00\x00\x00salt5678\x00"), 0xff, 0xf7, 45, 2, 0, 0xff, 0xc7, 21)
-	if certificate != nil {
-		greeting[21] |= 0x08 // it knows TLS
-	}
-	greeting = append(greeting, make([]byte, 10)...)
-	send(0, append(greeting, "salt90123456\x00mysql_native_password\x00"...))
-	for number := byte(2); ; number = 1 {
-		header := make([]byte, 4)
-		if _, err := io.ReadFull(conn, header); err != nil {
-			return
-		}
-		length := int64(header[0]) | int64(header[1])<<8 | int64(header[2])<<16
-		said := make([]byte, length)
-		if _, err := io.ReadFull(conn, said); err != nil {
-			return
-		}
-		if bytes.Contains(said, []byte(ofNobodys)) {
-			t.Errorf("the server got a file: %q", said)
-		}
-		switch {
-		case number == 2 && length == 32: // a wish for TLS, before the name
-			conn = tls.Server(conn, certificate)
-			if _, err := io.ReadFull(conn, header); err != nil {
-				return
-			}
-			if _, err := io.CopyN(io.Discard, conn, int64(header[0])|int64(header[1])<<8|int64(header[2])<<16); err != nil {
-				return
-			}
-			send(3, []byte{0, 0, 0, 2, 0, 0, 0})
-		case number == 2:
-			send(number, []byte{0, 0, 0, 2, 0, 0, 0})
-		default:
-			for i, packet := range answer {
-				send(number+byte(i), packet)
-			}
-		}
-	}
-}
-
-// thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
-// all that it was sent, and can read.
-func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, changes string) (address string, got func() string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	var heard strings.Builder
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			rob(conn, certificate, key, greets, changes, &heard)
-		}
-	}()
-	return listener.Addr().String(), func() string {
-		_ = listener.Close()
-		<-served
-		return heard.String()
-	}
-}
-
-// rob asks one client.
-func rob(conn net.Conn, certificate *tls.Config, key *rsa.PrivateKey, greets, changes string, heard io.Writer) {
-	defer func() { _ = conn.Close() }()
-	const salt = "salt5678salt90123456"
-	number := byte(0)
-	send := func(payload string) {
-		_, _ = conn.Write(append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, number}, payload...))
-	}
-	listen := func() (said []byte) {
-		header := make([]byte, 4)
-		if _, err := io.ReadFull(conn, header); err == nil {
-			said = make([]byte, int(header[0])|int(header[1])<<8)
-			_, _ = io.ReadFull(conn, said)
-		}
-		_, _ = heard.Write(said)
-		number = header[3] + 1
-		return said
-	}
-	knows := "\xff\xf7"
-	if certificate != nil {
-		knows = "\xff\xff" // TLS too
-	}
-	send("\n8.4.0\x00\x01\x00\x00\x00" + salt[:8] + "\x00" + knows + "\x2d\x02\x00\xff\xc7\x15" + strings.Repeat("\x00", 10) + salt[8:] + "\x00" + greets + "\x00")
-	said := listen()
-	if certificate != nil && len(said) == 32 {
-		conn = tls.Server(conn, certificate)
-		said = listen()
-	}
-	if changes != "" {
-		send("\xfe" + changes + "\x00" + salt + "\x00")
-		said = listen()
-	}
-	if cmp.Or(changes, greets) == "caching_sha2_password" {
-		send("\x01\x04") // in full, please
-		said = listen()
-	}
-	if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // no wish for a key
-		return
-	}
-	public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	send("\x01" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
-	if text, err := rsa.DecryptOAEP(sha1.New(), nil, key, listen(), nil); err == nil {
-		for i := range text {
-			text[i] ^= salt[i%len(salt)]
-		}
-		_, _ = heard.Write(text)
-	}
 }

@@ -20,40 +20,28 @@ func TestNodeOfAHost(t *testing.T) {
 	o := schema.Options{Driver: "mysql"}
 	for _, p := range proxies {
 		cfg, err := mysql.ParseDSN(p.Source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.Nodes = append(o.Nodes, cfg.Addr)
 		cfg.Addr = "127.0.0.1:1" // nodes take its place
 		o.DSN = cfg.FormatDSN()
 	}
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for n, p := range proxies {
 		o.Host = hostAt(t, n, len(proxies))
-		db, err := schema.Open(t.Context(), o, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, err := schema.Open(t.Context(), o, schema.Named("shop"))
+		must(t, err)
 		if at, of := db.Nodes(); of != 3 || !slices.Equal(at, []int{n}) {
 			t.Errorf("host %s is at %v of %d, want node %d", o.Host, at, of, n)
 		}
 		for passed := range 2 {
 			proxies[(n+passed)%3].Cut()
-			if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil {
-				t.Error(err)
-			}
+			execute(t, db, "DO 1")
 			if at, _ := db.Nodes(); len(at) != passed+2 || at[0] != n || at[passed+1] != (n+passed+1)%3 {
 				t.Errorf("host %s is at %v when %d nodes are gone", o.Host, at, passed+1)
 			}
 		}
 		p.Mend()
 		proxies[(n+2)%3].Cut()
-		if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil {
-			t.Error(err)
-		}
+		execute(t, db, "DO 1")
 		if at, _ := db.Nodes(); len(at) != 3 || at[2] != n {
 			t.Errorf("host %s is at %v when only its first node is there", o.Host, at)
 		}

@@ -33,26 +33,18 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	first := dbtest.NewProxy(t)
 	second := dbtest.ProxyTo(t, first.Direct)
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	open := func() (*schema.DB, error) {
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, first.Source, second.Source)}, names)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, first.Source, second.Source)}, schema.Named("shop"))
 		if err == nil {
 			t.Cleanup(func() { _ = db.Close() })
 		}
 		return db, err
 	}
 	db, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := func() (id string) {
 		t.Helper()
-		if err := db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
 		return id
 	}
 	at := server()
@@ -73,9 +65,7 @@ func TestNodes(t *testing.T) {
 
 	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
 	second.Mend()
-	if err := db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"); err != nil {
-		t.Error(err)
-	}
+	must(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
 	second.Cut()
 	first.Mend()
 

@@ -24,58 +24,34 @@ func (s state) lowest() int { return slices.Min(slices.Collect(maps.Values(s.ver
 // owned finds out the state of a unit's tables. It refuses a unit one of whose tables is somebody else's, or newer.
 func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	found, known := state{versions: map[string]int{}}, len(m.db.steps(u))
-	for _, table := range u.tables {
+	var owners map[string]owner
+	var there map[string]bool
+	err := m.read(ctx, func() error {
+		owners, there = map[string]owner{}, map[string]bool{}
 		// in this order: whoever makes a table has claimed it before
-		there, err := m.exists(ctx, table)
-		if err != nil {
-			return found, err
-		}
-		o, err := m.ownerOf(ctx, u, table)
+		return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there), recorded(u.tables, owners))
+	})
+	if err != nil {
+		return found, fmt.Errorf("find the owner of %s: %w", u.tables[0], err)
+	}
+	for _, table := range u.tables {
+		o, recorded := owners[table]
 		switch {
-		case err != nil:
-			return found, err
-		case o == nil && there:
+		case !recorded && there[table]:
 			return found, fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
-		case o == nil:
+		case !recorded:
 			found.versions[table], found.unowned = 0, append(found.unowned, table)
-		case o.Version > known:
-			return found, newer(table, o.Version, known)
-		case !there:
+		case o.instance != m.db.instance || o.queue != u.queue:
+			return found, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
+		case o.version > known:
+			return found, newer(table, o.version, known)
+		case !there[table]:
 			found.versions[table], found.gone = 0, append(found.gone, table)
 		default:
-			found.versions[table], found.order = o.Version, o.Order
+			found.versions[table], found.order = o.version, o.order
 		}
 	}
 	return found, nil
-}
-
-// ownerOf gives the owner of a unit's table, nil if it has none yet. It refuses one that is somebody else's.
-func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, error) {
-	var rows []owner
-	const find = "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name = ?"
-	if err := m.read(ctx, func() error { return m.conn.SelectContext(ctx, &rows, find, table) }); err != nil {
-		return nil, fmt.Errorf("find the owner of %s: %w", table, err)
-	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	if o := rows[0]; o.Instance != m.db.instance || o.Queue != u.queue {
-		return nil, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
-	}
-	return &rows[0], nil
-}
-
-// exists says whether there is a table of this name, whoever made it.
-func (m migration) exists(ctx context.Context, table string) (bool, error) {
-	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if m.db.SQL.Engine == engine.SQLite.Engine {
-		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
-	}
-	var n int
-	if err := m.read(ctx, func() error { return m.conn.GetContext(ctx, &n, exists, table) }); err != nil {
-		return false, fmt.Errorf("look for table %s: %w", table, err)
-	}
-	return n > 0, nil
 }
 
 // claim records the owner of tables, before they are made, and that those which are gone have no layout: else one that is
@@ -86,7 +62,7 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 	for _, table := range found.unowned {
 		err := m.write(ctx, claim, table, m.db.instance, u.queue)
 		if engine.IsDuplicate(err) {
-			_, err = m.ownerOf(ctx, u, table)
+			_, err = m.owned(ctx, u)
 		}
 		if err != nil {
 			return fmt.Errorf("record the owner of %s: %w", table, err)
@@ -100,17 +76,16 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 	return nil
 }
 
+// owner is whose a table is, and the version of its layout.
 type owner struct {
-	Table    string `db:"table_name"`
-	Instance string
-	Queue    string
-	Version  int
-	Order    Order `db:"claim_order"`
+	table, instance, queue string
+	version                int
+	order                  Order
 }
 
 func (o owner) String() string {
-	if o.Queue == noQueue {
-		return "instance " + o.Instance
+	if o.queue == noQueue {
+		return "instance " + o.instance
 	}
-	return "queue " + o.Queue + " of instance " + o.Instance
+	return "queue " + o.queue + " of instance " + o.instance
 }

@@ -77,7 +77,7 @@ func (db *DB) ofQueue(u unit, all procedure) procedure {
 
 // ownerOf is what the comment of a unit's procedures begins with.
 func (db *DB) ownerOf(u unit) string {
-	return "hipq: " + owner{Instance: db.instance, Queue: u.queue}.String()
+	return "hipq: " + owner{instance: db.instance, queue: u.queue}.String()
 }
 
 // fill gives it its text, in which {traits} stands for what all have in common.

@@ -18,9 +18,7 @@ var withProcedures = []schema.Queue{{Name: "emails"}}
 func remade(t *testing.T, db *schema.DB) int {
 	t.Helper()
 	made, err := db.MakeProcedures(t.Context(), withProcedures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(made)
 }
 
@@ -40,9 +38,7 @@ func TestMakeProcedures(t *testing.T) {
 		t.Errorf("made %d again", n)
 	}
 	queues := []schema.Queue{{Name: "high", Order: schema.OrderHighest}}
-	if _, err := db.Migrate(t.Context(), queues); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, db, queues...)
 	if made, err := db.MakeProcedures(t.Context(), queues); err != nil || len(made) == 0 || !strings.HasPrefix(made[0], "shop_high$") {
 		t.Errorf("%v, %v", made, err)
 	}
@@ -59,14 +55,8 @@ func TestMakeProcedures(t *testing.T) {
 func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := cfg.DBName + "_u"
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
@@ -77,11 +67,7 @@ func TestProceduresRights(t *testing.T) {
 	its := *cfg
 	its.User, its.Passwd = user, "secret"
 	open := func() *schema.DB {
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
+		db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
 		return db
 	}
 	made, err := open().MakeProcedures(t.Context(), withProcedures)
@@ -90,10 +76,8 @@ func TestProceduresRights(t *testing.T) {
 	}
 	remade(t, root)
 	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), withProcedures)
+	must(t, err)
 	for _, statement := range grants.Submitter {
 		execute(t, root, strings.Replace(statement, "'submitter'", "'"+user+"'", 1))
 	}
@@ -128,9 +112,7 @@ func TestProceduresRights(t *testing.T) {
 		execute(t, root, "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'",
 			"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'", "ALTER PROCEDURE shop_worker_register COMMENT 'hipq: instance shop, 0123'")
 		var maria bool
-		if err := root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
 		if !maria { // there, who replaces what root has made needs a right that MariaDB doesn't know
 			_, err := second.MakeProcedures(t.Context(), withProcedures)
 			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "replace what root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
@@ -166,13 +148,9 @@ func TestRightsToOneQueue(t *testing.T) {
 	root := dbtest.Open(t, "mysql", source, "emails", "files")
 	names := schema.Named("shop")
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	its, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := its.DBName + "_q"
 	queues := []schema.Queue{{Name: "emails"}, {Name: "files"}}
 	if _, err := root.MakeProcedures(t.Context(), queues); err != nil {
@@ -185,17 +163,13 @@ func TestRightsToOneQueue(t *testing.T) {
 	}
 	its.User, its.Passwd = user, ""
 	one, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = one.Close() }()
 	const secret = "'0123456789abcdef0123456789abcdef'"
 	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
 		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")
 	var mine string
-	if err := root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret))
 	execute(t, one, "CALL shop_emails$job_start("+mine+")", "CALL shop_emails$job_progress("+mine+", 50, NULL)", "CALL shop_emails$job_complete("+mine+", 'ok')")
 	execute(t, root, "CALL shop_job_submit('files', 'send', NULL, NULL, NULL)")
 	for _, statement := range []string{

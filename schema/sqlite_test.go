@@ -14,31 +14,19 @@ import (
 // SQLite's file, and those beside it, are their owner's alone, or have the rights that were asked for, whatever the folder and
 // the umask would give them.
 func TestFileIsItsOwners(t *testing.T) {
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o640: 0o640, 0o660: 0o660} {
 		path := filepath.Join(t.TempDir(), "hipq.db")
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
-			t.Fatal(err)
-		}
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, schema.Named("shop"))
+		must(t, err)
+		migrate(t, db, schema.Queue{Name: "emails"})
 		for _, beside := range []string{"", "-wal", "-shm"} {
 			info, err := os.Stat(path + beside)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := info.Mode().Perm(); got != want {
 				t.Errorf("mode %o: hipq.db%s has %o", mode, beside, got)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -49,10 +37,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 		t.Skip("only root can give files away") // CI runs as root
 	}
 	const other, third = 65534, 65533
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := schema.Named("shop")
 	lay := func(file string, user, group int, mode fs.FileMode) error {
 		return errors.Join(os.WriteFile(file, []byte("theirs"), 0o600), os.Chown(file, user, group), os.Chmod(file, mode))
 	}
@@ -100,16 +85,12 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "lib")
 			file := filepath.Join(dir, "hipq.db")
 			o := schema.Options{Driver: "sqlite", Path: file, Create: true}
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(dir, 0o700))
 			if db, err := schema.Open(t.Context(), o, names); err != nil || db.Close() != nil {
 				t.Fatal(err)
 			}
 			o.Create = false
-			if err := c.give(dir, file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.give(dir, file))
 			db, err := schema.Open(t.Context(), o, names)
 			if err == nil {
 				_ = db.Close()
@@ -129,16 +110,12 @@ func TestFileOfSomebodyElse(t *testing.T) {
 
 // Nobody makes a new database where others could take it over.
 func TestFileIsNotMadeAmongOthers(t *testing.T) {
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
 		t.Fatal(err)
 	}
 	o := schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}
-	if _, err := schema.Open(t.Context(), o, names); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
+	if _, err := schema.Open(t.Context(), o, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

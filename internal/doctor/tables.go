@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -19,11 +18,11 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 		_, remedy := schema.Diagnose(err)
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	versions, err := p.db.Versions(ctx, p.queues())
+	tables, err := p.db.Tables(p.queues())
 	if err != nil {
 		return trouble(err)
 	}
-	high, err := p.db.HighIDs(ctx, slices.Collect(maps.Keys(versions))...)
+	high, err := p.db.HighIDs(ctx, tables...)
 	if err != nil {
 		return trouble(err)
 	}
@@ -31,7 +30,7 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 		what, remedy := schema.SayHighIDs(high)
 		return found(Warning, what).but(remedy)
 	}
-	return found(OK, fmt.Sprintf("all %d are of this version", len(versions)))
+	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
 }
 
 // lookAtProcedures compares the stored procedures with those that this hipq would make. A user sees only those that it may call.

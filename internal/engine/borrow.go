@@ -167,7 +167,11 @@ func (c *borrowedConn) inline(query string, args []driver.NamedValue) (string, [
 	if !c.session.Inline || len(args) == 0 {
 		return query, args, nil
 	}
-	text, err := inline(nil, query, args, named)
+	values := make([]any, len(args))
+	for i, a := range args {
+		values[i] = a.Value
+	}
+	text, err := inline(nil, query, values)
 	return string(text), nil, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -35,19 +36,26 @@ const (
 	erIndexExists     = 1061
 	erNothingToDrop   = 1091
 	erCheckExists     = 3822
-	erCheckMySQL      = 3819
-	erCheckMariaDB    = 4025
 )
+
+// isOf says whether a MySQL or MariaDB has given an error one of these numbers.
+func isOf(err error, numbers ...uint16) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && slices.Contains(numbers, my.Number)
+}
+
+// codeOf is the code of an error of SQLite's, or 0.
+func codeOf(err error) int {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code()
+	}
+	return 0
+}
 
 // IsDuplicate says whether err is the violation of a unique index.
 func IsDuplicate(err error) bool {
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return my.Number == erDuplicateEntry
-	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
-	}
-	return false
+	code := codeOf(err)
+	return isOf(err, erDuplicateEntry) || code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
@@ -63,91 +71,55 @@ func Retryable(err error) bool {
 // isBusy says whether another process holds SQLite's file. PROTOCOL is what a reader has then: somebody has held the log for ten
 // seconds, a process that was stopped perhaps.
 func isBusy(err error) bool {
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
-	switch lite.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
-		return true
-	}
-	return false
+	return slices.Contains([]int{sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}, codeOf(err)&0xff)
 }
 
 // IsConflict says whether the database has refused something for the sake of another process or transaction, or of the other
 // nodes of its cluster, and may not refuse it again.
 func IsConflict(err error) bool {
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		return isBusy(err)
-	}
-	switch my.Number {
-	case erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait, erGroupUnheard, erGroupRefused:
-		return true
-	}
-	return false
+	return isBusy(err) || isOf(err, erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait,
+		erGroupUnheard, erGroupRefused)
 }
 
 // isReadOnly says whether the server writes nothing, for it is a replica, or being backed up. After a failover another server
 // answers at the same address, or this one writes again.
 func isReadOnly(err error) bool {
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erReadOnlyOption || my.Number == erReadOnlySession || my.Number == erReadOnlyMode)
+	return isOf(err, erReadOnlyOption, erReadOnlySession, erReadOnlyMode)
 }
 
 // isNoNode says whether the server is a node of a cluster that has lost the others, or isn't one of them yet.
-func isNoNode(err error) bool {
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && my.Number == erWsrepNotReady
-}
+func isNoNode(err error) bool { return isOf(err, erWsrepNotReady) }
 
 // IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
-func IsLockTimeout(err error) bool {
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && my.Number == erLockWaitTimeout
-}
+func IsLockTimeout(err error) bool { return isOf(err, erLockWaitTimeout) }
 
 // IsAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
 // cluster could not commit, for it has lost the others, or was interrupted: the others may have committed what it had sent them.
 func IsAnswer(err error) bool {
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		_, lite := errors.AsType[*sqlite.Error](err)
-		return lite
-	}
-	switch my.Number {
-	case erFailedCommit, erInterrupted, erGroupUnheard, erGroupRefused:
-		return false
-	}
-	return true
+	_, lite := errors.AsType[*sqlite.Error](err)
+	_, my := errors.AsType[*mysql.MySQLError](err)
+	return lite || my && !isOf(err, erFailedCommit, erInterrupted, erGroupUnheard, erGroupRefused)
 }
 
 // IsDone says whether err means that a step of a migration was run before: what it makes is there, what it drops or moves is gone.
 func IsDone(err error) bool {
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_ERROR &&
-			(strings.Contains(lite.Error(), "duplicate column name") || strings.Contains(lite.Error(), "no such column"))
-	}
-	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop ||
-		my.Number == erNoSuchColumn)
+	return isOf(err, erColumnExists, erIndexExists, erCheckExists, erNothingToDrop, erNoSuchColumn) || codeOf(err) == sqlite3.SQLITE_ERROR &&
+		(strings.Contains(err.Error(), "duplicate column name") || strings.Contains(err.Error(), "no such column"))
 }
 
-// NoSuchTable says whether err means that a table is not there.
+// NoSuchTable says whether err means that a table is not there. For SQLite it is the only message of its code in the queries that ask.
 func NoSuchTable(err error) bool {
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return my.Number == erNoSuchTable
-	}
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	return ok && lite.Code() == sqlite3.SQLITE_ERROR // the only message of this code in the queries that ask
+	return isOf(err, erNoSuchTable) || codeOf(err) == sqlite3.SQLITE_ERROR
 }
 
 // Missing is what the engine says of a table or an index that is not there; "" if err means something else.
 func Missing(err error) string {
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok && (my.Number == erNoSuchTable || my.Number == erNoSuchIndex) {
+	my, _ := errors.AsType[*mysql.MySQLError](err)
+	lite, _ := errors.AsType[*sqlite.Error](err)
+	switch {
+	case isOf(err, erNoSuchTable, erNoSuchIndex):
 		return my.Message
-	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok && lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "no such ") {
+	case codeOf(err) == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "no such "):
 		return lite.Error()
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 // inline appends a statement to b with its parameters written into it. It is for MySQL and MariaDB, in a session whose
 // character set is utf8mb4 and in which a backslash escapes. A statement whose question marks are not all parameters, or a
 // parameter of another kind than hipq has, is driver.ErrSkip, with which database/sql has the statement prepared.
-func inline[T any](b []byte, statement string, args []T, value func(T) (any, error)) ([]byte, error) {
+func inline(b []byte, statement string, args []any) ([]byte, error) {
 	for _, a := range args {
 		mark := strings.IndexByte(statement, '?')
 		if mark < 0 {
@@ -17,7 +17,7 @@ func inline[T any](b []byte, statement string, args []T, value func(T) (any, err
 		}
 		b = append(b, statement[:mark]...)
 		statement = statement[mark+1:]
-		v, err := value(a)
+		v, err := plain(a)
 		if err != nil {
 			return nil, err
 		}
@@ -31,12 +31,10 @@ func inline[T any](b []byte, statement string, args []T, value func(T) (any, err
 	return append(b, statement...), nil
 }
 
-// named is the value of a parameter as a driver gets it, plain as hipq gives it.
-func named(a driver.NamedValue) (any, error) { return a.Value, nil }
-
+// plain is the value of a parameter, as hipq or database/sql gives it.
 func plain(a any) (any, error) {
 	switch v := a.(type) {
-	case string, int, int64, nil:
+	case string, int, int64, uint64, nil:
 		return a, nil
 	case driver.Valuer:
 		return v.Value()

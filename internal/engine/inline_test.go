@@ -9,29 +9,21 @@ import (
 )
 
 func TestInline(t *testing.T) {
-	values := func(list ...any) (args []driver.NamedValue) {
-		for i, v := range list {
-			args = append(args, driver.NamedValue{Ordinal: i + 1, Value: v})
-		}
-		return args
-	}
-	text := func(query string, args []driver.NamedValue) (string, error) {
-		got, err := inline(nil, query, args, named)
+	text := func(query string, args ...any) (string, error) {
+		got, err := inline(nil, query, args)
 		return string(got), err
 	}
 	got, err := text("SET a = ?, b = ?, c = ?, d = ?, e = ?, f = ?, g = ?",
-		values(nil, int64(-1), uint64(1<<63), 1.5, true, "a'?\\\x00\n\r\x1a\"é", []byte("'")))
+		nil, int64(-1), uint64(1<<63), 1.5, true, "a'?\\\x00\n\r\x1a\"é", []byte("'"))
 	want := `SET a = NULL, b = -1, c = 9223372036854775808, d = 1.5, e = TRUE, f = 'a\'?\\\0\n\r\Z\"é', g = _binary'\''`
 	if got != want || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got, _ := text("?", values([]byte(nil))); got != "NULL" {
+	if got, _ := text("?", []byte(nil)); got != "NULL" {
 		t.Error(got)
 	}
-	for query, args := range map[string][]driver.NamedValue{
-		"SELECT '?', ?": values("x"), "SELECT ?": values("x", "y"), "?": values(time.Time{}),
-	} {
-		if got, err := text(query, args); !errors.Is(err, driver.ErrSkip) {
+	for query, args := range map[string][]any{"SELECT '?', ?": {"x"}, "SELECT ?": {"x", "y"}, "?": {time.Time{}}} {
+		if got, err := text(query, args...); !errors.Is(err, driver.ErrSkip) {
 			t.Errorf("%s: %s, %v", query, got, err)
 		}
 	}

@@ -233,7 +233,7 @@ func (tx *Tx) append(statement string, args []any) error {
 	if len(b) > 0 {
 		b = append(b, ';')
 	}
-	b, err := inline(b, statement, args, plain)
+	b, err := inline(b, statement, args)
 	if err == nil {
 		tx.written = b
 	}

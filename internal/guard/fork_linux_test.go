@@ -17,6 +17,7 @@ import (
 // A worker is killed when it has forked and the program has not begun, as on a busy machine: what becomes of the fork is found,
 // by who clears up after the worker and by its guard.
 func TestForkIsFound(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"strays", "guard"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
@@ -64,9 +65,7 @@ func holdProgram(t *testing.T, path string) (letGo func()) {
 	if err == nil {
 		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func() { _ = file.Close() }
 }
 

@@ -29,9 +29,7 @@ func startRole(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -41,9 +39,7 @@ func startRole(t *testing.T, args ...string) *exec.Cmd {
 
 func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
 	t.Helper()
-	if err := cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(sig))
 }
 
 // A lock ends while its host is suspended. The guard ends what runs under it soon afterwards, though timers have stood still.
@@ -81,6 +77,7 @@ func familyPIDs(t *testing.T, dir string) map[string]int {
 
 // A worker is killed when its program runs, or when it was forked and the guard hasn't been told.
 func TestGuardWorkerKilled(t *testing.T) {
+	t.Parallel()
 	for _, role := range []string{"worker", "window"} {
 		t.Run(role, func(t *testing.T) {
 			if role == "window" {
@@ -135,9 +132,7 @@ func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), 
 func TestGuardWorkerStopped(t *testing.T) {
 	t.Parallel()
 	deadBeforeTheLock(t, func(t *testing.T, worker *exec.Cmd) {
-		if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP))
 	}, func(t *testing.T, id string, worker *exec.Cmd) {
 		signalTo(t, worker, syscall.SIGKILL)
 		wantNone(t, id)
@@ -152,6 +147,7 @@ func TestGuardLockEnds(t *testing.T) {
 
 // Workers killed at any moment, also while they fork.
 func TestGuardWorkerKilledAnytime(t *testing.T) {
+	t.Parallel()
 	times := 20
 	if testing.Short() {
 		times = 5
@@ -174,25 +170,19 @@ func TestGuardProcess(t *testing.T) {
 	if g.PID() != 0 {
 		t.Error("it runs before it is needed")
 	}
-	if err := g.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Start())
 	pid := g.PID()
 	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
 		t.Errorf("session %d, want its own, %d: %v", sid, pid, err)
 	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	if processtest.Alive(pid) {
 		t.Error("it runs on after Close")
 	}
 	if err := g.Start(); err == nil {
 		t.Error("it starts again after Close")
 	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	if err := guard.New(guardArgv(), newWorkerID(), time.Second).Close(); err != nil {
 		t.Errorf("one that was never started: %v", err)
 	}
@@ -221,9 +211,7 @@ func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -239,9 +227,7 @@ func sleeper(t *testing.T) int {
 func startGuard(t *testing.T) *guard.Guard {
 	t.Helper()
 	g := guard.New(guardArgv(), newWorkerID(), time.Second)
-	if err := g.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Start())
 	return g
 }
 
@@ -252,9 +238,7 @@ func TestGuardClose(t *testing.T) {
 	g.Add(kept)
 	g.Add(removed)
 	g.Remove(removed)
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	processtest.EventuallyGone(t, "what is registered", kept)
 	if !processtest.Alive(removed) {
 		t.Error("it killed what was removed")
@@ -277,9 +261,7 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	if !processtest.Alive(pid) {
 		t.Fatal("it did not outlive its group: nothing is tested")
 	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	processtest.EventuallyGone(t, "what left the group", pid)
 }
 
@@ -309,21 +291,18 @@ func TestGuardExtend(t *testing.T) {
 	g.Extend(time.Hour)
 	after := sleeper(t)
 	g.Add(after)
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	processtest.EventuallyGone(t, "a program started with the new lock", after)
 }
 
 // A guard that dies, or doesn't listen, is replaced, and the new one knows everything.
 func TestGuardReplaced(t *testing.T) {
+	t.Parallel()
 	for name, argv := range map[string][]string{"dead": guardArgv(), "deaf": {os.Args[0], "deaf", filepath.Join(t.TempDir(), "first")}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := guard.New(argv, newWorkerID(), time.Second)
-			if err := g.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Start())
 			g.Extend(time.Hour)
 			pid, first := sleeper(t), g.PID()
 			g.Add(pid)
@@ -331,9 +310,7 @@ func TestGuardReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "dead" {
-				if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
+				must(t, syscall.Kill(first, syscall.SIGKILL))
 			}
 			processtest.Eventually(t, "another guard", func() bool {
 				for range 100 {
@@ -347,9 +324,7 @@ func TestGuardReplaced(t *testing.T) {
 			if !processtest.Alive(pid) {
 				t.Error("the exchange killed what is under guard")
 			}
-			if err := g.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, g.Close())
 			processtest.EventuallyGone(t, "what was under guard", pid)
 		})
 	}

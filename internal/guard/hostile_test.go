@@ -19,9 +19,7 @@ import (
 func stopGuard(t *testing.T, g *guard.Guard) {
 	t.Helper()
 	pid := g.PID()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("the guard: %v, %v", status, err)
@@ -38,9 +36,7 @@ func TestGuardStopped(t *testing.T) {
 		pid, err := syscall.Wait4(g.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
 		return err == nil && pid == g.PID() && status.Continued()
 	})
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 }
 
 // Close needs no guard: it kills what is left, and the guard that somebody has stopped.
@@ -50,9 +46,7 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	g.Add(pid)
 	stopGuard(t, g)
 	begin := time.Now()
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.Close())
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -62,6 +56,7 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 
 // A guard that was stopped for longer than the lock hears that the worker has renewed it, before it does anything.
 func TestServeHearsFirst(t *testing.T) {
+	t.Parallel()
 	for _, heard := range []bool{true, false} { // of the lock, before it is stopped
 		t.Run(strconv.FormatBool(heard), func(t *testing.T) {
 			t.Parallel()
@@ -93,13 +88,9 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
 	its, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stdin = its
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	_ = its.Close()
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -122,9 +113,7 @@ func TestServeFoundlings(t *testing.T) {
 	cmd, in, say := guardProcess(t)
 	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
 	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, cmd.Wait())
 	processtest.EventuallyGone(t, "what was adopted", adopted)
 	if !processtest.Alive(another) {
 		t.Error("it killed another")

@@ -116,9 +116,7 @@ func TestNotKilledForBeingLate(t *testing.T) {
 				time.Sleep(lateLock / 3)
 				signalTo(t, worker, unix.SIGCONT)
 			}
-			if err := worker.Wait(); err != nil {
-				t.Error(err)
-			}
+			must(t, worker.Wait())
 			if _, err := os.Stat(dir + "/begun"); err != nil {
 				t.Error(err)
 			}

@@ -36,6 +36,7 @@ func hidden(t *testing.T, file string) (pid int) {
 // A worker that adopts is killed when a program has left something that shows nothing of where it comes from.
 func TestGuardAdoptedByKilled(t *testing.T) {
 	onlyLinux(t)
+	t.Parallel()
 	for name, script := range map[string]string{"adopted process": "; sleep 60", "descendant": "; wait"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,9 +83,7 @@ func TestAdoptReaps(t *testing.T) {
 	}
 	lines := strings.Fields(string(out))
 	own, err := strconv.Atoi(lines[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !processtest.Alive(own) {
 		t.Error("it killed a child that it had before")
 	}
@@ -149,9 +148,7 @@ func TestKillStraysSparesItself(t *testing.T) {
 	stay := `trap "" TERM; echo $$ >"$0"; sleep 60; :`
 	stray := exec.Command("sh", "-c", stay, dir+"/stray")
 	stray.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
-	if err := stray.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stray.Start())
 	defer func() { _ = stray.Wait() }()
 	pid := hidden(t, dir+"/stray")
 	heir := exec.Command(os.Args[0], "heir", id, stay, dir+"/own")

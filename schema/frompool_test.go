@@ -13,14 +13,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// TestOn: the tables are made, and found, by an application's connections, which are as they were afterwards (dbtest.Pool).
-func TestOn(t *testing.T) {
+// TestFromPool: the tables are made, and found, by an application's connections, which are as they were afterwards (dbtest.Pool).
+func TestFromPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		pool := dbtest.Pool(t, driver, source)
 		db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		queues := []schema.Queue{{Name: "emails"}}
 		if err := db.Check(t.Context(), queues); !errors.Is(err, schema.ErrNotMigrated) {
 			t.Errorf("before Migrate: %v", err)
@@ -28,75 +26,39 @@ func TestOn(t *testing.T) {
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) < 9 {
 			t.Errorf("migrated %v, %v", changed, err)
 		}
-		if err := db.Check(t.Context(), queues); err != nil {
-			t.Error(err)
+		must(t, db.Check(t.Context(), queues))
+		if high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity"); err != nil || len(high) > 0 {
+			t.Errorf("%q, %v", high, err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 		if err := pool.PingContext(t.Context()); err != nil {
 			t.Errorf("the application's pool was closed with it: %v", err)
 		}
 	})
 }
 
-// TestOnOneConnection: a pool of one connection is enough, as of a database in memory.
-func TestOnOneConnection(t *testing.T) {
+// TestFromPoolOfOneConnection: a pool of one connection is enough, as of a database in memory.
+func TestFromPoolOfOneConnection(t *testing.T) {
 	pool, err := sql.Open("sqlite", ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	queues := []schema.Queue{{Name: "emails"}}
-	if _, err := db.Migrate(t.Context(), queues); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Check(t.Context(), queues); err != nil {
-		t.Error(err)
-	}
+	migrate(t, db, queues...)
+	must(t, db.Check(t.Context(), queues))
 }
 
-// TestHighIDsOnAPool: the question leaves nothing behind in an application's session.
-func TestHighIDsOnAPool(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		names := dbtest.Open(t, driver, source, "emails").Names
-		pool := dbtest.Pool(t, driver, source) // which wants its settings back
-		pool.SetMaxOpenConns(1)
-		db, err := schema.FromPool(t.Context(), pool, names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity"); err != nil || len(high) > 0 {
-			t.Errorf("%q, %v", high, err)
-		}
-		if driver == "sqlite" {
-			return
-		}
-		var left sql.NullString
-		if err := pool.QueryRowContext(t.Context(), "SELECT @hipq_high").Scan(&left); err != nil || left.Valid {
-			t.Errorf("a variable is left in the application's session: %q, %v", left.String, err)
-		}
-	})
-}
-
-// TestOnAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
-func TestOnAfterTrouble(t *testing.T) {
+// TestFromPoolAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
+func TestFromPoolAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
 	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	conn, err := db.SQL.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()"); err == nil {
 		t.Error("the connection was not killed")
 	}
@@ -114,12 +76,10 @@ func TestOnAfterTrouble(t *testing.T) {
 	}
 }
 
-func TestOnRefuses(t *testing.T) {
+func TestFromPoolRefuses(t *testing.T) {
 	sqlite := func(source string) *sql.DB {
 		pool, err := sql.Open("sqlite", source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = pool.Close() })
 		return pool
 	}
@@ -156,13 +116,11 @@ func (other) Driver() driver.Driver { return otherDriver{} }
 
 type otherDriver struct{ driver.Driver }
 
-// TestOnNoDatabase: a DSN without a database.
-func TestOnNoDatabase(t *testing.T) {
+// TestFromPoolWithoutDatabase: a DSN without a database.
+func TestFromPoolWithoutDatabase(t *testing.T) {
 	source := dbtest.MySQL(t)
 	pool, err := sql.Open("mysql", source[:strings.LastIndex(source, "/")+1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pool.Close()
 	if _, err := schema.FromPool(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
 		t.Error(err)
