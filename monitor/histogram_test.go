@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"github.com/hipq/hipq/internal/dbtest"
 	"math"
 	"slices"
 	"testing"
@@ -50,18 +51,13 @@ func TestStoredHistogram(t *testing.T) {
 		for _, ms := range rapid.SliceOf(anyMS).Draw(t, "times") {
 			counted.put(bucketOf(ms), 1)
 		}
-		value, err := counted.Value()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := dbtest.Must(counted.Value())(t)
 		got.put(3, 7) // what a row before it had
 		if err := got.Scan(value); err != nil || !slices.Equal(got, counted) {
 			t.Fatalf("%v is read as %v: %v", counted, got, err)
 		}
 		text := append(value.([]byte), rapid.SliceOf(rapid.Byte()).Draw(t, "spoilt")...)
-		if err := spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]))
 		spoilt.percentiles(int64(len(text)))
 	})
 }

@@ -77,10 +77,7 @@ func TestTicksEqualRecount(t *testing.T) {
 			}
 			return s
 		}
-		report, err := m.Report(t.Context(), last)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := dbtest.Must(m.Report(t.Context(), last))(t)
 		for i, length := range []time.Duration{6 * time.Hour, 12 * time.Hour, 24 * time.Hour, week} {
 			to := last.Add(time.Hour)
 			want := Ticks{TickSums: recount("", to.Add(-length), to)}

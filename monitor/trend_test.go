@@ -89,7 +89,7 @@ func TestTrends(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
-		err := m.db.Tx(t.Context(), func(tx *engine.Tx) error {
+		dbtest.OK(t, m.db.Tx(t.Context(), func(tx *engine.Tx) error {
 			for n := range 336 {
 				counted := newMetrics(hour.Add(time.Duration(-n) * time.Hour))
 				for name, c := range types {
@@ -114,15 +114,9 @@ func TestTrends(t *testing.T) {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		report := func() []Trend {
-			report, err := m.Report(t.Context(), hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := dbtest.Must(m.Report(t.Context(), hour))(t)
 			return report.Trends
 		}
 		got, trends := map[string]string{}, report()
@@ -166,8 +160,6 @@ func TestTrendWords(t *testing.T) {
 		{Trend{What: "throughput", From: 1200, To: 0.33, fewerAdded: true}, "finished jobs of emails/send 1200 → 0.33 an hour, since 22:30 IST; fewer were added too"},
 	} {
 		c.trend.Queue, c.trend.JobType, c.trend.Since, c.trend.until = "emails", "send", at, at.Add(time.Hour)
-		if got := c.trend.Words(zone); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
+		dbtest.Same(t, c.trend.Words(zone), c.want)
 	}
 }

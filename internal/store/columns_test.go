@@ -61,8 +61,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		if s.db.Engine == "sqlite" {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
 		}
-		var columns []string
-		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &columns, query))
+		columns := column[string](s, query)
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
 		// the queue, what is NULL, and the flaw are no columns, and the progress is four
@@ -80,9 +79,7 @@ func TestWhatIsLeftIsRead(t *testing.T) {
 			s.t.Errorf("left are %+v, want %+v", got, want)
 		}
 		s.upkeep()
-		if got := s.get(1).Left; got != (job.Left{}) {
-			s.t.Errorf("left are %+v", got)
-		}
+		equal(s.t, s.get(1).Left, (job.Left{}), "left")
 	})
 }
 

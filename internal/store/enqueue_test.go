@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -36,9 +37,7 @@ func TestDuplicateAmongMany(t *testing.T) {
 			}
 			seen[a.ID] = true
 			s.wantHistory(a.ID, "added/0")
-			if j := s.get(a.ID); j.Key != fmt.Sprintf("k%03d", i) {
-				t.Errorf("%d: id %d has the key %s", i, a.ID, j.Key)
-			}
+			equal(t, s.get(a.ID).Key, fmt.Sprintf("k%03d", i), "%d: the key of %d", i, a.ID)
 		}
 	})
 }
@@ -72,9 +71,7 @@ func TestHundredsOfTypes(t *testing.T) {
 		s.hire("w1")
 		r := s.newRound("w1", 1000)
 		r.Candidates = s.candidates(types...)
-		if done := s.do(r); len(done.Started) != len(types) {
-			t.Errorf("started %d of %d", len(done.Started), len(types))
-		}
+		equal(t, len(s.do(r).Started), len(types), "started")
 	})
 }
 
@@ -90,9 +87,7 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 			"SET /*M! idle_transaction_timeout = 0, */ wait_timeout = 100", // an application's has no such bounds as hipq's
 			"INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'k')",
 		} {
-			if _, err := open.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			must[any](t)(open.ExecContext(t.Context(), statement))
 		}
 		began := time.Now()
 		_, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "k"})
@@ -137,9 +132,7 @@ func (s env) appTx(setting string) *sql.Tx {
 func (s env) wantKeys(added []job.Added) {
 	s.t.Helper()
 	for i, a := range added {
-		if j := s.get(a.ID); j.Key != a.Key {
-			s.t.Errorf("%d: id %d has the key %s, not %s", i, a.ID, j.Key, a.Key)
-		}
+		equal(s.t, s.get(a.ID).Key, a.Key, "%d: the key of %d", i, a.ID)
 		s.wantHistory(a.ID, "added/0")
 	}
 }
@@ -155,11 +148,7 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 			}
 		}
 		must[any](t)(nil, tx.Commit())
-		var n int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
-		if n != 3 {
-			t.Errorf("%d jobs, want 3", n)
-		}
+		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_emails"), 3, "jobs")
 	})
 }
 
@@ -194,11 +183,8 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "newer"}, job.Params{Type: "newer"}))
 		must[any](t)(nil, tx.Commit())
-		var priority int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
-		if priority != 7 {
-			t.Errorf("the type's priority is %d now", priority)
-		}
+		priority := value[int](s, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'")
+		equal(t, priority, 7, "the type's priority now")
 		for _, a := range added {
 			if j := s.get(a.ID); j.Priority != 100 || j.Timeout != 24*time.Hour {
 				t.Errorf("%+v", j)
@@ -224,6 +210,69 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 		s.add(job.Params{Type: "fleeting"})
 		if !known() {
 			t.Error("it isn't known though it has a job")
+		}
+	})
+}
+
+// Neither a queue that is none nor a transaction that is none is a panic.
+func TestEnqueueIntoNothing(t *testing.T) {
+	one := job.Params{Type: "send"}
+	var none queue.Queue
+	fails(t, queue.ErrOptions, "into the zero Queue")(none.Enqueue(t.Context(), one))
+	fails(t, queue.ErrOptions, "into the zero Queue, in a transaction")(none.EnqueueTx(t.Context(), nil, one))
+	s := openStore(t, dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails"), options())
+	if _, err := s.EnqueueTx(t.Context(), nil, one); err == nil || err.Error() != "enqueue in emails: the transaction is nil" {
+		t.Errorf("in no transaction: %v", err)
+	}
+}
+
+// WouldEnqueue says what EnqueueMany does then, but for the ids of what is added, and writes nothing.
+func TestWouldEnqueue(t *testing.T) {
+	suite(t, func(s env) {
+		enqueue := func(jobs ...job.Params) { must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
+		enqueue(job.Params{Type: "send", Key: "live"}, job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "over"})
+		s.exec("UPDATE shop_emails SET status = 'running', attempt = 1 WHERE job_key = 'runs'")
+		s.exec("UPDATE shop_emails SET status = 'finished' WHERE job_key = 'over'")
+		written := func() (n int) {
+			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
+				" (SELECT COUNT(*) FROM shop_job_types)"
+			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+			return n
+		}
+		lists := map[string][]string{
+			"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"},
+			"all": {"b", "live", "c", "runs", "b"}, "many": {},
+		}
+		for n := range 600 { // more than a statement takes
+			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
+		}
+		lists["many"] = append(lists["many"], "many0")
+		for _, how := range []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate} {
+			for name, keys := range lists {
+				var jobs []job.Params
+				for _, key := range keys {
+					jobs = append(jobs, job.Params{Type: "send", Key: key, OnDuplicate: how})
+				}
+				before := written()
+				would, refused := s.WouldEnqueue(s.t.Context(), jobs)
+				if written() != before {
+					s.t.Errorf("%s, %s: it wrote something", how, name)
+				}
+				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				for i := range min(len(added), len(would)) {
+					if would[i].ID == 0 {
+						added[i].ID = 0 // a new job's, or that of a twin before it
+					}
+				}
+				if errors.Is(err, job.ErrDuplicateKey) != errors.Is(refused, job.ErrDuplicateKey) || !slices.Equal(added, would) {
+					s.t.Errorf("%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
+				}
+				s.exec("DELETE FROM shop_emails WHERE job_key NOT IN ('live', 'runs')")
+			}
+		}
+		before := written()
+		if _, err := s.WouldEnqueue(s.t.Context(), []job.Params{{Type: "unheard-of"}}); err != nil || written() != before {
+			s.t.Errorf("a new type: %v, or it was registered", err)
 		}
 	})
 }

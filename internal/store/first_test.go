@@ -59,9 +59,7 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 // wantClaimed wants a claim of the light jobs to start so many, those that weigh nothing among them.
 func (s env) wantClaimed(want int) {
 	s.t.Helper()
-	if got := s.claim("other", "send", 9).Started; len(got) != want {
-		s.t.Errorf("%d light jobs were started, want %d", len(got), want)
-	}
+	equal(s.t, len(s.claim("other", "send", 9).Started), want, "light jobs were started")
 }
 
 // The first job without room is overtaken by none that weighs something, whichever types others ask for.
@@ -91,9 +89,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 		}
 		id := s.add(j)[0].ID
 		s.wantClaimed(2)
-		if s.get(id).State() != job.Running {
-			t.Error("the one before it was not started")
-		}
+		equal(t, s.get(id).State(), job.Running, "the one before it")
 	})
 }
 
@@ -118,11 +114,8 @@ func TestFirstThatIsGone(t *testing.T) {
 				s.divided()
 				s.claim("other", "send", 9)
 				s.wantClaimed(0)
-				var waits int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
-				if waits != 0 {
-					t.Errorf("%d light jobs wait still", waits)
-				}
+				waits := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'")
+				equal(t, waits, 0, "light jobs wait still")
 			})
 		})
 	}
@@ -141,9 +134,7 @@ func TestFirstBehindItsGroup(t *testing.T) {
 		s.add(job.Params{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.Params{Type: "send", Data: `{"g":"b"}`})
 		s.claim("w", "report", 1)
 		s.wantClaimed(1)
-		if s.get(first[0].ID).State() != job.Running {
-			t.Error("it doesn't run")
-		}
+		equal(t, s.get(first[0].ID).State(), job.Running, "it")
 	})
 }
 

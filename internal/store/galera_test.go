@@ -106,13 +106,9 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 	}
 	for n, s := range all {
 		s.synced()
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != 300 {
-			t.Errorf("node %d has %d jobs", n+1, c.Due)
-		}
+		equal(t, must[admin.Counts](t)(s.Counts(t.Context())).Due, 300, "jobs of node %d", n+1)
 	}
-	if n := first.size(); n != 3 {
-		t.Errorf("%d nodes are left", n)
-	}
+	equal(t, first.size(), 3, "nodes")
 }
 
 // Callers at all nodes enqueue the same keys: the second finds the job of the first, or puts its own in that one's place.
@@ -167,9 +163,7 @@ func TestGaleraSameKeys(t *testing.T) {
 			before = rows
 		}
 	}
-	if n := all[0].size(); n != 3 {
-		t.Errorf("%d nodes are left", n)
-	}
+	equal(t, all[0].size(), 3, "nodes")
 }
 
 // What was added at one node is seen at another, by whoever names the job there, also when that node is late.

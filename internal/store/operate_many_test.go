@@ -60,9 +60,7 @@ func TestFailures(t *testing.T) {
 		fail("send", "timeout after 3s")
 		fail("report", "gone: 3")
 		fail("send", "gone: 4")
-		if err := s.Dismiss(s.t.Context(), s.nth(5)); err != nil {
-			s.t.Fatal(err)
-		}
+		must[any](s.t)(nil, s.Dismiss(s.t.Context(), s.nth(5)))
 		gone, late := texts.Fingerprint("gone: 1"), texts.Fingerprint("timeout after 1s")
 		want := []admin.Failure{
 			{Type: "send", Fingerprint: gone, Jobs: 2, Example: s.nth(2), Error: "gone: 22"},
@@ -84,9 +82,7 @@ func TestFailures(t *testing.T) {
 
 		for limit, want := range [][]int64{{s.nth(1), s.nth(2), s.nth(4)}, {s.nth(4)}, {s.nth(2), s.nth(4)}} {
 			by := admin.Filter{Status: admin.Failed, Fingerprint: gone, Limit: limit}
-			if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)); !cmp.Equal(got, want) {
-				s.t.Errorf("with limit %d: %v", limit, got)
-			}
+			equal(s.t, must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)), want, "with limit %d", limit)
 		}
 		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}) {
 			s.t.Errorf("wherever they stand: %v", got)

@@ -42,9 +42,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 	suite(t, func(s env) {
 		low := 7
 		s.add(job.Params{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
-		if _, err := s.Retry(s.t.Context(), true, 1); !errors.Is(err, admin.ErrNotFinal) {
-			s.t.Error(err)
-		}
+		fails(s.t, admin.ErrNotFinal)(s.Retry(s.t.Context(), true, 1))
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
 		before := s.get(1)
 		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
@@ -111,9 +109,7 @@ func TestRetryOfWhatWasNeverAJob(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('', 'x')")
 		s.upkeep()
 		s.wantState(1, job.Final, "failed", 0)
-		if _, err := s.Retry(s.t.Context(), false, 1); !errors.Is(err, job.ErrInvalid) {
-			s.t.Error(err)
-		}
+		fails(s.t, job.ErrInvalid)(s.Retry(s.t.Context(), false, 1))
 		s.wantState(1, job.Final, "failed", 0)
 	})
 }
@@ -132,9 +128,7 @@ func TestDismiss(t *testing.T) {
 		}
 		s.wantHistory(1, "added/0 starting/1 failed/1")
 		for id, want := range map[int64]error{s.nth(2): admin.ErrNotFailed, s.nth(3): admin.ErrNotFinal, s.nth(3) + 1: queue.ErrNotFound} {
-			if err := s.Dismiss(s.t.Context(), id); !errors.Is(err, want) {
-				s.t.Errorf("job %d: %v", id, err)
-			}
+			fails(s.t, want, "job %d", id)(nil, s.Dismiss(s.t.Context(), id))
 		}
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, 0)
@@ -178,9 +172,7 @@ func TestRetryAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		for _, id := range list {
-			if added[id] != 1 {
-				t.Errorf("job %d was retried %d times", id, added[id])
-			}
+			equal(t, added[id], 1, "retries of job %d", id)
 		}
 		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != n || c.Closed != n || c.Failed != 0 {
 			t.Errorf("%+v", c)

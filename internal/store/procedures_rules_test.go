@@ -112,8 +112,7 @@ func (s env) testDelay(t *testing.T) {
 		o := options()
 		o.Types[0].Retry = p
 		must[any](t)(nil, (*store.Queue)(must[*queue.Queue](t)(queue.New(s.db, o))).Register(t.Context()))
-		var settings string
-		must[any](t)(nil, s.db.GetContext(t.Context(), &settings, "SELECT settings FROM shop_job_types WHERE job_type = 'send'"))
+		settings := value[string](s, "SELECT settings FROM shop_job_types WHERE job_type = 'send'")
 		for range 30 {
 			attempt, r := 1+random.IntN(80), random.Float64()
 			p.Attempts = 200

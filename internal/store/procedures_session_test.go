@@ -33,9 +33,7 @@ func TestProceduresInATransaction(t *testing.T) {
 				exec(begin)
 				exec("INSERT INTO orders VALUES (7)")
 				call("job_submit", "emails", "send", "k", nil, nil)
-				if r := call("job_submit", "emails", "send", "taken", nil, nil); r[0]["duplicate"] != "1" {
-					t.Errorf("%v", r)
-				}
+				equal(t, call("job_submit", "emails", "send", "taken", nil, nil)[0]["duplicate"], "1")
 				if _, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`); err == nil {
 					t.Error("no refusal")
 				}
@@ -49,11 +47,8 @@ func TestProceduresInATransaction(t *testing.T) {
 				}
 				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
 				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
-				var outside int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
-				if outside != 0 {
-					t.Errorf("%s: %d are seen before the commit", begin, outside)
-				}
+				outside := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'")
+				equal(t, outside, 0, "seen before the commit, %s", begin)
 				exec(end + " AND NO CHAIN")
 				exec("SET autocommit = 1, completion_type = 0")
 				var jobs, orders int
@@ -99,8 +94,7 @@ func TestProceduresInAnySession(t *testing.T) {
 				call("job_fail", "w1", "emails", r["id"], r["token"], "no", `{"retry_after":"1ms"}`)
 			}
 			call("worker_heartbeat", "w1")
-			var n int
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
+			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
 			if n != 3 && set != "sql_select_limit = 1" {
 				t.Errorf("SET %s: %d jobs failed", set, n)
 			}
@@ -146,9 +140,7 @@ func TestProceduresBacklogLocksNothing(t *testing.T) {
 		for _, begin := range []string{"DO 0", "START TRANSACTION"} {
 			exec(mine, begin)
 			for _, jobType := range []any{"send", nil} {
-				if r := must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType)); r[0]["backlog"] != "1" {
-					t.Errorf("%v", r)
-				}
+				equal(t, must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType))[0]["backlog"], "1")
 			}
 		}
 		exec(other, "COMMIT")
@@ -183,9 +175,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 		}
 		var told int
 		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
-		if told != 4 {
-			t.Errorf("%d entries tell where the worker is, want 4", told)
-		}
+		equal(t, told, 4, "entries tell where the worker is")
 	})
 }
 

@@ -187,12 +187,8 @@ func TestProceduresLife(t *testing.T) {
 		if again := s.one("job_submit", "emails", "send", "k", "other", nil); added["duplicate"] != "0" || again["duplicate"] != "1" || again["id"] != added["id"] {
 			t.Errorf("%v, %v", added, again)
 		}
-		if n := s.one("job_backlog", "emails", nil)["backlog"]; n != "1" {
-			t.Errorf("backlog %s", n)
-		}
-		if n := s.one("job_backlog", "emails", "report")["backlog"]; n != "0" {
-			t.Errorf("backlog %s", n)
-		}
+		equal(t, s.one("job_backlog", "emails", nil)["backlog"], "1", "backlog")
+		equal(t, s.one("job_backlog", "emails", "report")["backlog"], "0", "backlog")
 		g := s.one("job_grab", "w1", "emails", "send", 5)
 		token := g["token"]
 		if diff := cmp.Diff(row{
@@ -200,32 +196,23 @@ func TestProceduresLife(t *testing.T) {
 		}, g); diff != "" {
 			t.Error(diff)
 		}
-		if len(s.call("job_grab", "w1", "emails", "send", 5)) != 0 {
-			t.Error("grabbed twice")
-		}
-		if r := s.one("job_start", "w1", "emails", g["id"], token); r["attempt"] != "1" {
-			t.Errorf("%v", r)
-		}
+		equal(t, len(s.call("job_grab", "w1", "emails", "send", 5)), 0, "grabbed twice")
+		equal(t, s.one("job_start", "w1", "emails", g["id"], token)["attempt"], "1")
 		if r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil); r["state"] != "retry" || r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
 			t.Errorf("%v", r)
 		}
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01'")
 		g = s.begin("w1")
-		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "done"); r["state"] != "final" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_complete", "w1", "emails", g["id"], g["token"], "done")["state"], "final")
 		s.wantState(s.nth(1), job.Final, "finished", 2)
 		if j := s.get(s.nth(1)); j.Result != "done" || j.Error != job.None || j.WorkerID != idOf("w1") {
 			t.Errorf("%+v", j)
 		}
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1 starting/2 finished/2")
 		s.call("worker_deregister", "w1")
-		var started int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1")))
-		if started != 2 {
-			t.Errorf("started %d", started)
-		}
+		started := value[int](s, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1"))
+		equal(t, started, 2, "started")
 	})
 }
 
@@ -393,12 +380,8 @@ func TestProceduresOfAnUnregisteredQueue(t *testing.T) {
 		s.wantRefusal(31003, "unknown queue emails", "job_grab", "w1", "emails", "send", 1)
 		s.one("job_start", "w1", "emails", grabbed["id"], grabbed["token"])
 		s.one("job_progress", "w1", "emails", done["id"], done["token"], 40, nil)
-		if r := s.one("job_complete", "w1", "emails", done["id"], done["token"], nil); r["state"] != "final" {
-			t.Errorf("%v", r)
-		}
-		if r := s.one("job_fail", "w1", "emails", failed["id"], failed["token"], "no", nil); r["state"] != "retry" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_complete", "w1", "emails", done["id"], done["token"], nil)["state"], "final")
+		equal(t, s.one("job_fail", "w1", "emails", failed["id"], failed["token"], "no", nil)["state"], "retry")
 		s.wantHistory(s.byKey("a"), "added/0 starting/1 finished/1")
 		s.wantHistory(s.byKey("b"), "added/0 starting/1 error/1")
 	})

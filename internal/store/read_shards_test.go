@@ -81,21 +81,13 @@ func TestShardStates(t *testing.T) {
 			if i == 3 {
 				want.Scheduled = 1
 			}
-			if of != want {
-				t.Errorf("%+v, want %+v", of, want)
-			}
+			equal(t, of, want)
 		}
-		if s.get(first).State() != job.Running {
-			t.Error("the first is not running")
-		}
-		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 0 {
-			t.Errorf("%d are misplaced", n)
-		}
+		equal(t, s.get(first).State(), job.Running, "the first")
+		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 0, "misplaced")
 		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
-		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 2 {
-			t.Errorf("%d are misplaced", n)
-		}
+		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 2, "misplaced")
 		if d := must[admin.Division](t)(s.otherwise(8).Division(t.Context())); d.Of != 4 || !errors.Is(d.Otherwise, queue.ErrShards) {
 			t.Errorf("%+v", d)
 		}
@@ -164,9 +156,7 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 
 		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
-		if r := why.Reasons; r[0].Word != "divided_otherwise" {
-			t.Errorf("%q", r)
-		}
+		equal(t, why.Reasons[0].Word, "divided_otherwise")
 		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
 		s.wantWhy(other, "it was placed when the queue was divided into shards otherwise")
 	})
@@ -206,8 +196,7 @@ func TestFindByShard(t *testing.T) {
 		if *j.Shard != 2 || *j.Shards != 4 {
 			t.Errorf("%+v", j)
 		}
-		var newest int64
-		must[any](t)(nil, s.db.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
+		newest := value[int64](s, "SELECT MAX(id) FROM shop_emails")
 		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
 			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
 		}
@@ -245,9 +234,7 @@ func TestStartNowDivides(t *testing.T) {
 				t.Errorf("%+v", of)
 			}
 		}
-		if sum != 4 {
-			t.Errorf("the shards hold %d", sum)
-		}
+		equal(t, sum, 4, "the shards hold")
 		rated := s.addIn(3, job.Params{ThrottleFactor: new(0)})
 		for range 3 {
 			now(s.addIn(3, job.Params{ThrottleFactor: new(0)}), nil)

@@ -83,9 +83,7 @@ func TestRoundRefuses(t *testing.T) {
 				good := s.add(inRegion("west", 1), inRegion("west", 1))
 				s.upkeep() // the lost and the overdue are to be decided about
 				s.upkeep()
-				if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{good[0].ID, good[1].ID}) {
-					s.t.Errorf("started %v", got)
-				}
+				equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
 				for range 2 {
 					s.start("w", 1)
 				}
@@ -144,11 +142,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 			s.t.Error("none is left behind 500")
 		}
 		take()
-		var n int
-		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
-		if n != 501 {
-			s.t.Errorf("%d are refused", n)
-		}
+		equal(s.t, value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"), 501, "refused")
 	})
 }
 
@@ -176,9 +170,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				for range 6 { // each time some more is found
 					s.upkeep()
 				}
-				if got := ids(s.start("w", 10)); !slices.Equal(got, []int64{good[0].ID, good[1].ID, good[2].ID}) {
-					s.t.Errorf("started %v", got)
-				}
+				equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
 				for i, r := range rows {
 					s.wantRefused(s.nth(i+1), r[2])
 				}
@@ -212,9 +204,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 		}
 		must[any](s.t)(nil, s.Cancel(in, 1))
 		s.wantRefused(1, "time_windows")
-		if asked := must[string](s.t)(s.Stop(in, s.nth(2))); asked != job.None {
-			s.t.Errorf("asked %s", asked)
-		}
+		equal(s.t, must[string](s.t)(s.Stop(in, s.nth(2))), job.None, "asked")
 		s.wantRefused(s.nth(2), "time_windows")
 		listed := 0
 		must[any](s.t)(nil, s.Find(in, admin.Filter{}, func(*job.Job) error { listed++; return nil }))
@@ -245,9 +235,7 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 		s.exec(insertOf("status, time_windows", "'available', 'x'"))
 		s.placed()
 		s.start("w", 1)
-		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			s.t.Error(err)
-		}
+		fails(s.t, queue.ErrNotFound)(s.Get(s.t.Context(), 1))
 		s.wantHistory(1, "failed/0")
 	})
 }
@@ -261,13 +249,9 @@ func TestUncheckedRank(t *testing.T) {
 	}
 	s.placed()
 	good := s.add(job.Params{Type: "send"})
-	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
-		t.Errorf("started %v", got)
-	}
+	equal(t, ids(s.start("w", 3)), []int64{good[0].ID}, "started")
 	for id := range int64(3) {
 		s.wantRefused(id+1, "priority")
 	}
-	if why := must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})); why.Ahead != 0 {
-		t.Errorf("%d are ahead", why.Ahead)
-	}
+	equal(t, must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})).Ahead, 0, "ahead")
 }

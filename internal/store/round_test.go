@@ -32,9 +32,7 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 		s.add(job.Params{Type: "send"})
 		r := s.newRound("w", 2, settled(finished, jobs...)...)
 		r.Stopped = func() error { return context.Canceled }
-		if done := s.do(r); len(done.Started) > 0 {
-			s.t.Errorf("%d were started", len(done.Started))
-		}
+		equal(s.t, len(s.do(r).Started), 0, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
@@ -89,17 +87,13 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				s.wantHistory(s.nth(i+1), history)
 				now := *s.get(s.nth(i + 1))
 				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
-				if !reflect.DeepEqual(now, before[i]) {
-					s.t.Errorf("job %d was %+v, is %+v", i+1, before[i], now)
-				}
+				equal(s.t, now, before[i], "job %d", i+1)
 			}
 			if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Running != 2 || c.Error != 2 || c.Due != 2 {
 				s.t.Errorf("counts %+v", c)
 			}
 			// the rate counts each start once, and the limits each job
-			if more := s.start("w", 9); len(more) != 2 {
-				s.t.Errorf("then started %v", ids(more))
-			}
+			equal(s.t, len(s.start("w", 9)), 2, "then started")
 		})
 	}
 }
@@ -111,16 +105,12 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 		jobs := s.start("w", 1)
 		r := s.newRound("w", 1, settled(finished, jobs...)...)
 		r.Again = true
-		if got := s.places(s.do(r).Started); !slices.Equal(got, []int64{2}) {
-			s.t.Errorf("started %v", got)
-		}
+		equal(s.t, s.places(s.do(r).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 
 		s.bury("w")
 		s.upkeep()
-		if got := ids(s.do(r).Started); len(got) > 0 {
-			s.t.Errorf("a worker that was declared dead started %v", got)
-		}
+		equal(s.t, len(ids(s.do(r).Started)), 0, "a worker that was declared dead started")
 		s.wantState(s.nth(2), job.Retry, "scheduled", 1)
 		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})
@@ -138,9 +128,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 		}
 		s.wantState(keys[0].ID, job.Running, job.StatusAnswered, 1)
 		r.Again = true
-		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
-			t.Errorf("to be run are %v", got)
-		}
+		equal(t, ids(s.do(r).Started), []int64{keys[2].ID}, "to be run")
 		s.upkeep()
 		s.wantState(keys[0].ID, job.Retry, job.StatusScheduled, 1)
 		s.wantHistory(keys[0].ID, "added/0 starting/1 error/1")
@@ -194,9 +182,7 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 			if want := []store.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
 				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
 			}
-			if len(got.Lost) > 0 {
-				s.t.Errorf("lost %v", got.Lost)
-			}
+			equal(s.t, len(got.Lost), 0, "lost")
 			for n, status := range map[int]job.Status{1: "finished", 3: "finished", 5: "failed"} {
 				s.wantState(s.nth(n), job.Final, status, 1)
 			}
@@ -249,9 +235,7 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
 		gone.Attempt++ // one that is to be looked for
-		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(s.places(got.Started), []int64{2}) {
-			s.t.Errorf("started %v", ids(got.Started))
-		}
+		equal(s.t, s.places(s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 	})
 }
@@ -280,9 +264,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
 			s.t.Errorf("started %v, want %v", got, want)
 		}
-		if got := one(); len(got) > 0 {
-			s.t.Errorf("started %v", got)
-		}
+		equal(s.t, len(one()), 0, "started")
 	})
 }
 
@@ -297,9 +279,7 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 			r.Candidates = candidates
 			got := s.do(r)
 			n += len(got.Started)
-			if got.More != (n < 260) {
-				s.t.Errorf("after %d more is %v", n, got.More)
-			}
+			equal(s.t, got.More, n < 260, "more after %d", n)
 			if !got.More {
 				break
 			}
@@ -320,9 +300,7 @@ func TestRateIsSaid(t *testing.T) {
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
 			s.t.Errorf("%+v", got)
 		}
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 1 {
-			s.t.Errorf("%+v", got)
-		}
+		equal(s.t, len(s.do(s.newRound("w", 2)).Started), 1)
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
 			s.t.Errorf("%+v", got)
 		}
@@ -397,9 +375,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 		}()
 		s.waitsForItsTurn()
 		must[any](s.t)(nil, tx.Commit())
-		if n := <-started; n > 0 {
-			s.t.Errorf("%d were started in a paused queue", n)
-		}
+		equal(s.t, <-started, 0, "started in a paused queue")
 	})
 }
 
@@ -425,9 +401,7 @@ func TestPauseMeansNow(t *testing.T) {
 		case <-s.sent("%shop_queues WHERE queue = % LOCK IN SHARE MODE%"):
 		}
 		must[any](s.t)(nil, tx.Commit())
-		if n := <-started; n > 0 {
-			s.t.Errorf("%d were started in a paused queue", n)
-		}
+		equal(s.t, <-started, 0, "started in a paused queue")
 	})
 }
 
@@ -483,11 +457,8 @@ func TestCommitUnderWay(t *testing.T) {
 	go func() { again <- s.do(r) }()
 	must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
 	done := <-again
-	var running []int64
-	must[any](t)(nil, s.db.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
-	if !slices.Equal(running, ids(done.Started)) {
-		t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
-	}
+	running := column[int64](s, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id")
+	equal(t, running, ids(done.Started), "the worker knows of those that run")
 }
 
 // A worker that is declared dead while it waits for its turn starts nothing.
@@ -501,8 +472,6 @@ func TestDeadInItsTurn(t *testing.T) {
 		s.waitsForItsTurn()
 		s.bury("w")
 		letGo()
-		if n := <-started; n > 0 {
-			t.Errorf("%d jobs started by a dead worker", n)
-		}
+		equal(t, <-started, 0, "jobs started by a dead worker")
 	})
 }

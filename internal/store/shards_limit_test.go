@@ -249,8 +249,7 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &left, "SELECT status, shard, COUNT(*) AS n FROM shop_emails WHERE status <> 'finished' GROUP BY status, shard"))
 		s.t.Fatalf("%d of %d are done; left are %+v, the sums %+v", f.ended.Load(), len(jobs), left, s.sums())
 	}
-	var twice int
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &twice, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1"))
+	twice := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1")
 	if twice > 0 {
 		s.t.Errorf("%d jobs are not done, or were started more than once", twice)
 	}

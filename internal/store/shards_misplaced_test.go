@@ -98,14 +98,10 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
 				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
 				s.upkeep()
-				if more := s.start("w", 9); len(more) > 0 {
-					t.Errorf("%d were started beside them", len(more))
-				}
+				equal(t, len(s.start("w", 9)), 0, "started beside them")
 				s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
 				s.settle("w", finished, running...)
-				if more := s.start("w", 9); len(more) != limit {
-					t.Errorf("then %d were started", len(more))
-				}
+				equal(t, len(s.start("w", 9)), limit, "then started")
 			})
 		})
 	}
@@ -197,9 +193,7 @@ func TestStartNowInShards(t *testing.T) {
 		before := s.place(s.nth(2))
 		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
-		if _, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
-			t.Errorf("by who divides it otherwise: %v", err)
-		}
+		fails(t, queue.ErrShards, "by who divides it otherwise")(s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)))
 		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
 }
@@ -229,9 +223,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 		s.add(next)
 		again := s.newRound("w", 1, settled(finished, jobs...)...)
 		again.Candidates = here.Candidates
-		if more := s.do(again).Started; len(more) > 0 {
-			t.Errorf("%s was started beside another of its group", more[0].Key)
-		}
+		equal(t, len(s.do(again).Started), 0, "started beside another of its group")
 	})
 }
 
@@ -258,9 +250,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		for range 3 { // what was promoted comes last
 			s.upkeep()
 		}
-		if got := s.place(jobs[0].ID); got != north {
-			t.Errorf("it is at %d, want %d", got, north)
-		}
+		equal(t, s.place(jobs[0].ID), north, "its place")
 	})
 }
 

@@ -93,9 +93,7 @@ func TestPauseOverShards(t *testing.T) {
 				must[any](t)(nil, s.Pause(t.Context()))
 				before := starts()
 				f.passes()
-				if after := starts(); after != before {
-					t.Errorf("%d were started in a paused queue", after-before)
-				}
+				equal(t, starts(), before, "started in a paused queue")
 				must[any](t)(nil, s.Resume(t.Context()))
 				f.passes()
 			}
@@ -115,17 +113,13 @@ func TestWeightsOverShards(t *testing.T) {
 				whole := s.shared(5, 1, 1)
 				s.add(s.goingTo(2, 1, limit+7)...)
 				s.add(s.goingTo(3, 2, 0)...)
-				if more := s.in(2, 9).Started; len(more) > 0 {
-					t.Errorf("a job was started beside one that takes the whole limit")
-				}
+				equal(t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
 				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
 				s.settle("w", finished, whole...)
 				alone := s.shared(2, 1, 1)
 				for shard := range 8 {
 					s.add(s.goingTo(shard, 1, 1)...)
-					if more := s.in(shard, 9).Started; len(more) > 0 {
-						t.Errorf("%d were started beside one that weighs more than the limit", len(more))
-					}
+					equal(t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
 				}
 				s.settle("w", finished, alone...)
 				left := 8
@@ -274,13 +268,9 @@ func TestReshardWaitsForARow(t *testing.T) {
 		if now := s.sums(); now.Share != 2 || now.Used != 2 {
 			t.Errorf("%+v", now)
 		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		other.settle("w", finished, running...)
-		if more := other.start("w", 9); len(more) != 2 {
-			t.Errorf("then %d were started", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 2, "then started")
 	})
 }
 
@@ -306,9 +296,7 @@ func TestUnansweredOverShards(t *testing.T) {
 		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
 			t.Errorf("%+v", now)
 		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 	})
 }
 
@@ -327,17 +315,11 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 			t.Errorf("the upkeep of another division: %v", err)
 		}
 		for shard := range 8 {
-			if got := s.in(shard, 9).Started; len(got) > 0 {
-				t.Errorf("it started %d", len(got))
-			}
+			equal(t, len(s.in(shard, 9).Started), 0, "it started")
 		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		s.settle("w", finished, running...) // what it has it settles
-		if more := other.start("w", 9); len(more) != 4 {
-			t.Errorf("then %d were started", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 4, "then started")
 	})
 }
 

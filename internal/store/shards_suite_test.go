@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
@@ -171,3 +172,5 @@ func undivided(t *testing.T) {
 		t.Skip("with one shard alone")
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, "emails")) }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +95,41 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
+// value is what a query of one row and one column gives; column has those of several rows.
+func value[T any](s env, query string, args ...any) (v T) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &v, query, args...))
+	return v
+}
+
+func column[T any](s env, query string, args ...any) (rows []T) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &rows, query, args...))
+	return rows
+}
+
+// fails wants an error of this kind; about is as equal has it.
+func fails(t *testing.T, want error, about ...any) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			equal(t, err, want, about...)
+		}
+	}
+}
+
+// equal wants two values to be the same; about says of what they are, as a format and what goes into it.
+func equal[T any](t *testing.T, got, want T, about ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		what := ""
+		if len(about) > 0 {
+			what = fmt.Sprintf(about[0].(string), about[1:]...) + ": "
+		}
+		t.Errorf("%sgot %+v, want %+v", what, got, want)
+	}
+}
+
 func (s env) add(jobs ...job.Params) []job.Added {
 	s.t.Helper()
 	if defaultShards(s.t) > 0 {
@@ -111,8 +147,7 @@ func (s env) Counts(ctx context.Context) (admin.Counts, error) {
 // hire makes the worker known, unless it is; bury declares it dead.
 func (s env) hire(worker string) {
 	s.t.Helper()
-	var known bool
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
+	known := value[bool](s, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker)
 	if !known {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
@@ -141,9 +176,7 @@ func (s env) wantRan(id, ms int64) {
 		}
 		return nil
 	}))
-	if n != 1 {
-		s.t.Errorf("%d attempts ended in an error", n)
-	}
+	equal(s.t, n, 1, "attempts ended in an error")
 }
 
 // newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
@@ -210,8 +243,7 @@ func (s env) nth(n int) (id int64) {
 // places says which rows the jobs are, as nth counts them.
 func (s env) places(jobs []*job.Job) (list []int64) {
 	s.t.Helper()
-	var all []int64
-	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
+	all := column[int64](s, "SELECT id FROM shop_emails ORDER BY id")
 	for _, j := range jobs {
 		list = append(list, int64(slices.Index(all, j.ID)+1))
 	}
@@ -264,9 +296,7 @@ func (s env) history(id int64) string {
 
 func (s env) wantHistory(id int64, want string) {
 	s.t.Helper()
-	if got := s.history(id); got != want {
-		s.t.Errorf("activity of job %d: %s, want %s", id, got, want)
-	}
+	equal(s.t, s.history(id), want, "activity of job %d", id)
 }
 
 func (s env) wantState(id int64, state job.State, status job.Status, attempt int) *job.Job {
@@ -300,9 +330,7 @@ func TestEnqueueTakesAnUnknownType(t *testing.T) {
 		if names := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
 			s.t.Errorf("known are %v", names)
 		}
-		if got := s.start("w", 10); len(got) != 0 {
-			s.t.Errorf("a worker took %d jobs of a type that it has no handler for", len(got))
-		}
+		equal(s.t, len(s.start("w", 10)), 0, "a worker took jobs of a type that it has no handler for")
 	})
 }
 
@@ -316,14 +344,10 @@ func TestEnqueueRefuses(t *testing.T) {
 			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
 			"year": {Type: "send", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		} {
-			if _, err := s.Enqueue(s.t.Context(), j); !errors.Is(err, job.ErrInvalid) {
-				s.t.Errorf("%s: %v", name, err)
-			}
+			fails(s.t, job.ErrInvalid, "%s", name)(s.Enqueue(s.t.Context(), j))
 		}
 		largest := job.Params{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
-		if j := s.get(s.add(largest)[0].ID); j.Data != largest.Data {
-			s.t.Error("the largest job comes back otherwise")
-		}
+		equal(s.t, s.get(s.add(largest)[0].ID).Data, largest.Data, "the largest job")
 	})
 }
 
@@ -395,9 +419,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 			}
 			if !commit {
 				must[any](s.t)(nil, tx.Rollback())
-				if _, err := s.Get(s.t.Context(), added[0].ID); !errors.Is(err, queue.ErrNotFound) {
-					s.t.Errorf("after the rollback: %v", err)
-				}
+				fails(s.t, queue.ErrNotFound, "after the rollback")(s.Get(s.t.Context(), added[0].ID))
 				continue
 			}
 			must[any](s.t)(nil, tx.Commit())
@@ -450,9 +472,7 @@ func TestStartKeepsTheOrder(t *testing.T) {
 			got = append(got, ids(s.do(r).Started)...)
 		}
 		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
-		if !slices.Equal(got, want) {
-			s.t.Errorf("started %v, want %v", got, want)
-		}
+		equal(s.t, got, want, "started")
 	})
 }
 
@@ -503,9 +523,7 @@ func roundsShareNothing(s env) {
 	}
 	wg.Wait()
 	for id, times := range seen {
-		if times != 1 {
-			s.t.Errorf("job %d was started %d times", id, times)
-		}
+		equal(s.t, times, 1, "starts of job %d", id)
 		s.wantHistory(id, "added/0 starting/1")
 	}
 	// a round that skipped rows of another may end early; then they are still due
@@ -524,16 +542,12 @@ func TestALockCostsNoAttempt(t *testing.T) {
 		id := s.add(job.Params{Type: "send"})[0].ID
 		s.hire("outside")
 		s.lockOutside("outside", id)
-		if got := s.start("w", 1); len(got) != 0 {
-			s.t.Error("started a job that another has locked")
-		}
+		equal(s.t, len(s.start("w", 1)), 0, "started a job that another has locked")
 		s.upkeep()
 		s.wantState(id, job.Initial, "locked", 0)
 		s.bury("outside")
 		s.upkeep()
-		if j := s.wantState(id, job.Initial, "available", 0); j.WorkerID != job.None {
-			s.t.Errorf("it is still of %s", j.WorkerID)
-		}
+		equal(s.t, s.wantState(id, job.Initial, "available", 0).WorkerID, job.None, "its worker")
 		s.start("w", 1)
 		s.wantState(id, job.Running, "running", 1)
 		s.wantHistory(id, "added/0 starting/1")
@@ -610,26 +624,20 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 				s.bury("dead")
 				lose(s)
 				s.wantState(id, job.Retry, "scheduled", 1)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled a job that waits for its next attempt")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled a job that waits for its next attempt")
 				s.wantState(id, job.Retry, "scheduled", 1)
 
 				lose(s)
 				again := s.start("new", 1)
 				s.wantState(id, job.Running, "running", 2)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled another worker's attempt")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled another worker's attempt")
 				stale := *again[0]
 				stale.Attempt = 1
 				s.settle("new", late, &stale) // with the wrong attempt
 				s.wantState(id, job.Running, "running", 2)
 
 				s.settle("new", finished, again...)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled a final job")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled a final job")
 				s.wantState(id, job.Final, "finished", 2)
 				s.wantHistory(id, "added/0 starting/1 error/1 starting/2 finished/2")
 			})
@@ -647,9 +655,7 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.wantState(added[1].ID, job.Initial, "locked", 0)
 		s.hearOnly("dead", added[0].ID)
 		s.bury("dead")
-		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
-			s.t.Error("a worker that was declared dead started a job")
-		}
+		equal(s.t, len(s.do(s.newRound("dead", 9)).Started), 0, "a worker that was declared dead started a job")
 		s.wantState(added[2].ID, job.Initial, "available", 0)
 		s.upkeep()
 		s.wantState(added[0].ID, job.Retry, "scheduled", 1)
@@ -782,8 +788,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 		} {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()
-			var id int64
-			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+			id := value[int64](s, "SELECT MAX(id) FROM shop_emails")
 			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
 				s.t.Errorf("%d: refused without a reason", i)
 			}
@@ -807,9 +812,7 @@ func TestWindows(t *testing.T) {
 		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
 		s.wantState(id, job.Initial, "available", 0)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
-		if got := s.start("w", 1); len(got) != 0 {
-			s.t.Error("started outside of its windows")
-		}
+		equal(s.t, len(s.start("w", 1)), 0, "started outside of its windows")
 		s.wantState(id, job.Initial, "scheduled", 0)
 	})
 }
@@ -884,9 +887,7 @@ func TestCancel(t *testing.T) {
 		}
 		s.wantHistory(added[0].ID, "added/0 cancelled/0")
 		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
-		if got := s.start("w", 9); len(got) != 0 {
-			s.t.Error("a worker started a job that was cancelled")
-		}
+		equal(s.t, len(s.start("w", 9)), 0, "a worker started a job that was cancelled")
 		for id, want := range map[int64]error{running[0].ID: store.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
 			if err := s.Cancel(in, id); !errors.Is(err, want) {
 				s.t.Errorf("cancel %d: %v, want %v", id, err, want)
@@ -927,26 +928,18 @@ func TestReschedule(t *testing.T) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
 		added := s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"})
 		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon, Priority: &first}))
-		if j := s.wantState(added[0].ID, job.Initial, "available", 0); j.Priority != 1 {
-			s.t.Errorf("priority %d", j.Priority)
-		}
+		equal(s.t, s.wantState(added[0].ID, job.Initial, "available", 0).Priority, 1, "priority")
 		s.lockOutside("w", added[1].ID)
 		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.RescheduleOptions{In: &later}))
-		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
-			s.t.Errorf("started %v", got)
-		}
+		equal(s.t, ids(s.start("w", 2)), []int64{added[0].ID}, "started")
 		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
 			s.t.Errorf("it is still locked: %+v", j)
 		}
-		if err := s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}); !errors.Is(err, store.ErrStarted) {
-			s.t.Error(err)
-		}
+		fails(s.t, store.ErrStarted)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.RescheduleOptions{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
-		if j := s.wantState(s.nth(3), job.Initial, "scheduled", 0); j.Priority != 100 {
-			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
-		}
+		equal(s.t, s.wantState(s.nth(3), job.Initial, "scheduled", 0).Priority, 100, "priority: what the row left to its type was lost")
 	})
 }
 
@@ -979,12 +972,8 @@ func TestOnDuplicate(t *testing.T) {
 		if !errors.As(err, &refused) || !errors.Is(err, job.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
 			s.t.Errorf("added %d: %v", len(added), err)
 		}
-		if c := must[admin.Counts](s.t)(s.Counts(in)); c.Due != 2 {
-			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
-		}
-		if _, err := s.EnqueueMany(in, []job.Params{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, job.ErrDuplicateKey) {
-			s.t.Error(err)
-		}
+		equal(s.t, must[admin.Counts](s.t)(s.Counts(in)).Due, 2, "due: those before the refused one should be in, and none after it")
+		fails(s.t, job.ErrDuplicateKey)(s.EnqueueMany(in, []job.Params{with("e", "", ""), with("e", "", job.RefuseDuplicate)}))
 		s.settle("w", finished, running...)
 		s.wantHistory(a[0].ID, "added/0 starting/1 finished/1")
 	})

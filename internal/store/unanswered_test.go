@@ -52,8 +52,7 @@ func TestUnansweredEnqueue(t *testing.T) {
 				job.Params{Type: "send", Key: "b"},
 				job.Params{Type: "send"},
 			)
-			var ids []int64
-			must[any](t)(nil, s.db.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
+			ids := column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id")
 			if len(ids) != 3 {
 				t.Fatalf("%d were added", len(ids))
 			}
@@ -72,9 +71,7 @@ func TestUnansweredCancel(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){"kept": func(*queue.Options) {}, "discarded": discard} {
 		t.Run(name, func(t *testing.T) {
 			s := unanswered(t, "'cancelled'", change, func(s env) { s.add(job.Params{Type: "send"}) }, nothing)
-			if err := s.Cancel(t.Context(), 1); err != nil {
-				t.Error(err)
-			}
+			must[any](t)(nil, s.Cancel(t.Context(), 1))
 			s.wantHistory(1, "added/0 cancelled/0")
 		})
 		t.Run(name+", waiting", func(t *testing.T) {

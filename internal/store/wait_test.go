@@ -109,9 +109,7 @@ func TestWait(t *testing.T) {
 // What is final, or not there, is not waited for; who has retried a job by hand finds the next one.
 func TestWaitForWhatIsOver(t *testing.T) {
 	suite(t, func(s env) {
-		if _, err := s.Wait(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			t.Errorf("no such job: %v", err)
-		}
+		fails(t, queue.ErrNotFound, "no such job")(s.Wait(t.Context(), 1))
 		s.add(job.Params{Type: "send"})
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "no"}, s.start("w", 1)...)
 		again := must[[]job.Added](t)(s.Retry(t.Context(), false, 1))[0]

@@ -81,9 +81,7 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 			s.wantRefused(s.nth(n), "allow_weightless")
 		}
 		for n, factor := range map[int]int{2: 1, 3: 1, 4: 2} {
-			if j := s.wantState(s.nth(n), job.Initial, "available", 0); j.ThrottleFactor != factor {
-				t.Errorf("row %d weighs %d, want %d", n, j.ThrottleFactor, factor)
-			}
+			equal(t, s.wantState(s.nth(n), job.Initial, "available", 0).ThrottleFactor, factor, "weight of row %d", n)
 		}
 	})
 }

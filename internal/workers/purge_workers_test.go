@@ -45,9 +45,7 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		var ids []string
-		if err := r.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, r.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"))
 		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -60,16 +58,10 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
-	open, err := r.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := dbtest.Must(r.db.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = open.Rollback() }()
-	_, err = open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
-		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
+		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)}); err != nil || n != 1 {
