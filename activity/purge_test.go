@@ -185,7 +185,6 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	o := activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
-	if r, err := l.Purge(ctx, o); err != nil || r.Deleted != 50 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	r, err := l.Purge(ctx, o)
+	dbtest.Ensure(t, err == nil && r.Deleted == 50, "%+v, %v", r, err)
 }

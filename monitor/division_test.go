@@ -55,9 +55,8 @@ func TestMeasuresOverShards(t *testing.T) {
 		}
 		one := measure()
 		divideMail(t, db)
-		if diff := cmp.Diff(one, measure()); diff != "" {
-			t.Errorf("\n%s", diff)
-		}
+		diff := cmp.Diff(one, measure())
+		dbtest.Ensure(t, diff == "", "\n%s", diff)
 	})
 }
 
@@ -83,9 +82,7 @@ func TestDivision(t *testing.T) {
 			for _, f := range DefaultAlert().Judge(s).Findings {
 				if f.Queue != nil && f.JobType == nil {
 					whats = append(whats, f.What)
-					if !strings.HasPrefix(f.Text, "mail: ") || f.Severity != Warning || f.Value <= f.Limit {
-						t.Errorf("%+v", f)
-					}
+					dbtest.Ensure(t, strings.HasPrefix(f.Text, "mail: ") && f.Severity == Warning && f.Value > f.Limit, "%+v", f)
 				}
 			}
 			if len(s.Divisions) != 1 || s.Divisions[0].Queue != "mail" {
@@ -110,9 +107,7 @@ func TestDivision(t *testing.T) {
 			of.ThrottleUsed != 1 || of.ThrottlePart != 2 {
 			t.Errorf("%+v", of)
 		}
-		if d.Misplaced > 0 || len(whats) > 0 {
-			t.Errorf("%+v, %v", d, whats)
-		}
+		dbtest.Ensure(t, d.Misplaced == 0 && len(whats) == 0, "%+v, %v", d, whats)
 		job("available", 8005, ago(time.Hour))
 		job("available", 5001, ago(time.Minute))
 		if d, whats = judge(); d.Misplaced != 1 || !slices.Equal(whats, []string{"shard_oldest_due"}) {

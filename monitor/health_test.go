@@ -97,13 +97,10 @@ func TestJudge(t *testing.T) {
 					line += "/" + *f.JobType
 				}
 				got = append(got, line)
-				if f.Value <= f.Limit {
-					t.Errorf("%v is not more than %v: %s", f.Value, f.Limit, f.Text)
-				}
+				dbtest.Ensure(t, f.Value > f.Limit, "%v is not more than %v: %s", f.Value, f.Limit, f.Text)
 			}
-			if diff := cmp.Diff(c.want, strings.Join(got, "\n")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			diff := cmp.Diff(c.want, strings.Join(got, "\n"))
+			dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 			want := OK
 			if len(h.Findings) > 0 {
 				want = h.Findings[0].Severity

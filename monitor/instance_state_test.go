@@ -71,9 +71,8 @@ func TestState(t *testing.T) {
 		}}
 		got := state()
 		// it was read a little later than now; SQLite's clock has milliseconds
-		if since := got.At.Sub(now); since < 0 || since > time.Minute {
-			t.Errorf("it is of %s after now", since)
-		}
+		since := got.At.Sub(now)
+		dbtest.Ensure(t, since >= 0 && since <= time.Minute, "it is of %s after now", since)
 		got.At = time.Time{}
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
 			cmpopts.IgnoreUnexported(Times{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {

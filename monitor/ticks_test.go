@@ -85,9 +85,8 @@ func TestTicksEqualRecount(t *testing.T) {
 				name := fmt.Sprint("h", h)
 				want.Hosts = append(want.Hosts, HostTicks{name, recount(name, to.Add(-length), to)})
 			}
-			if diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{})); diff != "" {
-				t.Errorf("%s (-recount +got):\n%s", length, diff)
-			}
+			diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{}))
+			dbtest.Ensure(t, diff == "", "%s (-recount +got):\n%s", length, diff)
 		}
 	})
 }

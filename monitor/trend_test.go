@@ -126,9 +126,8 @@ func TestTrends(t *testing.T) {
 			}
 			got[trend.JobType] += trend.Window + " " + trend.Text
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		diff := cmp.Diff(want, got)
+		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 		for _, trend := range trends {
 			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
 				t.Errorf("%+v", trend)
@@ -139,9 +138,7 @@ func TestTrends(t *testing.T) {
 		exec(t, m.db, "DELETE FROM "+m.db.Hours()+" WHERE hour < ? AND (hour < ? OR hour LIKE '% 10:%' OR hour LIKE '% 09:%')",
 			engine.At(hour.Add(-5*time.Hour)), engine.At(hour.Add(-6*24*time.Hour)))
 		for _, trend := range report() {
-			if trend.Window == "6h" || trend.Window == "1w" {
-				t.Errorf("compared with too little: %+v", trend)
-			}
+			dbtest.Ensure(t, trend.Window != "6h" && trend.Window != "1w", "compared with too little: %+v", trend)
 		}
 	})
 }

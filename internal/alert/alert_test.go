@@ -47,8 +47,6 @@ func TestTimes(t *testing.T) {
 			dbtest.OK(t, b.Note(t.Context(), []string{"a", "b"}, until))
 		}
 		times, err := b.Times(t.Context(), []string{"b", "c"})
-		if err != nil || len(times) != 1 || !times["b"].Equal(until) {
-			t.Errorf("%v, %v", times, err)
-		}
+		dbtest.Ensure(t, err == nil && len(times) == 1 && times["b"].Equal(until), "%v, %v", times, err)
 	})
 }

@@ -20,9 +20,7 @@ func TestOutage(t *testing.T) {
 	goes := func(after time.Duration, wantSay bool, wantSince time.Time) {
 		t.Helper()
 		since, say, err := o.Goes(begin.Add(after), begin.Add(after))
-		if err != nil || say != wantSay || !since.Equal(wantSince) {
-			t.Errorf("after %s: %s, %t, %v", after, since, say, err)
-		}
+		dbtest.Ensure(t, err == nil && say == wantSay && since.Equal(wantSince), "after %s: %s, %t, %v", after, since, say, err)
 	}
 	ends := func(after time.Duration, wantSince, wantOver time.Time) {
 		t.Helper()
@@ -102,9 +100,8 @@ func TestCacheOfSomebodyElse(t *testing.T) {
 			if err == nil {
 				err = seen.Note(time.Now())
 			}
-			if _, none := alert.OutageOf("a config"); (none == nil) != (err == nil) || (err == nil) != (name == "ours") {
-				t.Errorf("%v, %v", err, none)
-			}
+			_, none := alert.OutageOf("a config")
+			dbtest.Ensure(t, (none == nil) == (err == nil) && (err == nil) == (name == "ours"), "%v, %v", err, none)
 			if _, err := os.Stat(filepath.Join(cache, "hipq")); (err == nil) != (name == "ours") {
 				t.Errorf("written: %v", err)
 			}

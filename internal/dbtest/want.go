@@ -40,3 +40,11 @@ func Same[T any](t tester, got, want T, about ...any) {
 		t.Errorf("%sgot %+v, want %+v", what, got, want)
 	}
 }
+
+// Ensure wants something to be so, or says what is wrong.
+func Ensure(t tester, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Errorf(format, args...)
+	}
+}

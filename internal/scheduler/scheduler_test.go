@@ -133,9 +133,7 @@ func (s *shop) once(name string, want int) {
 	seen := map[string]bool{}
 	slots := s.added(name)
 	for _, slot := range slots {
-		if seen[slot] {
-			s.t.Errorf("%s: slot %s has had two jobs", name, slot)
-		}
+		dbtest.Ensure(s.t, !seen[slot], "%s: slot %s has had two jobs", name, slot)
 		seen[slot] = true
 	}
 	dbtest.Same(s.t, len(slots), want, "%s jobs", name)
@@ -236,9 +234,7 @@ func TestTendTooLate(t *testing.T) {
 		}
 		s.exec("DELETE FROM shop_emails")
 		n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
-		if n != 0 || err != nil {
-			s.t.Errorf("%d jobs, %v", n, err)
-		}
+		dbtest.Ensure(s.t, n == 0 && err == nil, "%d jobs, %v", n, err)
 		s.once("hourly", 1)
 		s.nobody(time.Hour)
 		old = s.row("hourly")
@@ -309,9 +305,8 @@ func TestMissed(t *testing.T) {
 		s.once("skip", skip)
 		s.once("latest", 1)
 		s.once("all", 3)
-		if r := s.row("skip"); !r.NextSlot.After(s.now()) {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("skip")
+		dbtest.Ensure(s.t, r.NextSlot.After(s.now()), "%+v", r)
 	})
 }
 
@@ -322,9 +317,7 @@ func TestPauseAndResume(t *testing.T) {
 		is := func(did bool, err error) func(bool) {
 			return func(want bool) {
 				s.t.Helper()
-				if err != nil || did != want {
-					s.t.Errorf("%t, %v", did, err)
-				}
+				dbtest.Ensure(s.t, err == nil && did == want, "%t, %v", did, err)
 			}
 		}
 		is(s.table.Resume(s.t.Context(), "hourly"))(false)
@@ -334,9 +327,8 @@ func TestPauseAndResume(t *testing.T) {
 		dbtest.Same(s.t, s.tend(), 0, "jobs while it is paused")
 		is(s.table.Resume(s.t.Context(), "hourly"))(true)
 		dbtest.Same(s.t, s.tend(), 0, "jobs for slots of the pause")
-		if r := s.row("hourly"); r.Paused || !r.NextSlot.After(s.now()) {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("hourly")
+		dbtest.Ensure(s.t, !r.Paused && r.NextSlot.After(s.now()), "%+v", r)
 		is(s.table.Pause(s.t.Context(), "unknown"))(false)
 	})
 }
@@ -398,9 +390,8 @@ func TestInTurn(t *testing.T) {
 				s.t.Errorf("%d jobs for slots that were seen to", n)
 			}
 		}
-		if r := s.row("one"); r.FormerSpec != "@yearly UTC" || r.Spec != "* * * * * UTC" {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("one")
+		dbtest.Ensure(s.t, r.FormerSpec == "@yearly UTC" && r.Spec == "* * * * * UTC", "%+v", r)
 	})
 }
 
@@ -415,13 +406,11 @@ func TestSameSlots(t *testing.T) {
 		s.begin()
 		for _, o := range s.all {
 			r := s.row(o.Name)
-			if anew := o.Name == "other"; (r.AnewCount > 0) != anew || r.Spec == scheduler.SpecOf(o) != anew {
-				s.t.Errorf("%+v", r)
-			}
+			anew := o.Name == "other"
+			dbtest.Ensure(s.t, (r.AnewCount > 0) == anew && r.Spec == scheduler.SpecOf(o) == anew, "%+v", r)
 		}
-		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait <= 0 {
-			s.t.Errorf("%s, %v", wait, err)
-		}
+		wait, err := s.table.Wait(s.t.Context())
+		dbtest.Ensure(s.t, err == nil && wait > 0, "%s, %v", wait, err)
 	})
 }
 
@@ -434,9 +423,7 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		late := engine.At(s.now().Add(-time.Hour))
 		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
 			wait, err := s.table.Wait(s.t.Context())
-			if err != nil || wait <= 0 || wait > time.Hour {
-				s.t.Errorf("before %s is overdue: %s, %v", row, wait, err)
-			}
+			dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "before %s is overdue: %s, %v", row, wait, err)
 			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
 		}
 		dbtest.Same(s.t, s.tend(), 1, "jobs")
@@ -508,16 +495,10 @@ func TestOthersGoOn(t *testing.T) {
 			defer s.once("b", 0)
 		}
 		_, failed, err := s.table.Run(context.WithoutCancel(s.t.Context()), s.queues, always)
-		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
-			s.t.Errorf("%v, %v", failed, err)
-		}
-		if s.db.Engine == "mysql" && !engine.IsLockTimeout(failed["b"]) {
-			s.t.Errorf("%v", failed)
-		}
+		dbtest.Ensure(s.t, err == nil && s.db.Lacks(failed["a"], "reports") && failed["c"] == nil, "%v, %v", failed, err)
+		dbtest.Ensure(s.t, s.db.Engine != "mysql" || engine.IsLockTimeout(failed["b"]), "%v", failed)
 		s.once("c", 1)
-		if s.row("a").Overdue() < 0 {
-			s.t.Error("it is due no more")
-		}
+		dbtest.Ensure(s.t, s.row("a").Overdue() >= 0, "it is due no more")
 	})
 }
 
@@ -534,8 +515,6 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		rows, err := s.table.Rows(s.t.Context())
-		if err != nil || len(rows) != 2 || rows["held"].Name == "" || rows["here"].Name == "" {
-			s.t.Errorf("%+v, %v", rows, err)
-		}
+		dbtest.Ensure(s.t, err == nil && len(rows) == 2 && rows["held"].Name != "" && rows["here"].Name != "", "%+v, %v", rows, err)
 	})
 }

@@ -50,9 +50,7 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 
 		fails(t, queue.ErrOtherAttempt)(s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished}))
 		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: job.Finished, Result: `{"n":1}`})
-		if err != nil || !got.Changed || got.Job.State() != job.Final || got.Job.Result != `{"n":1}` {
-			t.Errorf("%+v, %v", got, err)
-		}
+		ensure(t, err == nil && got.Changed && got.Job.State() == job.Final && got.Job.Result == `{"n":1}`, "%+v, %v", got, err)
 		s.wantState(id, job.Final, "finished", 1)
 		s.wantHistory(id, "added/0 starting/1 finished/1")
 		// once more is no harm; the contrary is refused
@@ -101,9 +99,7 @@ func TestAnswersAreOverdue(t *testing.T) {
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 		// the attempt has failed already, and is being tried again
 		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
-		if err != nil || got.Changed {
-			t.Errorf("%+v, %v", got, err)
-		}
+		ensure(t, err == nil && !got.Changed, "%+v, %v", got, err)
 		must[any](t)(s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}))
 		equal(t, s.wantState(s.nth(2), job.Final, "failed", 1).Error, "for good", "error")
 		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
@@ -118,9 +114,7 @@ func TestAnswerToTryAgain(t *testing.T) {
 		s.add(job.Params{Type: "send", Key: "a"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
-		if err != nil || !got.Changed || got.Job.State() != job.Error {
-			t.Errorf("%+v, %v", got, err)
-		}
+		ensure(t, err == nil && got.Changed && got.Job.State() == job.Error, "%+v, %v", got, err)
 		s.upkeep()
 		s.wantState(1, job.Retry, "scheduled", 1)
 		s.wantHistory(1, "added/0 starting/1 error/1")
@@ -138,9 +132,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		"retry handler": func(s env, j *job.Job) {
 			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
 			for _, asked := range r.Resting { // to nobody about an answer that says that the job has failed for good
-				if asked.Outcome.Verdict == job.Failed {
-					s.t.Errorf("the retry handler is asked about %+v", asked.Outcome)
-				}
+				ensure(s.t, asked.Outcome.Verdict != job.Failed, "the retry handler is asked about %+v", asked.Outcome)
 				s.do(s.newRound("w1", 0, asked))
 			}
 		},

@@ -65,9 +65,8 @@ func TestEveryFieldIsRead(t *testing.T) {
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
 		// the queue, what is NULL, and the flaw are no columns, and the progress is four
-		if fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3; len(columns) != fields {
-			s.t.Errorf("%d columns for %d fields: %v", len(columns), fields, columns)
-		}
+		fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3
+		ensure(s.t, len(columns) == fields, "%d columns for %d fields: %v", len(columns), fields, columns)
 	})
 }
 
@@ -75,9 +74,8 @@ func TestEveryFieldIsRead(t *testing.T) {
 func TestWhatIsLeftIsRead(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, priority, timeout) VALUES ('send', 0, NULL)")
-		if got, want := s.get(1).Left, (job.Left{Timeout: true, ThrottleFactor: true, Windows: true}); got != want {
-			s.t.Errorf("left are %+v, want %+v", got, want)
-		}
+		got, want := s.get(1).Left, (job.Left{Timeout: true, ThrottleFactor: true, Windows: true})
+		ensure(s.t, got == want, "left are %+v, want %+v", got, want)
 		s.upkeep()
 		equal(s.t, s.get(1).Left, (job.Left{}), "left")
 	})

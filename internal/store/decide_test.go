@@ -31,9 +31,7 @@ func (s env) fail(waits job.Status, o job.Outcome, j *job.Job) store.Settled {
 	done := s.do(s.newRound(j.WorkerID, 0, failed))
 	failed.Asked = true
 	if waits == job.StatusDeciding {
-		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
-			s.t.Errorf("resting are %+v", done.Resting)
-		}
+		ensure(s.t, len(done.Resting) == 1 && reflect.DeepEqual(done.Resting[0], failed), "resting are %+v", done.Resting)
 	} else if len(done.Resting) > 0 {
 		s.t.Errorf("resting are %+v", done.Resting)
 	}
@@ -172,9 +170,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
 		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)
-		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
-			t.Errorf("scheduled to %v", j.ScheduledRunTime)
-		}
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		ensure(t, !j.ScheduledRunTime.Before(now.Add(9*time.Hour)), "scheduled to %v", j.ScheduledRunTime)
 	})
 }
 
@@ -188,9 +185,7 @@ func TestStop(t *testing.T) {
 			return must[string](t)(s.Stop(t.Context(), s.nth(n)))
 		}
 		_, err := s.Stop(t.Context(), s.nth(1))
-		if !errors.Is(err, queue.ErrNotStarted) {
-			t.Errorf("before its start: %v", err)
-		}
+		ensure(t, errors.Is(err, queue.ErrNotStarted), "before its start: %v", err)
 		jobs := s.start("w1", 7)
 		s.settle("w1", done, jobs[4])
 		equal(t, stop(5), job.None, "who was asked to stop a job that waits for its answer")
@@ -237,9 +232,8 @@ func TestStartNow(t *testing.T) {
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
 				j := must[*job.Job](t)(s.core().StartNow(t.Context(), r, id))
-				if stored := s.wantState(id, job.Running, "running", 1); !reflect.DeepEqual(j, stored) {
-					t.Errorf("started %+v, it is %+v", j, stored)
-				}
+				stored := s.wantState(id, job.Running, "running", 1)
+				ensure(t, reflect.DeepEqual(j, stored), "started %+v, it is %+v", j, stored)
 			}
 			s.wantHistory(id, "added/0 starting/1")
 		}

@@ -32,9 +32,7 @@ func TestDuplicateAmongMany(t *testing.T) {
 		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		seen := map[int64]bool{}
 		for i, a := range s.add(keyed(120, "")...) {
-			if seen[a.ID] || a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
-				t.Errorf("%d: %+v", i, a)
-			}
+			ensure(t, !seen[a.ID] && a.Duplicate == (i == 70) && (!a.Duplicate || a.ID == there), "%d: %+v", i, a)
 			seen[a.ID] = true
 			s.wantHistory(a.ID, "added/0")
 			equal(t, s.get(a.ID).Key, fmt.Sprintf("k%03d", i), "%d: the key of %d", i, a.ID)
@@ -47,12 +45,9 @@ func TestRefusedAmongMany(t *testing.T) {
 		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		added, err := s.EnqueueMany(t.Context(), keyed(120, job.RefuseDuplicate))
 		refused, ok := errors.AsType[*job.DuplicateError](err)
-		if !ok || refused.Index != 70 || refused.ID != there {
-			t.Errorf("%v", err)
-		}
-		if counts := must[admin.Counts](t)(s.Counts(t.Context())); len(added) != 70 || counts.Due != 71 {
-			t.Errorf("added %d, due are %d", len(added), counts.Due)
-		}
+		ensure(t, ok && refused.Index == 70 && refused.ID == there, "%v", err)
+		counts := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, len(added) == 70 && counts.Due == 71, "added %d, due are %d", len(added), counts.Due)
 	})
 }
 
@@ -91,9 +86,8 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "k"})
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > time.Minute {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		kind, _ := schema.Diagnose(err)
+		ensure(t, kind == schema.TryLater && time.Since(began) <= time.Minute, "after %s: %v", time.Since(began), err)
 		s.add(job.Params{Type: "send", Key: "other"})
 	})
 }
@@ -186,9 +180,8 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 		priority := value[int](s, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'")
 		equal(t, priority, 7, "the type's priority now")
 		for _, a := range added {
-			if j := s.get(a.ID); j.Priority != 100 || j.Timeout != 24*time.Hour {
-				t.Errorf("%+v", j)
-			}
+			j := s.get(a.ID)
+			ensure(t, j.Priority == 100 && j.Timeout == 24*time.Hour, "%+v", j)
 		}
 	})
 }
@@ -204,13 +197,9 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 			must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "fleeting"}))
 		}
 		must[any](t)(nil, tx.Rollback())
-		if known() {
-			t.Error("it is known before it has jobs")
-		}
+		ensure(t, !known(), "it is known before it has jobs")
 		s.add(job.Params{Type: "fleeting"})
-		if !known() {
-			t.Error("it isn't known though it has a job")
-		}
+		ensure(t, known(), "it isn't known though it has a job")
 	})
 }
 
@@ -221,9 +210,8 @@ func TestEnqueueIntoNothing(t *testing.T) {
 	fails(t, queue.ErrOptions, "into the zero Queue")(none.Enqueue(t.Context(), one))
 	fails(t, queue.ErrOptions, "into the zero Queue, in a transaction")(none.EnqueueTx(t.Context(), nil, one))
 	s := openStore(t, dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails"), options())
-	if _, err := s.EnqueueTx(t.Context(), nil, one); err == nil || err.Error() != "enqueue in emails: the transaction is nil" {
-		t.Errorf("in no transaction: %v", err)
-	}
+	_, err := s.EnqueueTx(t.Context(), nil, one)
+	ensure(t, err != nil && err.Error() == "enqueue in emails: the transaction is nil", "in no transaction: %v", err)
 }
 
 // WouldEnqueue says what EnqueueMany does then, but for the ids of what is added, and writes nothing.
@@ -255,9 +243,7 @@ func TestWouldEnqueue(t *testing.T) {
 				}
 				before := written()
 				would, refused := s.WouldEnqueue(s.t.Context(), jobs)
-				if written() != before {
-					s.t.Errorf("%s, %s: it wrote something", how, name)
-				}
+				ensure(s.t, written() == before, "%s, %s: it wrote something", how, name)
 				added, err := s.EnqueueMany(s.t.Context(), jobs)
 				for i := range min(len(added), len(would)) {
 					if would[i].ID == 0 {

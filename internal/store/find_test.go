@@ -37,9 +37,7 @@ func TestCountFoundIsBounded(t *testing.T) {
 			"retry":          {admin.Filter{Status: admin.Status(job.Retry)}, 1, false},
 		} {
 			n, all, err := s.CountFound(t.Context(), c.by)
-			if n != c.n || all != c.all || err != nil {
-				s.t.Errorf("%s: %d, %t, %v, want %d, %t", name, n, all, err, c.n, c.all)
-			}
+			ensure(s.t, n == c.n && all == c.all && err == nil, "%s: %d, %t, %v, want %d, %t", name, n, all, err, c.n, c.all)
 		}
 	})
 }

@@ -94,15 +94,11 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 	there := first.add(job.Params{Type: "send", Key: "k070"})[0].ID
 	tx := first.appTx("SET autocommit = 1")
 	for i, a := range must[[]job.Added](t)(first.EnqueueTx(t.Context(), tx, keyed(200, "")...)) {
-		if a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
-			t.Errorf("%d: %+v", i, a)
-		}
+		ensure(t, a.Duplicate == (i == 70) && (!a.Duplicate || a.ID == there), "%d: %+v", i, a)
 	}
 	must[any](t)(nil, tx.Commit())
 	for _, a := range first.add(keyed(300, "")...)[200:] {
-		if a.Duplicate {
-			t.Errorf("%+v", a)
-		}
+		ensure(t, !a.Duplicate, "%+v", a)
 	}
 	for n, s := range all {
 		s.synced()
@@ -152,14 +148,10 @@ func TestGaleraSameKeys(t *testing.T) {
 			var rows []string
 			must[any](t)(nil, s.Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 				rows = append(rows, fmt.Sprint(j.ID, " ", j.Key, " ", j.Data))
-				if !last[j.Key][j.Data] && on == job.ReplaceDuplicate {
-					t.Errorf("%d: %s has %s", n, j.Key, j.Data)
-				}
+				ensure(t, last[j.Key][j.Data] || on != job.ReplaceDuplicate, "%d: %s has %s", n, j.Key, j.Data)
 				return nil
 			}))
-			if n > 0 && !slices.Equal(rows, before) {
-				t.Errorf("node %d differs", n)
-			}
+			ensure(t, n == 0 || slices.Equal(rows, before), "node %d differs", n)
 			before = rows
 		}
 	}

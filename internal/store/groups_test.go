@@ -62,9 +62,7 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		equal(t, s.places(s.start("w1", 20)), []int64{10, 6}, "then started")
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
-			t.Errorf("counts %+v", c)
-		}
+		ensure(t, c.Held == 2 && c.Due == 0 && !c.OldestDue.IsZero(), "counts %+v", c)
 	})
 }
 
@@ -141,9 +139,8 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), s.nth(2))
-		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
-			s.t.Errorf("started %v", got)
-		}
+		got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started)
+		ensure(s.t, len(got) == 0 || got[0] == 3, "started %v", got)
 		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
 	})
 }
@@ -201,9 +198,7 @@ func TestManyHeldJobs(t *testing.T) {
 			cost = statements(sent.during(func() { jobs = s.do(r).Started }))
 			equal(t, len(jobs), groups, "started, one of each group")
 		}
-		if cost > 30 {
-			t.Errorf("%d statements", cost)
-		}
+		ensure(t, cost <= 30, "%d statements", cost)
 	})
 }
 

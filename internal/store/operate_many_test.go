@@ -70,9 +70,8 @@ func TestFailures(t *testing.T) {
 		check := func(by admin.Filter, want admin.Failures) {
 			s.t.Helper()
 			got := must[admin.Failures](s.t)(s.Failures(s.t.Context(), by))
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(admin.Failure{}, "First", "Last")); diff != "" {
-				s.t.Errorf("%+v (-want +got):\n%s", by, diff)
-			}
+			diff := cmp.Diff(want, got, cmpopts.IgnoreFields(admin.Failure{}, "First", "Last"))
+			ensure(s.t, diff == "", "%+v (-want +got):\n%s", by, diff)
 		}
 		check(admin.Filter{}, admin.Failures{Kinds: want})
 		check(admin.Filter{Limit: 2}, admin.Failures{Kinds: want[1:], Others: 2})

@@ -26,9 +26,7 @@ func (s env) failed(jobs ...job.Params) (list []int64) {
 func (s env) wantClosed(err error, retriedAs int64) {
 	s.t.Helper()
 	closed, ok := errors.AsType[*admin.ClosedError](err)
-	if !ok || closed.RetriedAs != retriedAs {
-		s.t.Errorf("%v, want it to be closed, retried as %d", err, retriedAs)
-	}
+	ensure(s.t, ok && closed.RetriedAs == retriedAs, "%v, want it to be closed, retried as %d", err, retriedAs)
 }
 
 func (s env) wantLinks(id, retryOf, retriedAs int64) {
@@ -53,12 +51,10 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		s.wantHistory(added.ID, "added/0")
 		s.wantLinks(1, 0, added.ID)
 		s.wantLinks(added.ID, 1, 0)
-		if old := s.wantState(1, job.Final, "closed", 1); !old.UpdateTime.Equal(before.UpdateTime) || old.Error != "boo" {
-			s.t.Errorf("%+v", old)
-		}
-		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Failed != 0 || c.Closed != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		old := s.wantState(1, job.Final, "closed", 1)
+		ensure(s.t, old.UpdateTime.Equal(before.UpdateTime) && old.Error == "boo", "%+v", old)
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		ensure(s.t, c.Failed == 0 && c.Closed == 1, "%+v", c)
 
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
@@ -69,9 +65,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		_, err = s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
 		again := must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]
-		if again.Duplicate || again.ID == added.ID {
-			s.t.Errorf("%+v", again)
-		}
+		ensure(s.t, !again.Duplicate && again.ID != added.ID, "%+v", again)
 		s.wantLinks(1, 0, again.ID)
 		s.wantLinks(added.ID, 1, 0)
 		s.wantLinks(again.ID, 1, 0)
@@ -95,9 +89,8 @@ func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s env) {
 		s.failed(job.Params{Type: "send", Key: "k"})
 		s.add(job.Params{Type: "send", Key: "k"})
-		if added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]; !added.Duplicate || added.ID != s.nth(2) {
-			s.t.Errorf("%+v", added)
-		}
+		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
+		ensure(s.t, added.Duplicate && added.ID == s.nth(2), "%+v", added)
 		s.wantState(1, job.Final, "failed", 1)
 		s.wantLinks(1, 0, 0)
 		s.wantLinks(s.nth(2), 0, 0)
@@ -122,9 +115,8 @@ func TestDismiss(t *testing.T) {
 		before := s.get(1)
 		for range 2 {
 			must[any](s.t)(nil, s.Dismiss(s.t.Context(), 1))
-			if j := s.wantState(1, job.Final, "closed", 1); !j.IsDismissed() || !j.UpdateTime.Equal(before.UpdateTime) {
-				s.t.Errorf("%+v", j)
-			}
+			j := s.wantState(1, job.Final, "closed", 1)
+			ensure(s.t, j.IsDismissed() && j.UpdateTime.Equal(before.UpdateTime), "%+v", j)
 		}
 		s.wantHistory(1, "added/0 starting/1 failed/1")
 		for id, want := range map[int64]error{s.nth(2): admin.ErrNotFailed, s.nth(3): admin.ErrNotFinal, s.nth(3) + 1: queue.ErrNotFound} {
@@ -133,9 +125,7 @@ func TestDismiss(t *testing.T) {
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, 0)
 		must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))
-		if s.get(1).IsDismissed() {
-			s.t.Error("it is said to be dismissed, and was retried")
-		}
+		ensure(s.t, !s.get(1).IsDismissed(), "it is said to be dismissed, and was retried")
 	})
 }
 
@@ -161,9 +151,7 @@ func TestRetryAtOnce(t *testing.T) {
 					if _, closed := errors.AsType[*admin.ClosedError](err); closed {
 						continue
 					}
-					if err != nil || a[0].Duplicate {
-						t.Errorf("%+v, %v", a, err)
-					}
+					ensure(t, err == nil && !a[0].Duplicate, "%+v, %v", a, err)
 					mu.Lock()
 					added[id]++
 					mu.Unlock()
@@ -174,8 +162,7 @@ func TestRetryAtOnce(t *testing.T) {
 		for _, id := range list {
 			equal(t, added[id], 1, "retries of job %d", id)
 		}
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != n || c.Closed != n || c.Failed != 0 {
-			t.Errorf("%+v", c)
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, c.Due == n && c.Closed == n && c.Failed == 0, "%+v", c)
 	})
 }

@@ -76,9 +76,8 @@ func TestOrderMayChange(t *testing.T) {
 			equal(s.t, changed.orderOf("w1"), c.want, "%s: started", c.name)
 			s.exec("UPDATE shop_emails SET status = 'available', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
 			ahead := must[admin.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), admin.Asker{})).Ahead
-			if want := slices.Index(c.want, 2); ahead != int64(want) {
-				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
-			}
+			want := slices.Index(c.want, 2)
+			ensure(s.t, ahead == int64(want), "%s: %d are ahead of job 2, want %d", c.name, ahead, want)
 		}
 	})
 }

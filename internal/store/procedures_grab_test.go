@@ -84,9 +84,8 @@ func TestProceduresKeepTheLimit(t *testing.T) {
 		s.call("worker_register", "w2", nil, nil, nil)
 		s.call("worker_deregister", "w1")
 		equal(t, s.grabbed("w2", 1), "a")
-		if list := s.start("h", 1); len(list) != 1 || list[0].Key != "b" {
-			t.Errorf("%v", list)
-		}
+		list := s.start("h", 1)
+		ensure(t, len(list) == 1 && list[0].Key == "b", "%v", list)
 	})
 }
 
@@ -112,9 +111,8 @@ func TestProceduresGrabNothingUnserved(t *testing.T) {
 				s.upkeep()
 				s.wantHistory(s.byKey("k"), "added/0")
 				s.wantState(s.byKey("windowed"), job.Initial, "scheduled", 0)
-				if list := s.start("h", 9); len(list) != 1 || list[0].Key != "k" || list[0].ShardKey != "customer 7" {
-					t.Errorf("started %v", list)
-				}
+				list := s.start("h", 9)
+				ensure(t, len(list) == 1 && list[0].Key == "k" && list[0].ShardKey == "customer 7", "started %v", list)
 				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":"`+strings.Repeat("x", 256)+`"}`)
 				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":7}`)
 			})
@@ -169,9 +167,8 @@ func TestProceduresStartNotNow(t *testing.T) {
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'a'", closed)
 		equal(t, s.refused("job_start", "w1", "emails", s.byKey("a"), token), 31013)
 		j := s.wantState(s.byKey("a"), job.Initial, "scheduled", 0)
-		if wait := j.ScheduledRunTime.Sub(now); wait < 2*time.Hour || wait > 3*time.Hour || !j.WakeTime.Equal(j.ScheduledRunTime) {
-			t.Errorf("in %s", wait)
-		}
+		wait := j.ScheduledRunTime.Sub(now)
+		ensure(t, wait >= 2*time.Hour && wait <= 3*time.Hour && j.WakeTime.Equal(j.ScheduledRunTime), "in %s", wait)
 		s.add(job.Params{Type: "send", Key: "c"})
 		g := s.grab("w1")
 		must[any](t)(nil, s.Pause(t.Context()))
@@ -220,9 +217,8 @@ func TestProceduresGrabTypes(t *testing.T) {
 				}
 				must[any](t)(other.ExecContext(t.Context(), "ROLLBACK"))
 				want := []string{"send b NULL 0 86400", `send a {"to":"ä"} 0 7`, "send heavy NULL 2 86400"}
-				if diff := gocmp.Diff(want, got); diff != "" {
-					t.Errorf("%s, %d at a time: -want +got\n%s", types, n, diff)
-				}
+				diff := gocmp.Diff(want, got)
+				ensure(t, diff == "", "%s, %d at a time: -want +got\n%s", types, n, diff)
 				s.wantState(s.byKey("closed"), job.Initial, "scheduled", 0)
 			}
 		}
@@ -370,8 +366,6 @@ func TestProceduresFirstIsNotOvertaken(t *testing.T) {
 			t.Error("one was started behind that which a worker by SQL has met")
 		}
 		s.settle("w", finished, running...)
-		if grab("send") != 0 || grab("report") != 1 {
-			t.Error("the first was not grabbed")
-		}
+		ensure(t, grab("send") == 0 && grab("report") == 1, "the first was not grabbed")
 	})
 }

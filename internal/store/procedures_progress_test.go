@@ -93,13 +93,11 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 			if err == nil {
 				got = list[0]["written"]
 			}
-			if p, _ := s.get(id).Reached(); got != "0" || p.Percent != 40 {
-				t.Errorf("%s: %s, %+v", tt.answer.Key, got, p)
-			}
+			p, _ := s.get(id).Reached()
+			ensure(t, got == "0" && p.Percent == 40, "%s: %s, %+v", tt.answer.Key, got, p)
 			s.one("job_fail", "w1", "emails", id, g["token"], "its own word", nil)
-			if j := s.get(id); j.Error+" "+j.Result != tt.ends {
-				t.Errorf("%s: in the end %s %s", tt.answer.Key, j.Error, j.Result)
-			}
+			j := s.get(id)
+			ensure(t, j.Error+" "+j.Result == tt.ends, "%s: in the end %s %s", tt.answer.Key, j.Error, j.Result)
 		}
 	})
 }
@@ -144,8 +142,7 @@ func TestProceduresOverdue(t *testing.T) {
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01' WHERE job_key = 'hangs'")
 		again := s.begin("w1")
 		s.wantRefusal(31008, "does not have job", "job_fail", "w1", "emails", id, token, "late", nil)
-		if r := s.one("job_complete", "w1", "emails", again["id"], again["token"], nil); again["id"] != id || r["state"] != "final" {
-			t.Errorf("%v, %v", again, r)
-		}
+		r := s.one("job_complete", "w1", "emails", again["id"], again["token"], nil)
+		ensure(t, again["id"] == id && r["state"] == "final", "%v, %v", again, r)
 	})
 }

@@ -74,9 +74,8 @@ func (s env) testOpening(t *testing.T) {
 			text := string(must[[]byte](t)(json.Marshal(list)))
 			windows := must[job.Windows](t)(job.ParseWindows(list))
 			want := engine.Text(policy.Opening(windows, zone, at))
-			if got := s.out(conn, "shop_job$opening", text, settings, engine.Text(at)); got != want {
-				t.Errorf("%s %s at %s: opens %s, want %s", name, text, engine.Text(at), got, want)
-			}
+			got := s.out(conn, "shop_job$opening", text, settings, engine.Text(at))
+			ensure(t, got == want, "%s %s at %s: opens %s, want %s", name, text, engine.Text(at), got, want)
 		}
 	}
 }
@@ -92,9 +91,8 @@ func (s env) testWindows(t *testing.T) {
 	} {
 		_, err := job.ParseWindow(text)
 		list := string(must[[]byte](t)(json.Marshal([]string{text})))
-		if got := s.out(conn, "shop_job$opening", list, "null", "2026-01-01 00:00:00"); (got == "NULL") != (err != nil) {
-			t.Errorf("%q: %s, but Go says %v", text, got, err)
-		}
+		got := s.out(conn, "shop_job$opening", list, "null", "2026-01-01 00:00:00")
+		ensure(t, (got == "NULL") == (err != nil), "%q: %s, but Go says %v", text, got, err)
 	}
 }
 
@@ -119,9 +117,8 @@ func (s env) testDelay(t *testing.T) {
 			want := policy.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, r).In
 			us := must[float64](t)(strconv.ParseFloat(s.out(conn, "shop_job$delay", settings, attempt, r), 64))
 			got := time.Duration(us * float64(time.Microsecond))
-			if diff := (got - want).Abs(); diff > time.Millisecond {
-				t.Errorf("%+v attempt %d, %f: %s, want %s", p, attempt, r, got, want)
-			}
+			diff := (got - want).Abs()
+			ensure(t, diff <= time.Millisecond, "%+v attempt %d, %f: %s, want %s", p, attempt, r, got, want)
 		}
 	}
 }

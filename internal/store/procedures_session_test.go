@@ -38,9 +38,8 @@ func TestProceduresInATransaction(t *testing.T) {
 					t.Error("no refusal")
 				}
 				_, err := tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
-				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31005 {
-					t.Errorf("%v", err)
-				}
+				my, _ := errors.AsType[*mysql.MySQLError](err)
+				ensure(t, my != nil && my.Number == 31005, "%v", err)
 				g := call("job_grab", "w1", "emails", "send", 9)
 				if len(g) != 2 {
 					t.Fatalf("%s: %v", begin, g)
@@ -95,9 +94,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			}
 			call("worker_heartbeat", "w1")
 			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
-			if n != 3 && set != "sql_select_limit = 1" {
-				t.Errorf("SET %s: %d jobs failed", set, n)
-			}
+			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
 		}
@@ -160,9 +157,8 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 		call := func(name string, args ...any) row {
 			t.Helper()
 			list := must[[]row](t)(tryOn(t.Context(), conn, name, args...))
-			if _, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1"); err != nil {
-				t.Errorf("a heartbeat beside %s: %v", name, err)
-			}
+			_, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1")
+			ensure(t, err == nil, "a heartbeat beside %s: %v", name, err)
 			return list[0]
 		}
 		for _, end := range [][]any{{"job_complete", "done"}, {"job_fail", "no", nil}} {
@@ -192,9 +188,8 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 		exec(conn, "START TRANSACTION")
 		must[[]row](t)(tryOn(t.Context(), conn, "job_fail", "w1", "emails", g["id"], g["token"], "no", nil))
 		for _, table := range []string{"shop_queues SET paused = 0", "shop_job_types SET create_time = create_time"} {
-			if _, err := other.ExecContext(t.Context(), "UPDATE "+table+" WHERE queue = 'emails'"); err != nil {
-				t.Errorf("UPDATE %s: %v", table, err)
-			}
+			_, err := other.ExecContext(t.Context(), "UPDATE "+table+" WHERE queue = 'emails'")
+			ensure(t, err == nil, "UPDATE %s: %v", table, err)
 		}
 		exec(conn, "COMMIT")
 		s.wantState(id, job.Retry, "scheduled", 1)
@@ -248,9 +243,8 @@ func TestProceduresClock(t *testing.T) {
 				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil},
 			} {
 				_, err := tryOn(t.Context(), conn, name, args...)
-				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
-					t.Errorf("%s; %s: %v", set, name, err)
-				}
+				my, _ := errors.AsType[*mysql.MySQLError](err)
+				ensure(t, my != nil && my.Number == 31017, "%s; %s: %v", set, name, err)
 			}
 			if diff := cmp.Diff(before, s.all()); diff != "" {
 				t.Fatalf("%s changed\n%s", set, diff)
@@ -267,9 +261,7 @@ func TestProceduresClock(t *testing.T) {
 			must[any](t)(nil, s.db.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
 				" AND j.progress_time BETWEEN UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE AND UTC_TIMESTAMP(6)"+
 				" FROM shop_emails j JOIN shop_workers w ON w.id = j.worker_id WHERE j.id = ?", g["id"]))
-			if !right {
-				t.Errorf("%s: the clock is the session's", zone)
-			}
+			ensure(t, right, "%s: the clock is the session's", zone)
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	})

@@ -171,9 +171,8 @@ func (s env) wantRefusal(code uint16, message, name string, args ...any) {
 	if my == nil || my.Number != code || !strings.Contains(my.Message, message) || string(my.SQLState[:]) != "45000" {
 		s.t.Errorf("%s %.100v: %v, want %d %s", name, args, err, code, message)
 	}
-	if diff := cmp.Diff(before, s.all()); diff != "" {
-		s.t.Errorf("%s %.100v changed\n%s", name, args, diff)
-	}
+	diff := cmp.Diff(before, s.all())
+	ensure(s.t, diff == "", "%s %.100v changed\n%s", name, args, diff)
 }
 
 // The whole life of a job.
@@ -184,9 +183,8 @@ func TestProceduresLife(t *testing.T) {
 			t.Errorf("%v", w)
 		}
 		added := s.one("job_submit", "emails", "send", "k", `{"a":1}`, `{"priority": 7, "timeout": "2m"}`)
-		if again := s.one("job_submit", "emails", "send", "k", "other", nil); added["duplicate"] != "0" || again["duplicate"] != "1" || again["id"] != added["id"] {
-			t.Errorf("%v, %v", added, again)
-		}
+		again := s.one("job_submit", "emails", "send", "k", "other", nil)
+		ensure(t, added["duplicate"] == "0" && again["duplicate"] == "1" && again["id"] == added["id"], "%v, %v", added, again)
 		equal(t, s.one("job_backlog", "emails", nil)["backlog"], "1", "backlog")
 		equal(t, s.one("job_backlog", "emails", "report")["backlog"], "0", "backlog")
 		g := s.one("job_grab", "w1", "emails", "send", 5)
@@ -206,9 +204,8 @@ func TestProceduresLife(t *testing.T) {
 		g = s.begin("w1")
 		equal(t, s.one("job_complete", "w1", "emails", g["id"], g["token"], "done")["state"], "final")
 		s.wantState(s.nth(1), job.Final, "finished", 2)
-		if j := s.get(s.nth(1)); j.Result != "done" || j.Error != job.None || j.WorkerID != idOf("w1") {
-			t.Errorf("%+v", j)
-		}
+		j := s.get(s.nth(1))
+		ensure(t, j.Result == "done" && j.Error == job.None && j.WorkerID == idOf("w1"), "%+v", j)
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1 starting/2 finished/2")
 		s.call("worker_deregister", "w1")
 		started := value[int](s, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1"))

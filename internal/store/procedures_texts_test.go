@@ -22,9 +22,7 @@ func TestProceduresTexts(t *testing.T) {
 				types = `["\ud83d\ude00\ud83d\ude00"]`
 			}
 			g := s.one("job_grab", "w1", "emails", types, 1)
-			if g["job_key"] != key || g["job_data"] != "😀"+key || g["job_type"] != "😀"+key {
-				t.Errorf("%q: %v", key, g)
-			}
+			ensure(t, g["job_key"] == key && g["job_data"] == "😀"+key && g["job_type"] == "😀"+key, "%q: %v", key, g)
 			s.call("job_start", "w1", "emails", g["id"], g["token"])
 			s.call("job_fail", "w1", "emails", g["id"], g["token"], "😀"+key, `{"final":true}`)
 			equal(t, s.get(s.byKey(key)).Error, "😀"+key, "%q", key)
@@ -43,9 +41,8 @@ func TestProceduresOptions(t *testing.T) {
 			twice = twice[:len(twice)-len(`,"priority":7}`)] + "}"
 		}
 		s.one("job_submit", "emails", "send", "k", nil, twice)
-		if j := s.get(s.byKey("k")); j.Priority != 7 || len(j.Windows) != 1 {
-			t.Errorf("%+v", j)
-		}
+		j := s.get(s.byKey("k"))
+		ensure(t, j.Priority == 7 && len(j.Windows) == 1, "%+v", j)
 		s.wantRefusal(31002, "there is no in ", "job_submit", "emails", "send", "l", nil, `{"in ":"1h"}`)
 		s.wantRefusal(31002, "there is no ", "job_submit", "emails", "send", "l", nil, `{"":"1h"}`)
 		g := s.begin("w1")

@@ -16,9 +16,8 @@ func TestProceduresAsync(t *testing.T) {
 		g := s.begin("w1")
 		equal(t, s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent")["state"], "running")
 		j := s.wantState(id, job.Running, "awaiting", 1)
-		if wait := j.WakeTime.Sub(j.StartTime); j.Result != "sent" || wait != time.Minute {
-			t.Errorf("%+v waits %s", j, wait)
-		}
+		wait := j.WakeTime.Sub(j.StartTime)
+		ensure(t, j.Result == "sent" && wait == time.Minute, "%+v waits %s", j, wait)
 		s.add(job.Params{Type: "report", Key: "next"})
 		equal(t, s.grabbed("w1", 1), "", "grabbed beside work that is only sent")
 		s.wantRefusal(31012, "ended already: the job is running", "job_complete", "w1", "emails", g["id"], g["token"], "sent")
@@ -82,9 +81,8 @@ func TestProceduresRetryHandler(t *testing.T) {
 		}
 		g := s.one("job_submit", "emails", "send", "k", nil, nil)
 		b := s.begin("w1")
-		if r := s.one("job_complete", "w1", "emails", b["id"], b["token"], nil); r["state"] != "final" || b["id"] != g["id"] {
-			t.Errorf("%v", r)
-		}
+		r := s.one("job_complete", "w1", "emails", b["id"], b["token"], nil)
+		ensure(t, r["state"] == "final" && b["id"] == g["id"], "%v", r)
 	})
 }
 

@@ -74,9 +74,7 @@ func TestShardStates(t *testing.T) {
 			want.Closed = of.Closed // by addIn
 			if i == 2 {
 				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
-				if want.OldestDue.IsZero() {
-					t.Error("no oldest due")
-				}
+				ensure(t, !want.OldestDue.IsZero(), "no oldest due")
 			}
 			if i == 3 {
 				want.Scheduled = 1
@@ -119,20 +117,15 @@ func TestWaitsSince(t *testing.T) {
 					return s.states()[1].WaitsSince
 				}
 				first := since(2, 3, 2)
-				if same := since(2, 3, 0); first.IsZero() || !same.Equal(first) {
-					t.Errorf("waits since %s, and without a start since %s", first, same)
-				}
+				same := since(2, 3, 0)
+				ensure(t, !first.IsZero() && same.Equal(first), "waits since %s, and without a start since %s", first, same)
 				next := since(3, 3, 1)
-				if !next.After(first) {
-					t.Errorf("waits since %s, and after a start since %s", first, next)
-				}
-				if none := since(8, 3, 1); !none.IsZero() {
-					t.Errorf("nothing waits, but since %s", none)
-				}
+				ensure(t, next.After(first), "waits since %s, and after a start since %s", first, next)
+				none := since(8, 3, 1)
+				ensure(t, none.IsZero(), "nothing waits, but since %s", none)
 				s.addIn(1, job.Params{})
-				if again := since(4, 3, 0); !again.After(next) {
-					t.Errorf("waits again since %s, which was so before: %s", again, next)
-				}
+				again := since(4, 3, 0)
+				ensure(t, again.After(next), "waits again since %s, which was so before: %s", again, next)
 			})
 		})
 	}
@@ -193,9 +186,7 @@ func TestFindByShard(t *testing.T) {
 			}
 		}
 		j := s.get(two).JSON()
-		if *j.Shard != 2 || *j.Shards != 4 {
-			t.Errorf("%+v", j)
-		}
+		ensure(t, *j.Shard == 2 && *j.Shards == 4, "%+v", j)
 		newest := value[int64](s, "SELECT MAX(id) FROM shop_emails")
 		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
 			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
@@ -216,9 +207,8 @@ func TestStartNowDivides(t *testing.T) {
 		now := func(id int64, want error) {
 			t.Helper()
 			r := store.NewRound(workers.Worker{ID: "w", Host: "h", PID: 1})
-			if _, err := s.core().StartNow(t.Context(), r, id); !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
+			_, err := s.core().StartNow(t.Context(), r, id)
+			ensure(t, errors.Is(err, want), "%v, want %v", err, want)
 		}
 		now(first, nil)
 		now(second, nil)

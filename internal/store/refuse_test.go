@@ -117,9 +117,8 @@ func TestTakeInRefuses(t *testing.T) {
 		s.wantRefused(1, first)
 		s.wantRefused(s.nth(2), "is not valid UTF-8")
 		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
-		if j := s.wantState(s.nth(4), job.Initial, "available", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
-			s.t.Errorf("taken in as %+v", j)
-		}
+		j := s.wantState(s.nth(4), job.Initial, "available", 0)
+		ensure(s.t, j.Error == job.None && j.Result == job.None && j.Group == job.None && !j.Stopping, "taken in as %+v", j)
 	})
 }
 
@@ -134,13 +133,9 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
 		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
 		must[any](s.t)(tx.Exec("SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'send' LOCK IN SHARE MODE"))
-		if take() {
-			s.t.Error("there are more to be taken in while all are held")
-		}
+		ensure(s.t, !take(), "there are more to be taken in while all are held")
 		must[any](s.t)(nil, tx.Rollback())
-		if !take() {
-			s.t.Error("none is left behind 500")
-		}
+		ensure(s.t, take(), "none is left behind 500")
 		take()
 		equal(s.t, value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"), 501, "refused")
 	})
@@ -195,22 +190,18 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 		_, startNow := s.core().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
 		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.RescheduleOptions{At: time.Now()})} {
-			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
-				s.t.Errorf("%s: %v", verb, err)
-			}
+			ensure(s.t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "time_windows"), "%s: %v", verb, err)
 		}
-		if reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons; !strings.Contains(reasons[0].Text, "time_windows") {
-			s.t.Errorf("why: %v", reasons)
-		}
+		reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons
+		ensure(s.t, strings.Contains(reasons[0].Text, "time_windows"), "why: %v", reasons)
 		must[any](s.t)(nil, s.Cancel(in, 1))
 		s.wantRefused(1, "time_windows")
 		equal(s.t, must[string](s.t)(s.Stop(in, s.nth(2))), job.None, "asked")
 		s.wantRefused(s.nth(2), "time_windows")
 		listed := 0
 		must[any](s.t)(nil, s.Find(in, admin.Filter{}, func(*job.Job) error { listed++; return nil }))
-		if c := must[admin.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
-			s.t.Errorf("%d are listed, %+v", listed, c)
-		}
+		c := must[admin.Counts](s.t)(s.Counts(in))
+		ensure(s.t, listed == 4 && c.Failed == 2 && c.Due == 1 && c.Waiting == 1, "%d are listed, %+v", listed, c)
 	})
 }
 
@@ -222,9 +213,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.placed()
 		s.hire("w")
 		list := must[[]store.Settled](s.t)(s.core().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
-		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
-			s.t.Errorf("to be asked about: %+v", list)
-		}
+		ensure(s.t, len(list) == 1 && list[0].Job.ID == s.nth(2), "to be asked about: %+v", list)
 		s.wantRefused(1, "time_windows")
 	})
 }

@@ -105,9 +105,7 @@ func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 			s.exec("INSERT INTO shop_queues (queue) VALUES (" + name + ")")
 		}
 		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
-		if len(all) != 1 || all[0].Name != "emails" {
-			t.Errorf("registered are %+v", all)
-		}
+		ensure(t, len(all) == 1 && all[0].Name == "emails", "registered are %+v", all)
 		equal(t, len(*warnings), n, "warnings")
 		for _, w := range *warnings {
 			if strings.ContainsAny(w, "\x1b\n") || len(w) > 500 || !strings.Contains(w, "counts for nothing") {
@@ -170,9 +168,8 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 		equal(t, len(*warnings), n+1, "warnings")
 		s.upkeep()
 		for i := range 2 * n {
-			if j := s.wantState(s.nth(i+1), job.Initial, "available", 0); j.Priority != 7 || j.ThrottleFactor != 1 || j.Timeout != 24*time.Hour {
-				t.Errorf("%+v", j)
-			}
+			j := s.wantState(s.nth(i+1), job.Initial, "available", 0)
+			ensure(t, j.Priority == 7 && j.ThrottleFactor == 1 && j.Timeout == 24*time.Hour, "%+v", j)
 		}
 	})
 }
@@ -280,8 +277,7 @@ func TestRegisterZoneByTheDatabase(t *testing.T) {
 		must[any](t)(nil, in.DB.GetContext(t.Context(), &text, "SELECT settings FROM shop_queues"))
 		var s struct{ Zone [][2]int64 }
 		must[any](t)(nil, json.Unmarshal([]byte(text), &s))
-		if want := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC).Unix(); len(s.Zone) != 7 || s.Zone[0] != [2]int64{want, 3600} {
-			t.Errorf("%d: %v", year, s.Zone)
-		}
+		want := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
+		ensure(t, len(s.Zone) == 7 && s.Zone[0] == [2]int64{want, 3600}, "%d: %v", year, s.Zone)
 	}
 }

@@ -191,9 +191,8 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 				var jobs []*job.Job
 				for range 2 {
 					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
-					if n := strings.Count(strings.Join(texts, ";"), "paused "); n != 1 || len(jobs) != 3 {
-						t.Errorf("%d were started by a round that asks %d times", len(jobs), n)
-					}
+					n := strings.Count(strings.Join(texts, ";"), "paused ")
+					ensure(t, n == 1 && len(jobs) == 3, "%d were started by a round that asks %d times", len(jobs), n)
 				}
 			})
 		})
@@ -254,9 +253,8 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 			}
 		}
 		n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'")
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
-			t.Errorf("%d have their groups: %+v", n, c)
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, n == 400 && c.Held == 250 && c.Running == 150, "%d have their groups: %+v", n, c)
 	})
 }
 
@@ -278,9 +276,8 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 				must[any](t)(nil, q.Register(t.Context()))
 				texts := sent.during(func() {
 					must[any](t)(nil, q.Register(t.Context()))
-					if look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"})); !look.Nothing() {
-						t.Errorf("a look finds %+v", look)
-					}
+					look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"}))
+					ensure(t, look.Nothing(), "a look finds %+v", look)
 				})
 				if asked[n] = len(texts); asked[n] != asked[1] || asked[n] == 0 {
 					t.Errorf("limit %d: for %d shards a tick asks %d times, for 1 %d times:\n%.3000s", o.ThrottleLimit, n, asked[n], asked[1], strings.Join(texts, "\n"))

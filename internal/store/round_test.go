@@ -71,9 +71,7 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
 					s.t.Errorf("resting are %+v", again.Resting)
 				}
-				if len(again.Lost)+len(again.Unsettled) > 0 {
-					s.t.Errorf("lost %v, unsettled %v", again.Lost, again.Unsettled)
-				}
+				ensure(s.t, len(again.Lost)+len(again.Unsettled) == 0, "lost %v, unsettled %v", again.Lost, again.Unsettled)
 			}
 			for i, want := range []string{
 				"finished/1", "finished/1", "error/1", "", "", "", "", "-", "-",
@@ -89,9 +87,8 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
 				equal(s.t, now, before[i], "job %d", i+1)
 			}
-			if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Running != 2 || c.Error != 2 || c.Due != 2 {
-				s.t.Errorf("counts %+v", c)
-			}
+			c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+			ensure(s.t, c.Running == 2 && c.Error == 2 && c.Due == 2, "counts %+v", c)
 			// the rate counts each start once, and the limits each job
 			equal(s.t, len(s.start("w", 9)), 2, "then started")
 		})
@@ -176,12 +173,9 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
 				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
 			got := s.quick(r)
-			if !slices.Equal(s.places(got.Started), []int64{7, 8}) {
-				s.t.Errorf("started %v", ids(got.Started))
-			}
-			if want := []store.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
-				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
-			}
+			ensure(s.t, slices.Equal(s.places(got.Started), []int64{7, 8}), "started %v", ids(got.Started))
+			want := []store.Settled{r.Settle[1], r.Settle[3]}
+			ensure(s.t, reflect.DeepEqual(got.Unsettled, want), "unsettled are %+v, want %+v", got.Unsettled, want)
 			equal(s.t, len(got.Lost), 0, "lost")
 			for n, status := range map[int]job.Status{1: "finished", 3: "finished", 5: "failed"} {
 				s.wantState(s.nth(n), job.Final, status, 1)
@@ -190,9 +184,8 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 				s.wantState(s.nth(n), job.Running, "running", 1)
 			}
 			letGo()
-			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(s.places(again.Started), []int64{6, 9}) {
-				s.t.Errorf("then: %+v", again)
-			}
+			again := s.quick(s.newRound("w", 9, got.Unsettled...))
+			ensure(s.t, len(again.Unsettled) == 0 && slices.Equal(s.places(again.Started), []int64{6, 9}), "then: %+v", again)
 			s.wantState(s.nth(2), job.Final, "finished", 1)
 			s.wantState(s.nth(4), job.Final, "failed", 1)
 			s.wantHistory(s.nth(2), "added/0 starting/1 finished/1")
@@ -213,9 +206,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		s.bury("w")
 		letGo := s.held("SELECT id FROM shop_emails")
 		got := s.quick(s.newRound("w", 0, settled(finished, jobs...)...))
-		if len(got.Unsettled) != 1 || len(got.Lost) != 0 {
-			s.t.Errorf("while it is held: %+v", got)
-		}
+		ensure(s.t, len(got.Unsettled) == 1 && len(got.Lost) == 0, "while it is held: %+v", got)
 		letGo()
 		s.upkeep()
 		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
@@ -261,9 +252,8 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		got = append(got, one()...)
 		s.add(job.Params{Type: "send", Priority: new(1)}) // before all that were read
 		got = append(got, one()...)
-		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
-			s.t.Errorf("started %v, want %v", got, want)
-		}
+		want := []int64{1, 4, 2, 3, 5}
+		ensure(s.t, slices.Equal(got, want), "started %v, want %v", got, want)
 		equal(s.t, len(one()), 0, "started")
 	})
 }
@@ -314,9 +304,8 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 		s.add(make9("send")...)
 		later := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour)
 		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait > 1100*time.Millisecond {
-			t.Errorf("at first: %+v", got)
-		}
+		got := s.do(s.newRound("w", 2))
+		ensure(t, len(got.Started) == 0 && got.Wait <= 1100*time.Millisecond, "at first: %+v", got)
 		deadline := time.Now().Add(10 * time.Second)
 		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
 			if time.Now().After(deadline) {
@@ -346,12 +335,8 @@ func TestRoundInVain(t *testing.T) {
 			}
 			var got store.Done
 			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
-			if len(got.Started) > 0 || got.More {
-				t.Errorf("%s: %d started, more is %v", worker, len(got.Started), got.More)
-			}
-			if n > 20 {
-				t.Errorf("%s: %d statements", worker, n)
-			}
+			ensure(t, len(got.Started) == 0 && !got.More, "%s: %d started, more is %v", worker, len(got.Started), got.More)
+			ensure(t, n <= 20, "%s: %d statements", worker, n)
 		}
 	})
 }

@@ -250,9 +250,7 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 		s.t.Fatalf("%d of %d are done; left are %+v, the sums %+v", f.ended.Load(), len(jobs), left, s.sums())
 	}
 	twice := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1")
-	if twice > 0 {
-		s.t.Errorf("%d jobs are not done, or were started more than once", twice)
-	}
+	ensure(s.t, twice <= 0, "%d jobs are not done, or were started more than once", twice)
 }
 
 // ofAllWeights are jobs of random weights, a few heavier than any limit, in 12 regions of 5 customers.

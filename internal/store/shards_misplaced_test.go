@@ -52,9 +52,8 @@ func TestMisplacedInEachLine(t *testing.T) {
 				first, end := s.places8()
 				for n := range 4 * len(wild) {
 					id := s.nth(n + 1)
-					if at := s.place(id); at < first || at >= end {
-						t.Errorf("job %s is at %d", s.get(id).Key, at)
-					}
+					at := s.place(id)
+					ensure(t, at >= first && at < end, "job %s is at %d", s.get(id).Key, at)
 				}
 				all := 4 * len(wild)
 				for done := 0; done < all; {
@@ -149,9 +148,8 @@ func TestKeysOverShards(t *testing.T) {
 		}
 		for place, shardKey := range shardOf {
 			added := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0]
-			if got := s.place(added.ID); got != place || !added.Replaced && added.Duplicate {
-				t.Errorf("%s is at %d, want %d: %+v", shardKey, got, place, added)
-			}
+			got := s.place(added.ID)
+			ensure(t, got == place && (added.Replaced || !added.Duplicate), "%s is at %d, want %d: %+v", shardKey, got, place, added)
 			jobs := s.start("w", 2)
 			if len(jobs) != 1 {
 				t.Fatalf("%d started", len(jobs))
@@ -177,9 +175,7 @@ func TestStartNowInShards(t *testing.T) {
 				s.hire("w")
 				for n := range 3 {
 					_, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
-					if n < 2 && err != nil || n == 2 && !errors.Is(err, store.ErrNoRoom) {
-						t.Errorf("job %d: %v", n+1, err)
-					}
+					ensure(t, (n >= 2 || err == nil) && (n != 2 || errors.Is(err, store.ErrNoRoom)), "job %d: %v", n+1, err)
 				}
 			})
 		})
@@ -262,9 +258,8 @@ func TestRegisterWithNoDivision(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			must[any](t)(nil, s.core().Register(ctx))
 			cancel()
-			if d := must[admin.Division](t)(s.Division(t.Context())); d.Of != 8 || d.Otherwise != nil {
-				t.Errorf("there are %d shards: %v", d.Of, d.Otherwise)
-			}
+			d := must[admin.Division](t)(s.Division(t.Context()))
+			ensure(t, d.Of == 8 && d.Otherwise == nil, "there are %d shards: %v", d.Of, d.Otherwise)
 		}
 	})
 }

@@ -185,9 +185,8 @@ func TestHeldTurns(t *testing.T) {
 		r := s.newRound("w", 1)
 		r.Candidates = s.core().Candidates(3, []string{"send"})
 		began := time.Now()
-		if _, err := s.core().Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		_, err := s.core().Round(t.Context(), r)
+		ensure(t, engine.IsLockTimeout(err) && time.Since(began) <= 10*time.Second, "after %s: %v", time.Since(began), err)
 		letGo()
 		s.shared(3, 4, 3)
 	})
@@ -209,9 +208,8 @@ func TestHeldTurnOfAnother(t *testing.T) {
 			s.upkeepOf(store.Poll{Dividing: true})
 			return time.Since(began)
 		}
-		if waited, again := divide(), divide(); waited > 10*time.Second || again > waited/2 {
-			t.Errorf("a division has waited %s, and the next %s", waited, again)
-		}
+		waited, again := divide(), divide()
+		ensure(t, waited <= 10*time.Second && again <= waited/2, "a division has waited %s, and the next %s", waited, again)
 		letGo()
 		started := 0
 		for until := time.Now().Add(20 * time.Second); started < 2 && time.Now().Before(until); {
@@ -245,9 +243,7 @@ func TestHeldMisplacedRow(t *testing.T) {
 		}
 		letGo()
 		s.upkeep()
-		if !placed(due[0]) || !placed(running) {
-			t.Error("they are not moved")
-		}
+		ensure(t, placed(due[0]) && placed(running), "they are not moved")
 	})
 }
 
@@ -265,9 +261,8 @@ func TestReshardWaitsForARow(t *testing.T) {
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
 		all.Wait()
-		if now := s.sums(); now.Share != 2 || now.Used != 2 {
-			t.Errorf("%+v", now)
-		}
+		now := s.sums()
+		ensure(t, now.Share == 2 && now.Used == 2, "%+v", now)
 		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		other.settle("w", finished, running...)
 		equal(t, len(other.start("w", 9)), 2, "then started")
@@ -311,9 +306,8 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		if _, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
-			t.Errorf("the upkeep of another division: %v", err)
-		}
+		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil)
+		ensure(t, errors.Is(err, queue.ErrShards), "the upkeep of another division: %v", err)
 		for shard := range 8 {
 			equal(t, len(s.in(shard, 9).Started), 0, "it started")
 		}
@@ -336,8 +330,7 @@ func TestSnapshotOverShards(t *testing.T) {
 		before := sum()
 		s.settle("w", finished, s.shared(3, 8, 8)...)
 		s.shared(3, 8, 8)
-		if after := sum(); before != 8 || after != 8 {
-			t.Errorf("the parts sum to %d, then to %d", before, after)
-		}
+		after := sum()
+		ensure(t, before == 8 && after == 8, "the parts sum to %d, then to %d", before, after)
 	})
 }

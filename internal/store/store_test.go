@@ -118,6 +118,14 @@ func fails(t *testing.T, want error, about ...any) func(any, error) {
 	}
 }
 
+// ensure wants something to be so, or says what is wrong.
+func ensure(t *testing.T, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Errorf(format, args...)
+	}
+}
+
 // equal wants two values to be the same; about says of what they are, as a format and what goes into it.
 func equal[T any](t *testing.T, got, want T, about ...any) {
 	t.Helper()
@@ -327,9 +335,8 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 func TestEnqueueTakesAnUnknownType(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "Ünknown"})
-		if names := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
-			s.t.Errorf("known are %v", names)
-		}
+		names := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
+		ensure(s.t, slices.Contains(names, "Ünknown"), "known are %v", names)
 		equal(s.t, len(s.start("w", 10)), 0, "a worker took jobs of a type that it has no handler for")
 	})
 }
@@ -358,22 +365,17 @@ func TestLiveKeyIsUnique(t *testing.T) {
 			job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "K"}, job.Params{Type: "send", Key: "k "},
 			job.Params{Type: "report", Key: "k"}, job.Params{Type: "send", Key: "k"},
 		)
-		if added[4].ID != added[0].ID || !added[4].Duplicate {
-			s.t.Errorf("twins in one call: %+v", added)
-		}
+		ensure(s.t, added[4].ID == added[0].ID && added[4].Duplicate, "twins in one call: %+v", added)
 		for i, a := range added[:4] {
 			if a.Duplicate || slices.ContainsFunc(added[:i], func(b job.Added) bool { return b.ID == a.ID }) {
 				s.t.Errorf("%d: %+v", i, a)
 			}
 		}
 		again := s.add(job.Params{Type: "send", Key: "new"}, job.Params{Type: "send", Key: "k"})
-		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
-			s.t.Errorf("a key that is taken: %+v", again)
-		}
+		ensure(s.t, !again[0].Duplicate && again[1].Duplicate && again[1].ID == added[0].ID, "a key that is taken: %+v", again)
 		s.settle("w", finished, s.start("w", 10)...)
-		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
-			s.t.Errorf("a key whose job is final is not free: %+v", free)
-		}
+		free := s.add(job.Params{Type: "send", Key: "k"})[0]
+		ensure(s.t, !free.Duplicate && free.ID != added[0].ID, "a key whose job is final is not free: %+v", free)
 		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
 	})
 }
@@ -444,14 +446,11 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
 		first := s.add(job.Params{Type: "send", Key: "k"})[0]
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "l"}))
-		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
-			t.Errorf("added %+v", added)
-		}
+		ensure(t, added[0].Duplicate && added[0].ID == first.ID && !added[1].Duplicate, "added %+v", added)
 		must[any](t)(nil, tx.Commit())
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
-		if age := now.Sub(s.get(added[1].ID).ScheduledRunTime); age < 0 || age > time.Minute {
-			t.Errorf("scheduled %s ago: the connection's zone has got into it", age)
-		}
+		age := now.Sub(s.get(added[1].ID).ScheduledRunTime)
+		ensure(t, age >= 0 && age <= time.Minute, "scheduled %s ago: the connection's zone has got into it", age)
 	})
 }
 
@@ -531,9 +530,7 @@ func roundsShareNothing(s env) {
 	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
 		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	}
-	if s.core().TakesTurns() && c.Running != 8*30 {
-		s.t.Errorf("%d running, want all groups full", c.Running)
-	}
+	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
 // What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
@@ -582,14 +579,11 @@ func TestOutcomes(t *testing.T) {
 				if wantResult == "" {
 					wantResult = job.None
 				}
-				if j.Error != wantError || j.Result != wantResult {
-					t.Errorf("error %q, result %q", j.Error, j.Result)
-				}
+				ensure(t, j.Error == wantError && j.Result == wantResult, "error %q, result %q", j.Error, j.Result)
 				s.wantHistory(id, c.history)
 				delay := j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Second)
-				if want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]; want != 0 && delay != want {
-					t.Errorf("again after %s, want %s", delay, want)
-				}
+				want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]
+				ensure(t, want == 0 || delay == want, "again after %s, want %s", delay, want)
 			})
 		})
 	}
@@ -662,9 +656,8 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.wantState(added[1].ID, job.Initial, "available", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
 		s.wantHistory(added[1].ID, "added/0")
-		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
-			s.t.Errorf("error is %q", j.Error)
-		}
+		j := s.get(added[0].ID)
+		ensure(s.t, strings.HasPrefix(j.Error, "worker lost"), "error is %q", j.Error)
 		// it ran as long as anything was heard of its worker, not until that was declared dead
 		s.wantRan(added[0].ID, 38_500)
 	})
@@ -732,25 +725,18 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		}
 		s.upkeep()
 		first := s.wantState(s.nth(1), job.Initial, "available", 0)
-		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
-			s.t.Errorf("taken in as %+v", first)
-		}
+		ensure(s.t, first.Priority == 100 && first.Timeout == 24*time.Hour && len(first.Key) >= 32, "taken in as %+v", first)
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
-		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
-			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
-		}
-		if second := s.wantState(s.nth(2), job.Initial, "available", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
-			s.t.Errorf("taken in as %+v", second)
-		}
+		age := now.Sub(first.ScheduledRunTime)
+		ensure(s.t, age >= 0 && age <= time.Minute, "scheduled %s ago: the session's time zone has got into it", age)
+		second := s.wantState(s.nth(2), job.Initial, "available", 0)
+		ensure(s.t, second.Priority == 5 && second.Windows.Encode() != job.None, "taken in as %+v", second)
 		s.wantHistory(s.nth(1), "added/0")
-		if bad := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
-			s.t.Errorf("types: %v", bad)
-		}
+		bad := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
+		ensure(s.t, slices.Contains(bad, "never seen"), "types: %v", bad)
 		var state, problem string
 		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
-		if state != "final" || !strings.Contains(problem, "teatime") {
-			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
-		}
+		ensure(s.t, state == "final" && strings.Contains(problem, "teatime"), "a row that can't be a job is %s: %s", state, problem)
 	})
 }
 
@@ -776,9 +762,8 @@ func TestPlainInsertIsChecked(t *testing.T) {
 				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
 				"sqlite": "PRAGMA ignore_check_constraints = OFF",
 			}[s.db.Engine]))
-			if _, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
-				s.t.Errorf("the table takes %.80s", bad)
-			}
+			_, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad)
+			ensure(s.t, err != nil, "the table takes %.80s", bad)
 			must[any](s.t)(nil, conn.Close())
 		}
 		for i, late := range []string{
@@ -789,9 +774,8 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()
 			id := value[int64](s, "SELECT MAX(id) FROM shop_emails")
-			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
-				s.t.Errorf("%d: refused without a reason", i)
-			}
+			j := s.wantState(id, job.Final, "failed", 0)
+			ensure(s.t, j.Error != job.None, "%d: refused without a reason", i)
 			s.wantHistory(id, "failed/0")
 		}
 	})
@@ -804,9 +788,8 @@ func TestWindows(t *testing.T) {
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
 		id := s.add(job.Params{Type: "send", Windows: &closed})[0].ID
 		j := s.wantState(id, job.Initial, "scheduled", 0)
-		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
-			s.t.Errorf("scheduled in %s", wait)
-		}
+		wait := j.ScheduledRunTime.Sub(now)
+		ensure(s.t, wait >= 119*time.Minute && wait <= 121*time.Minute, "scheduled in %s", wait)
 		// one whose window closes while it is in the line goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
@@ -853,18 +836,15 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 			must[any](s.t)(nil, s.Pause(s.t.Context()))
 		}
 		// what runs is settled in the same round that finds the queue paused
-		if done := s.do(s.newRound("w", 9, settled(finished, jobs...)...)); len(done.Started) != 0 || done.More {
-			s.t.Errorf("in a paused queue: %+v", done)
-		}
+		done := s.do(s.newRound("w", 9, settled(finished, jobs...)...))
+		ensure(s.t, len(done.Started) == 0 && !done.More, "in a paused queue: %+v", done)
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "available", 0)
-		if look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), []string{"report"})); look.Due {
-			s.t.Error("a paused queue looks as if it had work")
-		}
-		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), []string{"report"}))
+		ensure(s.t, !look.Due, "a paused queue looks as if it had work")
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		ensure(s.t, c.Paused && c.Due == 1, "%+v", c)
 		must[any](s.t)(nil, s.Resume(s.t.Context()))
 		s.settle("w", finished, s.start("w", 1)...)
 		s.wantState(id, job.Final, "finished", 1)
@@ -889,15 +869,13 @@ func TestCancel(t *testing.T) {
 		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
 		equal(s.t, len(s.start("w", 9)), 0, "a worker started a job that was cancelled")
 		for id, want := range map[int64]error{running[0].ID: store.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
-			if err := s.Cancel(in, id); !errors.Is(err, want) {
-				s.t.Errorf("cancel %d: %v, want %v", id, err, want)
-			}
+			err := s.Cancel(in, id)
+			ensure(s.t, errors.Is(err, want), "cancel %d: %v, want %v", id, err, want)
 		}
 		s.settle("w", finished, running[0])
 		s.wantState(running[0].ID, job.Final, "finished", 1)
-		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate {
-			s.t.Error("the key of a cancelled job is not free")
-		}
+		free := s.add(job.Params{Type: "send", Key: "k"})[0]
+		ensure(s.t, !free.Duplicate, "the key of a cancelled job is not free")
 	})
 }
 
@@ -932,9 +910,8 @@ func TestReschedule(t *testing.T) {
 		s.lockOutside("w", added[1].ID)
 		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.RescheduleOptions{In: &later}))
 		equal(s.t, ids(s.start("w", 2)), []int64{added[0].ID}, "started")
-		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
-			s.t.Errorf("it is still locked: %+v", j)
-		}
+		j := s.wantState(added[1].ID, job.Initial, "scheduled", 0)
+		ensure(s.t, j.WorkerID == job.None && j.Token == job.None, "it is still locked: %+v", j)
 		fails(s.t, store.ErrStarted)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.RescheduleOptions{At: time.Now().Add(time.Hour)}))

@@ -40,15 +40,12 @@ func TestPurge(t *testing.T) {
 		worker("young", "finished", at(time.Hour), at(time.Hour))
 		for _, dry := range []bool{true, false} {
 			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
-			if err != nil || n != engine.PurgeBatch+11 {
-				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
-			}
+			dbtest.Ensure(t, err == nil && n == engine.PurgeBatch+11, "dry run %v: %d workers, %v", dry, n, err)
 		}
 		var ids []string
 		dbtest.OK(t, r.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"))
-		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		diff := cmp.Diff([]string{"just ended", "working", "young"}, ids)
+		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 	})
 }
 
@@ -64,7 +61,6 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)}); err != nil || n != 1 {
-		t.Errorf("%d workers, %v", n, err)
-	}
+	n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)})
+	dbtest.Ensure(t, err == nil && n == 1, "%d workers, %v", n, err)
 }

@@ -109,9 +109,8 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 			ids = append(ids, id)
 		}
 		p, n := purge{Queue: q}, int64(0)
-		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
-			t.Errorf("%d deleted, %v", n, err)
-		}
+		err := p.delete(t.Context(), job.StatusFinished, ids, &n)
+		dbtest.Ensure(t, err == nil && n == 1, "%d deleted, %v", n, err)
 		dbtest.Same(t, len(purgeLeft(t, q)), 1, "left")
 	})
 }
@@ -127,9 +126,8 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	dbtest.Must(tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if finished, _, err := q.Purge(ctx, PurgeOptions{}); err != nil || finished != 50 {
-		t.Errorf("%d purged, %v", finished, err)
-	}
+	finished, _, err := q.Purge(ctx, PurgeOptions{})
+	dbtest.Ensure(t, err == nil && finished == 50, "%d purged, %v", finished, err)
 }
 
 func TestPurgeStops(t *testing.T) {
@@ -140,14 +138,11 @@ func TestPurgeStops(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := q.Purge(ctx, PurgeOptions{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped with %v", err)
-		}
+		_, _, err := q.Purge(ctx, PurgeOptions{})
+		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
 		rest := purgeLeft(t, q)
 		for _, n := range rest {
-			if n != 15*engine.PurgeBatch {
-				t.Errorf("left: %v", rest)
-			}
+			dbtest.Ensure(t, n == 15*engine.PurgeBatch, "left: %v", rest)
 		}
 	})
 }
