@@ -94,9 +94,7 @@ func TestStartedJobsAreAsStored(t *testing.T) {
 			s.exec("UPDATE shop_emails SET wake_time = create_time, scheduled_run_time = create_time WHERE status = 'scheduled'")
 			s.upkeep()
 			jobs := s.start("w", 9)
-			if len(jobs) != 2 {
-				s.t.Fatalf("started %v", ids(jobs))
-			}
+			require(s.t, len(jobs) == 2, "started %v", ids(jobs))
 			for _, j := range jobs {
 				if stored := s.get(j.ID); !reflect.DeepEqual(j, stored) {
 					s.t.Errorf("started %s, it is %s", fmt.Sprintf("%+v", *j), fmt.Sprintf("%+v", *stored))

@@ -95,9 +95,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
 		list := s.undecided("w2", 3)
-		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
-			t.Fatalf("undecided are %+v", list)
-		}
+		require(t, len(list) == 3 && len(s.undecided("w3", 9)) == 1, "undecided are %+v", list)
 		want := map[int64]job.Outcome{
 			s.nth(1): {Verdict: job.Failed, Error: "never", Output: "said"},
 			s.nth(2): {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
@@ -133,9 +131,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		types := []string{"send", "report"}
 		r := s.newRound("w2", 3)
 		first := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
-		if len(first) != 3 {
-			t.Fatalf("%d were taken", len(first))
-		}
+		require(t, len(first) == 3, "%d were taken", len(first))
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
 		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))

@@ -137,9 +137,7 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
 		for _, key := range []string{"a", "b", "a", "c"} {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', ?)", key)
-			if err != nil && !engine.IsDuplicate(err) {
-				t.Fatal(err)
-			}
+			require(t, err == nil || engine.IsDuplicate(err), "%v", err)
 		}
 		must[any](t)(nil, tx.Commit())
 		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_emails"), 3, "jobs")

@@ -47,9 +47,7 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 					s.divided()
 					s.claim("w", "report", 1)
 				}
-				if len(running) != 1 || s.get(heavy).State() != job.Initial {
-					t.Fatalf("%d are running", len(running))
-				}
+				require(t, len(running) == 1 && s.get(heavy).State() == job.Initial, "%d are running", len(running))
 				test(s, running, heavy)
 			})
 		})
@@ -70,9 +68,8 @@ func TestFirstIsNotOvertaken(t *testing.T) {
 		s.settle("w", finished, running...)
 		s.wantClaimed(0)
 		s.divided()
-		if got := s.claim("w", "report", 1).Started; len(got) != 1 || got[0].ID != heavy {
-			t.Fatalf("%d were started", len(got))
-		}
+		got := s.claim("w", "report", 1).Started
+		require(t, len(got) == 1 && got[0].ID == heavy, "%d were started", len(got))
 		s.wantClaimed(0)
 		s.settle("w", finished, s.get(heavy))
 		s.divided()

@@ -48,9 +48,8 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		east, west, none := inRegion("east", 1), inRegion("west", 1), job.Params{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
 		first := s.start("w1", 20)
-		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
-			t.Fatalf("started %v", got)
-		}
+		got := s.places(first)
+		require(t, slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}), "started %v", got)
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.wantState(s.nth(6), job.Initial, "throttled", 0)
 		equal(t, len(s.start("w2", 20)), 0, "another worker started")
@@ -101,9 +100,8 @@ func TestManyFullGroups(t *testing.T) {
 			}
 		}
 		first := drain()
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
-			t.Fatalf("%d started, counts %+v", len(first), c)
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		require(t, len(first) == groups && c.Held == groups, "%d started, counts %+v", len(first), c)
 		s.settle("w1", done, first...)
 		s.add(inRegion("99", 1)) // the last group, behind the one that is held
 		second := drain()
@@ -337,9 +335,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		var running []*job.Job
 		ended, added := 0, 0
 		for step := 0; ended < added || step < steps; step++ {
-			if step > 50*steps {
-				s.t.Fatalf("%d of %d are done", ended, added)
-			}
+			require(s.t, step <= 50*steps, "%d of %d are done", ended, added)
 			if step < steps {
 				var jobs []job.Params
 				for range random.IntN(2 * atOnce) {

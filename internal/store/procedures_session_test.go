@@ -41,9 +41,7 @@ func TestProceduresInATransaction(t *testing.T) {
 				my, _ := errors.AsType[*mysql.MySQLError](err)
 				ensure(t, my != nil && my.Number == 31005, "%v", err)
 				g := call("job_grab", "w1", "emails", "send", 9)
-				if len(g) != 2 {
-					t.Fatalf("%s: %v", begin, g)
-				}
+				require(t, len(g) == 2, "%s: %v", begin, g)
 				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
 				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
 				outside := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'")
@@ -246,9 +244,8 @@ func TestProceduresClock(t *testing.T) {
 				my, _ := errors.AsType[*mysql.MySQLError](err)
 				ensure(t, my != nil && my.Number == 31017, "%s; %s: %v", set, name, err)
 			}
-			if diff := cmp.Diff(before, s.all()); diff != "" {
-				t.Fatalf("%s changed\n%s", set, diff)
-			}
+			diff := cmp.Diff(before, s.all())
+			require(t, diff == "", "%s changed\n%s", set, diff)
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
 		}
 		for _, zone := range []string{"+11:30", "-12:00"} {

@@ -97,9 +97,7 @@ func (s env) call(name string, args ...any) []row {
 func (s env) one(name string, args ...any) row {
 	s.t.Helper()
 	list := s.call(name, args...)
-	if len(list) != 1 {
-		s.t.Fatalf("%s %v: %d rows", name, args, len(list))
-	}
+	require(s.t, len(list) == 1, "%s %v: %d rows", name, args, len(list))
 	return list[0]
 }
 
@@ -360,9 +358,7 @@ func (s env) refused(name string, args ...any) uint16 {
 	s.t.Helper()
 	_, err := s.try(name, args...)
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		s.t.Fatalf("%s %v: %v, want a refusal", name, args, err)
-	}
+	require(s.t, ok, "%s %v: %v, want a refusal", name, args, err)
 	return my.Number
 }
 

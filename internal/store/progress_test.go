@@ -73,9 +73,8 @@ func TestOddProgress(t *testing.T) {
 		}
 		for _, set := range sets {
 			s.exec("UPDATE shop_emails SET attempt = 1, progress = 40, progress_note = 'x', progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
-			if p, ok := s.get(1).Reached(); !ok || p.Percent != 40 {
-				t.Fatalf("%+v", p)
-			}
+			p, ok := s.get(1).Reached()
+			require(t, ok && p.Percent == 40, "%+v", p)
 			s.exec("UPDATE shop_emails SET " + set)
 			if j := s.get(1); j.Progress != (job.Progress{}) || j.Invalid != nil {
 				t.Errorf("%s: %+v, %v", set, j.Progress, j.Invalid)

@@ -66,9 +66,7 @@ func TestShardStates(t *testing.T) {
 		s.startIn("w", 2, 1)
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
 		all := s.states()
-		if len(all) != 4 {
-			t.Fatalf("%+v", all)
-		}
+		require(t, len(all) == 4, "%+v", all)
 		for i, of := range all {
 			want := admin.ShardState{Share: 2, RateShare: 10}
 			want.Closed = of.Closed // by addIn
@@ -111,9 +109,8 @@ func TestWaitsSince(t *testing.T) {
 					t.Helper()
 					s.tick()
 					s.exec("UPDATE shop_shards SET "+column+" = ? WHERE queue = 'emails' AND shard = 4001", share)
-					if n := len(s.in(1, slots).Started); n != want {
-						t.Fatalf("%d jobs were started of a share of %d, want %d", n, share, want)
-					}
+					n := len(s.in(1, slots).Started)
+					require(t, n == want, "%d jobs were started of a share of %d, want %d", n, share, want)
 					return s.states()[1].WaitsSince
 				}
 				first := since(2, 3, 2)

@@ -183,9 +183,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			s.exec(insertOf("status, time_windows, start_time, wake_time, attempt", "'awaiting', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
 		}
 		j := s.get(1)
-		if j.Invalid == nil || !errors.Is(j.Invalid, job.ErrInvalid) {
-			s.t.Fatalf("flaw: %v", j.Invalid)
-		}
+		require(s.t, j.Invalid != nil && errors.Is(j.Invalid, job.ErrInvalid), "flaw: %v", j.Invalid)
 		s.hire("w")
 		_, startNow := s.core().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})

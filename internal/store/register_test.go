@@ -26,9 +26,7 @@ func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 3}}
 	}, func(s env) {
 		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
-		if len(all) != 1 {
-			t.Fatalf("registered are %+v", all)
-		}
+		require(t, len(all) == 1, "registered are %+v", all)
 		got := all[0]
 		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 || got.DefaultTimeout != time.Hour || *got.DefaultRetry != job.DefaultRetry ||
 			got.KeepFailed != queue.DiscardAtOnce || got.ThrottleGroups.Limits["*"] != 3 {
@@ -205,9 +203,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			for len(done.Started) == 0 && time.Now().Before(deadline) {
 				done = s.do(s.newRound("w", 1))
 			}
-			if len(done.Started) != 1 {
-				t.Fatalf("%s: nothing is started any more", v)
-			}
+			require(t, len(done.Started) == 1, "%s: nothing is started any more", v)
 			s.settle("w", job.Outcome{Verdict: job.Finished}, done.Started...)
 			s.add(job.Params{Type: "send"})
 		}

@@ -269,9 +269,8 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 			for _, n := range []int{1, 8, 64} {
 				o.Name, o.Shards = "emails", n
 				q := must[*queue.Queue](t)(queue.New(db, o))
-				if err := q.Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
-					t.Fatal(err)
-				}
+				err := q.Register(t.Context())
+				require(t, err == nil || errors.Is(err, queue.ErrShards), "%v", err)
 				must[int](t)(admin.Of(q).Reshard(t.Context()))
 				must[any](t)(nil, q.Register(t.Context()))
 				texts := sent.during(func() {

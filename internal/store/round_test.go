@@ -139,9 +139,8 @@ func (s env) held(query string) (letGo func()) {
 	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.DB.DB, "mysql").Beginx())
 	s.t.Cleanup(func() { _ = tx.Rollback() })
 	var found []string
-	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
-		s.t.Fatalf("%d to hold: %v", len(found), err)
-	}
+	err := tx.Select(&found, query+" FOR UPDATE")
+	require(s.t, err == nil && len(found) != 0, "%d to hold: %v", len(found), err)
 	return func() { must[any](s.t)(nil, tx.Rollback()) }
 }
 
@@ -308,9 +307,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 		ensure(t, len(got.Started) == 0 && got.Wait <= 1100*time.Millisecond, "at first: %+v", got)
 		deadline := time.Now().Add(10 * time.Second)
 		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing is started any more")
-			}
+			require(t, !time.Now().After(deadline), "nothing is started any more")
 		}
 	})
 }
@@ -434,9 +431,7 @@ func TestCommitUnderWay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	_, err := s.round(ctx, r)
 	cancel()
-	if err == nil {
-		t.Fatal("the commit was not held up")
-	}
+	require(t, err != nil, "the commit was not held up")
 	r.Again = true
 	again := make(chan store.Done)
 	go func() { again <- s.do(r) }()

@@ -91,9 +91,7 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s env) {
 				s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 				running := s.start("w", 9)
-				if len(running) != limit {
-					t.Fatalf("started %d", len(running))
-				}
+				require(t, len(running) == limit, "started %d", len(running))
 				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
 				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
 				s.upkeep()
@@ -113,9 +111,7 @@ func TestMisplacedError(t *testing.T) {
 		jobs := s.start("w", 9)
 		data := inRegion("north", 1).Data
 		resting := s.do(s.newRound("w", 0, store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding})).Resting
-		if len(resting) != 1 {
-			t.Fatalf("%d rest", len(resting))
-		}
+		require(t, len(resting) == 1, "%d rest", len(resting))
 		resting[0].Decision = &job.Decision{Again: true, Data: &data}
 		s.do(s.newRound("w", 0, resting...))
 		if got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID); got != want {
@@ -139,9 +135,7 @@ func TestKeysOverShards(t *testing.T) {
 		for n := 0; len(shardOf) < 8; n++ {
 			shardKey := fmt.Sprint("s", n)
 			id := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0].ID
-			if id != s.nth(1) {
-				t.Fatalf("the key is taken twice, by %d", id)
-			}
+			require(t, id == s.nth(1), "the key is taken twice, by %d", id)
 			if place := s.place(id); shardOf[place] == "" {
 				shardOf[place] = shardKey
 			}
@@ -151,9 +145,7 @@ func TestKeysOverShards(t *testing.T) {
 			got := s.place(added.ID)
 			ensure(t, got == place && (added.Replaced || !added.Duplicate), "%s is at %d, want %d: %+v", shardKey, got, place, added)
 			jobs := s.start("w", 2)
-			if len(jobs) != 1 {
-				t.Fatalf("%d started", len(jobs))
-			}
+			require(t, len(jobs) == 1, "%d started", len(jobs))
 			s.settle("w", finished, jobs...) // so the key is free, for another shard
 		}
 	})
@@ -211,9 +203,8 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 		}
 		there := s.newRound("w", 9)
 		there.Candidates = s.core().Candidates(elsewhere, []string{"send"})
-		if running := len(s.do(there).Started); running < 1 || len(jobs) != 1 {
-			t.Fatalf("%d and %d run", len(jobs), running)
-		}
+		running := len(s.do(there).Started)
+		require(t, running >= 1 && len(jobs) == 1, "%d and %d run", len(jobs), running)
 		next = inRegionOf(region, "next")
 		next.OnDuplicate = job.ReplaceDuplicate
 		s.add(next)
@@ -230,9 +221,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		jobs := s.start("w", 1)
 		data := inRegion("north", 1).Data
 		north := s.place(s.add(inRegion("north", 1))[0].ID)
-		if jobs[0].Place == north {
-			t.Fatal("both regions are in one shard")
-		}
+		require(t, jobs[0].Place != north, "both regions are in one shard")
 		by := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails", Types: s.Types}))
 		again := store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding}
 		r := s.newRound("w", 0, again)

@@ -47,9 +47,7 @@ func (s env) shared(shard, n, want int) (jobs []*job.Job) {
 		jobs = append(jobs, s.in(shard, n).Started...)
 		s.divided()
 	}
-	if len(jobs) != want {
-		s.t.Fatalf("%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
-	}
+	require(s.t, len(jobs) == want, "%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
 	return jobs
 }
 
@@ -152,9 +150,7 @@ func TestNoShardStarves(t *testing.T) {
 				turns, last := make([]int, 8), -1
 				until := time.Now().Add(5 * time.Minute)
 				for slices.Min(turns) < 2 {
-					if time.Now().After(until) {
-						t.Fatalf("a shard starves; the turns of each: %v", turns)
-					}
+					require(t, !time.Now().After(until), "a shard starves; the turns of each: %v", turns)
 					s.divided()
 					for shard := range 8 {
 						got := s.in(shard, 3).Started

@@ -126,6 +126,14 @@ func ensure(t *testing.T, is bool, format string, args ...any) {
 	}
 }
 
+// require is ensure where the test can't go on otherwise.
+func require(t *testing.T, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Fatalf(format, args...)
+	}
+}
+
 // equal wants two values to be the same; about says of what they are, as a format and what goes into it.
 func equal[T any](t *testing.T, got, want T, about ...any) {
 	t.Helper()

@@ -53,9 +53,7 @@ func TestUnansweredEnqueue(t *testing.T) {
 				job.Params{Type: "send"},
 			)
 			ids := column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id")
-			if len(ids) != 3 {
-				t.Fatalf("%d were added", len(ids))
-			}
+			require(t, len(ids) == 3, "%d were added", len(ids))
 			for i, a := range added {
 				ensure(t, a.ID == ids[i] && !a.Duplicate, "%+v", a)
 			}

@@ -38,9 +38,7 @@ func (s *sent) looks(t *testing.T, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for seen := 0; seen < n; {
-		if ctx.Err() != nil {
-			t.Fatalf("looked at %d times", seen)
-		}
+		require(t, ctx.Err() == nil, "looked at %d times", seen)
 		for _, text := range s.during(func() { <-time.After(time.Millisecond) }) {
 			if strings.Contains(text, "SELECT state FROM shop_emails") {
 				seen++

@@ -121,9 +121,7 @@ func TestRetryOfARefusedRow(t *testing.T) {
 		s.upkeep()
 		s.start("w", 1)
 		n := int(must[admin.Counts](t)(s.Counts(t.Context())).Failed)
-		if n == 0 {
-			t.Fatal("nothing was refused")
-		}
+		require(t, n != 0, "nothing was refused")
 		for i := range n {
 			added := must[[]job.Added](t)(s.Retry(t.Context(), false, s.nth(i+1)))[0]
 			if j := s.get(added.ID); j.ThrottleFactor != 3 || j.Priority != 100 || j.Timeout != 24*time.Hour && j.Timeout != time.Minute {
