@@ -1,12 +1,13 @@
 package monitor
 
 import (
-	"github.com/hipq/hipq/internal/dbtest"
 	"math"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // anyMS is a time of any order of magnitude.

@@ -2,13 +2,13 @@ package alert_test
 
 import (
 	"errors"
-	"github.com/hipq/hipq/internal/dbtest"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestOutage(t *testing.T) {

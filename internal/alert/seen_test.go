@@ -1,11 +1,11 @@
 package alert_test
 
 import (
-	"github.com/hipq/hipq/internal/dbtest"
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestSeen(t *testing.T) {
