@@ -64,9 +64,7 @@ func TestHundredsOfTypes(t *testing.T) {
 			s.add(job.Params{Type: name.Name})
 		}
 		s.hire("w1")
-		r := s.newRound("w1", 1000)
-		r.Candidates = s.candidates(types...)
-		equal(t, len(s.do(r).Started), len(types), "started")
+		equal(t, len(s.doWith(s.candidates(types...), "w1", 1000).Started), len(types), "started")
 	})
 }
 

@@ -150,9 +150,7 @@ func TestMoreIsHeld(t *testing.T) {
 		first := s.start("w1", 9)
 		candidates := s.candidates("send")
 		round := func(settle ...store.Settled) store.Done {
-			r := s.newRound("w1", 1, settle...)
-			r.Candidates = candidates
-			return s.do(r)
+			return s.doWith(candidates, "w1", 1, settle...)
 		}
 		if got := round(settled(done, first...)...); !slices.Equal(s.places(got.Started), []int64{3}) || !got.More {
 			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
@@ -399,9 +397,7 @@ func TestHeldSinceItWasRead(t *testing.T) {
 		s.hire("w")
 		candidates := s.candidates("send", "report")
 		round := func(n int) []int64 {
-			r := s.newRound("w", n)
-			r.Candidates = candidates
-			return s.places(s.do(r).Started)
+			return s.places(s.doWith(candidates, "w", n).Started)
 		}
 		equal(t, round(1), []int64{2}, "started")
 		s.start("v", 2) // 3 and 5, and holds 4 back

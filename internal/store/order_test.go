@@ -18,9 +18,7 @@ func (s env) orderOf(worker string) (list []int64) {
 	s.hire(worker)
 	candidates := s.candidates("send", "report")
 	for {
-		r := s.newRound(worker, 2)
-		r.Candidates = candidates
-		started := s.places(s.do(r).Started)
+		started := s.places(s.doWith(candidates, worker, 2).Started)
 		if len(started) == 0 {
 			return list
 		}

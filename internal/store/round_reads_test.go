@@ -90,9 +90,7 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 		s.add(job.Params{Type: "send", ThrottleFactor: new(0)})
 		candidates := s.candidates("send")
 		for i := range 3 {
-			r := s.newRound("w", 10)
-			r.Candidates = candidates
-			n := s.reads(func() { s.do(r) })
+			n := s.reads(func() { s.doWith(candidates, "w", 10) })
 			ensure(s.t, n <= 1000, "round %d read %d", i, n)
 		}
 	})

@@ -237,9 +237,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		s.hire("w")
 		candidates := s.candidates("send", "report")
 		one := func() []int64 {
-			r := s.newRound("w", 1)
-			r.Candidates = candidates
-			return s.places(s.do(r).Started)
+			return s.places(s.doWith(candidates, "w", 1).Started)
 		}
 		s.add(job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send"})
 		var got []int64
@@ -264,9 +262,7 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 260)...) // more than one reading
 		candidates := s.candidates("send", "report")
 		for n := 0; ; {
-			r := s.newRound("w", 50)
-			r.Candidates = candidates
-			got := s.do(r)
+			got := s.doWith(candidates, "w", 50)
 			n += len(got.Started)
 			equal(s.t, got.More, n < 260, "more after %d", n)
 			if !got.More {

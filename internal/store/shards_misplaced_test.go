@@ -201,16 +201,12 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 			region = fmt.Sprint("r", n)
 			elsewhere = s.place(s.add(inRegion(region, 1))[0].ID) % 1000
 		}
-		there := s.newRound("w", 9)
-		there.Candidates = s.core().Candidates(elsewhere, []string{"send"})
-		running := len(s.do(there).Started)
+		running := len(s.doWith(s.core().Candidates(elsewhere, []string{"send"}), "w", 9).Started)
 		require(t, running >= 1 && len(jobs) == 1, "%d and %d run", len(jobs), running)
 		next = inRegionOf(region, "next")
 		next.OnDuplicate = job.ReplaceDuplicate
 		s.add(next)
-		again := s.newRound("w", 1, settled(finished, jobs...)...)
-		again.Candidates = here.Candidates
-		equal(t, len(s.do(again).Started), 0, "started beside another of its group")
+		equal(t, len(s.doWith(here.Candidates, "w", 1, settled(finished, jobs...)...).Started), 0, "started beside another of its group")
 	})
 }
 

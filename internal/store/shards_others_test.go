@@ -22,9 +22,7 @@ import (
 func (s env) in(shard, n int, settle ...*job.Job) store.Done {
 	s.t.Helper()
 	s.hire("w")
-	r := s.newRound("w", n, settled(finished, settle...)...)
-	r.Candidates = s.core().Candidates(shard, []string{"send"})
-	return s.do(r)
+	return s.doWith(s.core().Candidates(shard, []string{"send"}), "w", n, settled(finished, settle...)...)
 }
 
 // goingTo are jobs for one shard of the queue.

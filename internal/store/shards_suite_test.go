@@ -45,9 +45,7 @@ func inOneShard(jobs []job.Params) []job.Params {
 func (s env) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
-	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
-	r.Slots, r.Candidates = n, s.core().Candidates(shard, []string{"send", "report"})
-	return s.do(r).Started
+	return s.doWith(s.core().Candidates(shard, []string{"send", "report"}), worker, n).Started
 }
 
 // candidates are those of these types in all of the queue's shards.

@@ -60,11 +60,7 @@ var besides sync.Map
 // suite runs a test on both engines.
 func suite(t *testing.T, f func(s env)) {
 	t.Helper()
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
-		f(openStore(t, db, options()))
-	})
+	suiteWith(t, func(*queue.Options) {}, f)
 }
 
 func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
@@ -206,6 +202,14 @@ func (s env) newRound(worker string, n int, settle ...store.Settled) store.Round
 func (s env) do(r store.Round) store.Done {
 	s.t.Helper()
 	return must[store.Done](s.t)(s.round(s.t.Context(), r))
+}
+
+// doWith does a round with these candidates.
+func (s env) doWith(c *store.Candidates, worker string, n int, settle ...store.Settled) store.Done {
+	s.t.Helper()
+	r := s.newRound(worker, n, settle...)
+	r.Candidates = c
+	return s.do(r)
 }
 
 func (s env) start(worker string, n int) []*job.Job {
@@ -474,9 +478,7 @@ func TestStartKeepsTheOrder(t *testing.T) {
 		var got []int64
 		candidates := s.candidates("report", "send")
 		for range 3 {
-			r := s.newRound("w", 2)
-			r.Candidates = candidates
-			got = append(got, ids(s.do(r).Started)...)
+			got = append(got, ids(s.doWith(candidates, "w", 2).Started)...)
 		}
 		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
 		equal(s.t, got, want, "started")
@@ -809,28 +811,18 @@ func TestWindows(t *testing.T) {
 }
 
 func TestThrottle(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		o := options()
-		o.ThrottleLimit = 10
-		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		weight := func(w, priority int) job.Params {
 			return job.Params{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
 		// the heaviest goes alone, and only the weightless goes beside it
 		first := s.start("w", 10)
-		if got, want := ids(first), []int64{added[4].ID, added[3].ID}; !slices.Equal(got, want) {
-			t.Fatalf("started %v, want %v", got, want)
-		}
-		if got := s.start("w", 10); len(got) != 0 {
-			t.Fatalf("started %v beside the heaviest", ids(got))
-		}
+		equal(s.t, ids(first), []int64{added[4].ID, added[3].ID}, "started")
+		equal(s.t, len(s.start("w", 10)), 0, "started beside the heaviest")
 		s.settle("w", finished, first...)
 		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
-		if got, want := ids(s.start("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
-			t.Fatalf("started %v, want %v", got, want)
-		}
+		equal(s.t, ids(s.start("w", 10)), []int64{added[0].ID}, "started")
 	})
 }
 

@@ -30,11 +30,7 @@ func (s env) wantWhy(id int64, want ...string) {
 }
 
 func TestWhy(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		o := options()
-		o.ThrottleLimit = 10
-		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		heavy, none := 8, 0
 		first := s.add(job.Params{Type: "send", ThrottleFactor: &heavy})[0].ID
 		s.wantWhy(first, "no worker has run yet")
