@@ -2,7 +2,6 @@ package activity_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -78,9 +77,7 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	}
 	proxy.Mend()
 	got := []any{next(), next(), next()}
-	if !slices.Equal(got, []any{int64(4), int64(5), "back"}) {
-		t.Errorf("%v", got)
-	}
+	dbtest.Same(t, got, []any{int64(4), int64(5), "back"})
 	recordJobs(t, direct, 6)
 	want(int64(6))
 	cancel()

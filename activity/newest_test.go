@@ -19,9 +19,7 @@ func TestNewest(t *testing.T) {
 			fill(t, l, 15_000, at.Add(time.Duration(minute)*time.Minute))
 		}
 		nth := func(n int) (id int64) { // the first need not be 1
-			if err := l.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1))
 			return id
 		}
 		// Newest looks at a range of ids at once. In a cluster these are several apart, and the range has fewer entries.

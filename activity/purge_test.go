@@ -61,13 +61,10 @@ func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 func left(t *testing.T, l testLog) map[time.Time]int {
 	t.Helper()
 	times := map[time.Time]int{}
-	err := l.Find(t.Context(), activity.Filter{}, func(e activity.Entry) error {
+	dbtest.OK(t, l.Find(t.Context(), activity.Filter{}, func(e activity.Entry) error {
 		times[e.At]++
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return times
 }
 
@@ -98,10 +95,7 @@ func TestPurge(t *testing.T) {
 		}
 		purge := func(what string) {
 			t.Helper()
-			got, err := l.Purge(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := dbtest.Must(l.Purge(t.Context(), o))(t)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
@@ -164,17 +158,13 @@ func TestPurgeStops(t *testing.T) {
 		const all = 20 * engine.PurgeBatch
 		n := all
 		for n == all {
-			if err := l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped with %v", err)
 		}
-		if err := l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
 		// a commit whose answer the end of the context cut off may not be counted
 		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+engine.PurgeBatch {
 			t.Errorf("%d entries are gone, %d reported", gone, r.Deleted)
@@ -187,20 +177,14 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	l := openLog(t, "mysql", dbtest.MySQL(t))
 	fill(t, l, 50, purgeHour)
-	open, err := l.db.SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := dbtest.Must(l.db.SQL.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = open.Rollback() }()
 	tx := l.db.SQL.Join(open)
 	tx.Now = purgeHour.Add(time.Hour)
-	if err := activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	o := activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
-	if r, err := l.Purge(ctx, o); err != nil || r.Deleted != 50 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	r, err := l.Purge(ctx, o)
+	dbtest.Ensure(t, err == nil && r.Deleted == 50, "%+v, %v", r, err)
 }

@@ -127,13 +127,9 @@ func TestAggregateOnce(t *testing.T) {
 			wg.Wait()
 			return n.Load()
 		}
-		if n := race(hour, AggregateOptions{Gauge: true}); n != 1 {
-			t.Errorf("%d took the hour", n)
-		}
+		dbtest.Same(t, race(hour, AggregateOptions{Gauge: true}), 1, "took the hour")
 		wantMetrics(t, monitors[0], hour, entries)
-		if n := race(hour, AggregateOptions{Again: true}); n != hosts*each {
-			t.Errorf("%d of %d took the hour again", n, hosts*each)
-		}
+		dbtest.Same(t, race(hour, AggregateOptions{Again: true}), hosts*each, "took the hour again")
 		wantMetrics(t, monitors[0], hour, entries)
 		if n := race(hour.Add(-time.Hour), AggregateOptions{Again: true}); n < 1 {
 			t.Error("nobody took an hour for the first time with Again")
@@ -188,14 +184,11 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		}
 		// unless it is measured anew
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
-		if rows := stored(t, m, hour); len(rows) != 2 {
-			t.Errorf("an old gauge stays: %+v", rows)
-		}
+		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")
 
 		exec(t, db, "DELETE FROM "+db.Activity()+" WHERE kind = 'worker'")
-		if done, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true}); done || !errors.Is(err, ErrPurged) {
-			t.Errorf("recounted what was purged: %v, %v", done, err)
-		}
+		done, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true})
+		dbtest.Ensure(t, !done && errors.Is(err, ErrPurged), "recounted what was purged: %v, %v", done, err)
 		wantMetrics(t, m, hour, entries)
 	})
 }

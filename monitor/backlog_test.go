@@ -45,21 +45,12 @@ func TestBacklogUpToANumber(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		q := schema.Queue{Name: "mail"}
 		measure := func(most int64) map[string][3]int64 {
 			t.Helper()
-			due, err := m.backlog(t.Context(), q, now, most)
-			if err != nil {
-				t.Fatal(err)
-			}
-			failed, err := m.failed(t.Context(), q, most)
-			if err != nil {
-				t.Fatal(err)
-			}
+			due := dbtest.Must(m.backlog(t.Context(), q, now, most))(t)
+			failed := dbtest.Must(m.failed(t.Context(), q, most))(t)
 			found := map[string][3]int64{}
 			for _, s := range due {
 				f := found[s.JobType]
@@ -96,43 +87,29 @@ func TestBacklogReadsLittle(t *testing.T) {
 	db := open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
 	m := New(db)
-	now, err := db.SQL.Clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 	mailAtRandom(t, db, now, 1500, 3)
 	const columns = "job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows"
 	for range 4 {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
 	reads := func() (n int64) {
-		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var name string
 			var of int64
-			if err := rows.Scan(&name, &of); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, rows.Scan(&name, &of))
 			n += of
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, rows.Err())
 		return n
 	}
 	const most = 10
 	before := reads()
 	for _, q := range queues {
-		if _, err := m.backlog(t.Context(), schema.Queue{Name: q}, now, most); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.failed(t.Context(), schema.Queue{Name: q}, most); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(m.backlog(t.Context(), schema.Queue{Name: q}, now, most))(t)
+		dbtest.Must(m.failed(t.Context(), schema.Queue{Name: q}, most))(t)
 	}
 	// 24,000 jobs, of which 14,000 are due: some hundred looks for what is there and is the oldest, and what is counted twice over
 	if n := reads() - before; n > 2000 {

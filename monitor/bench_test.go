@@ -32,10 +32,7 @@ func eachEngine(b *testing.B, f func(b *testing.B, db *schema.DB)) {
 func BenchmarkAggregate(b *testing.B) {
 	eachEngine(b, func(b *testing.B, db *schema.DB) {
 		m := New(db)
-		hour, err := m.LastComplete(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		hour := dbtest.Must(m.LastComplete(b.Context()))(b)
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := 0; n < 1_000_000; n += 10_000 {
 			err := db.SQL.Tx(b.Context(), func(tx *engine.Tx) error {
@@ -77,9 +74,7 @@ func BenchmarkAggregate(b *testing.B) {
 		for b.Loop() {
 			beside := plain()
 			began := time.Now()
-			if _, err := m.Aggregate(b.Context(), hour, AggregateOptions{Again: true}); err != nil {
-				b.Fatal(err)
-			}
+			dbtest.Must(m.Aggregate(b.Context(), hour, AggregateOptions{Again: true}))(b)
 			b.ReportMetric(float64(time.Since(began))/float64(beside), "x/plain")
 		}
 	})
@@ -89,10 +84,7 @@ func BenchmarkAggregate(b *testing.B) {
 func BenchmarkReport(b *testing.B) {
 	eachEngine(b, func(b *testing.B, db *schema.DB) {
 		m := New(db)
-		last, err := m.LastComplete(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		last := dbtest.Must(m.LastComplete(b.Context()))(b)
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := range 2 * 7 * 24 {
 			counted := newMetrics(last.Add(-time.Duration(n) * time.Hour))
@@ -109,15 +101,10 @@ func BenchmarkReport(b *testing.B) {
 					row.sum()
 				}
 			}
-			err := db.SQL.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) })
-			if err != nil {
-				b.Fatal(err)
-			}
+			dbtest.OK(b, db.SQL.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) }))
 		}
 		for b.Loop() {
-			if _, err := m.Report(context.Background(), last); err != nil {
-				b.Fatal(err)
-			}
+			dbtest.Must(m.Report(context.Background(), last))(b)
 		}
 	})
 }

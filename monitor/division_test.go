@@ -29,10 +29,7 @@ func TestMeasuresOverShards(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		mailAtRandom(t, db, now, 800, 3)
 		exec(t, db, "UPDATE shop_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
 		exec(t, db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
@@ -40,10 +37,7 @@ func TestMeasuresOverShards(t *testing.T) {
 		measure := func() (all []any) {
 			t.Helper()
 			for _, most := range []int64{0, 7, 100_000} {
-				s, err := m.State(t.Context(), time.Hour, most)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := dbtest.Must(m.State(t.Context(), time.Hour, most))(t)
 				for _, of := range s.Types {
 					of.OldestDue -= s.At.Sub(now) // of one moment
 					if most > 0 {
@@ -53,10 +47,7 @@ func TestMeasuresOverShards(t *testing.T) {
 				}
 			}
 			aggregate(t, m, hour, AggregateOptions{Gauge: true, Again: true})
-			r, err := m.Report(t.Context(), hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := dbtest.Must(m.Report(t.Context(), hour))(t)
 			for _, g := range r.Gauges {
 				all = append(all, g.JobType, g.Backlog, *g.Held, *g.ThrottleUsed)
 			}
@@ -64,9 +55,8 @@ func TestMeasuresOverShards(t *testing.T) {
 		}
 		one := measure()
 		divideMail(t, db)
-		if diff := cmp.Diff(one, measure()); diff != "" {
-			t.Error(diff)
-		}
+		diff := cmp.Diff(one, measure())
+		dbtest.Ensure(t, diff == "", "\n%s", diff)
 	})
 }
 
@@ -76,10 +66,7 @@ func TestDivision(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		now, err := db.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
 		job := func(status string, place int, at engine.Time) {
 			var wake engine.Time
@@ -91,16 +78,11 @@ func TestDivision(t *testing.T) {
 		}
 		judge := func() (d Division, whats []string) {
 			t.Helper()
-			s, err := m.State(t.Context(), time.Hour, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := dbtest.Must(m.State(t.Context(), time.Hour, 10))(t)
 			for _, f := range DefaultAlert().Judge(s).Findings {
 				if f.Queue != nil && f.JobType == nil {
 					whats = append(whats, f.What)
-					if !strings.HasPrefix(f.Text, "mail: ") || f.Severity != Warning || f.Value <= f.Limit {
-						t.Errorf("%+v", f)
-					}
+					dbtest.Ensure(t, strings.HasPrefix(f.Text, "mail: ") && f.Severity == Warning && f.Value > f.Limit, "%+v", f)
 				}
 			}
 			if len(s.Divisions) != 1 || s.Divisions[0].Queue != "mail" {
@@ -125,9 +107,7 @@ func TestDivision(t *testing.T) {
 			of.ThrottleUsed != 1 || of.ThrottlePart != 2 {
 			t.Errorf("%+v", of)
 		}
-		if d.Misplaced > 0 || len(whats) > 0 {
-			t.Errorf("%+v, %v", d, whats)
-		}
+		dbtest.Ensure(t, d.Misplaced == 0 && len(whats) == 0, "%+v, %v", d, whats)
 		job("available", 8005, ago(time.Hour))
 		job("available", 5001, ago(time.Minute))
 		if d, whats = judge(); d.Misplaced != 1 || !slices.Equal(whats, []string{"shard_oldest_due"}) {

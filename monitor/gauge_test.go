@@ -15,10 +15,7 @@ func TestGauge(t *testing.T) {
 		db := open(t, driver, source)
 		m := New(db)
 		hour := complete(t, m)
-		now, err := db.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
 		worker := func(id, state string, until engine.Time) {
 			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, 'h', 1, ?, ?, ?, ?)",
@@ -65,10 +62,7 @@ func TestGauge(t *testing.T) {
 		job("due", "deciding", "live", ago(99*time.Hour), never)
 
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
-		report, err := m.Report(t.Context(), hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := dbtest.Must(m.Report(t.Context(), hour))(t)
 		want := []struct {
 			jobType string
 			backlog int64
@@ -103,8 +97,6 @@ func TestGauge(t *testing.T) {
 
 		// without the gauge, only what happened has rows
 		aggregate(t, m, hour.Add(-time.Hour), AggregateOptions{})
-		if rows := stored(t, m, hour.Add(-time.Hour)); len(rows) != 0 {
-			t.Errorf("rows of an idle hour: %+v", rows)
-		}
+		dbtest.Same(t, len(stored(t, m, hour.Add(-time.Hour))), 0, "rows of an idle hour")
 	})
 }

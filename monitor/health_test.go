@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 var judged = time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
@@ -95,13 +97,10 @@ func TestJudge(t *testing.T) {
 					line += "/" + *f.JobType
 				}
 				got = append(got, line)
-				if f.Value <= f.Limit {
-					t.Errorf("%v is not more than %v: %s", f.Value, f.Limit, f.Text)
-				}
+				dbtest.Ensure(t, f.Value > f.Limit, "%v is not more than %v: %s", f.Value, f.Limit, f.Text)
 			}
-			if diff := cmp.Diff(c.want, strings.Join(got, "\n")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			diff := cmp.Diff(c.want, strings.Join(got, "\n"))
+			dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 			want := OK
 			if len(h.Findings) > 0 {
 				want = h.Findings[0].Severity
@@ -111,25 +110,19 @@ func TestJudge(t *testing.T) {
 			} else if !strings.Contains(h.Text, c.text) {
 				t.Errorf("the verdict says %q, want %q in it", h.Text, c.text)
 			}
-			if h.Severity != want {
-				t.Errorf("the verdict is %s, its worst finding %s", h.Severity, want)
-			}
+			dbtest.Same(t, h.Severity, want, "the verdict")
 		})
 	}
 	s := well()
 	s.DeadWorkers, s.MissedHours = 1, 30
 	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor --missing aggregates them (critical above 24)" +
 		"; and 1 more: dead_workers"
-	if got := DefaultAlert().Judge(s).Text; got != says {
-		t.Errorf("the verdict says %q, want %q", got, says)
-	}
+	dbtest.Same(t, DefaultAlert().Judge(s).Text, says, "the verdict says")
 	s.Until, s.Types[0].Failed, s.Types[0].Counts.Errors = time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), 5074, 400
 	s.LeftOut = []LeftOut{{"new", "no table"}}
 	h := DefaultAlert().Judge(s)
 	const full = "4 critical, 1 warning: queue new is left out: no table; and 4 more: mail/send failed, mail/send error_rate, missed_hours, …"
-	if h.Text != full {
-		t.Errorf("the verdict says %q, want %q", h.Text, full)
-	}
+	dbtest.Same(t, h.Text, full, "the verdict says")
 	if rate := h.Findings[2].Text; !strings.Contains(rate, "attempts in 2 h up to 00:00 UTC ended") {
 		t.Errorf("of the error rate it says %q", rate)
 	}
@@ -138,14 +131,10 @@ func TestJudge(t *testing.T) {
 // What was counted up to a number is judged by limits up to it, and said to be more.
 func TestJudgeWhatWasNotCounted(t *testing.T) {
 	a := DefaultAlert()
-	if n := a.Enough(); n != 100_000 {
-		t.Errorf("it is enough to count %d", n)
-	}
+	dbtest.Same(t, a.Enough(), 100_000, "it is enough to count")
 	a.Queues = map[string]QueueAlert{"mail": {JobAlert: a.JobAlert, Types: map[string]JobAlert{"send": {Backlog: Limits{Warning: 200_000.5, Critical: Off}}}}}
 	most := a.Enough()
-	if most != 200_001 {
-		t.Errorf("it is enough to count %d", most)
-	}
+	dbtest.Same(t, most, 200_001, "it is enough to count")
 	s := State{At: judged, Over: 2 * time.Hour, LastTick: judged, Most: most, Types: []TypeState{
 		{Queue: "mail", JobType: "send", Backlog: most + 1}, {Queue: "mail", JobType: "print", Failed: most + 1},
 	}}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // anyMS is a time of any order of magnitude.
@@ -50,18 +52,13 @@ func TestStoredHistogram(t *testing.T) {
 		for _, ms := range rapid.SliceOf(anyMS).Draw(t, "times") {
 			counted.put(bucketOf(ms), 1)
 		}
-		value, err := counted.Value()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := dbtest.Must(counted.Value())(t)
 		got.put(3, 7) // what a row before it had
 		if err := got.Scan(value); err != nil || !slices.Equal(got, counted) {
 			t.Fatalf("%v is read as %v: %v", counted, got, err)
 		}
 		text := append(value.([]byte), rapid.SliceOf(rapid.Byte()).Draw(t, "spoilt")...)
-		if err := spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]))
 		spoilt.percentiles(int64(len(text)))
 	})
 }

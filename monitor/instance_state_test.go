@@ -20,10 +20,7 @@ func TestState(t *testing.T) {
 		most := int64(0)
 		state := func() State {
 			t.Helper()
-			s, err := m.State(t.Context(), 2*time.Hour, most)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
 			return s
 		}
 		if s := state(); len(s.Types) > 0 || !s.LastTick.IsZero() || s.DeadWorkers+int64(s.MissedHours) > 0 {
@@ -31,10 +28,7 @@ func TestState(t *testing.T) {
 		}
 
 		hour := complete(t, m)
-		now, err := db.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
 		worker := func(id, state string, heartbeat, until, end engine.Time) {
 			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time) VALUES (?, 'h', 1, ?, ?, ?, ?, ?)",
@@ -77,9 +71,8 @@ func TestState(t *testing.T) {
 		}}
 		got := state()
 		// it was read a little later than now; SQLite's clock has milliseconds
-		if since := got.At.Sub(now); since < 0 || since > time.Minute {
-			t.Errorf("it is of %s after now", since)
-		}
+		since := got.At.Sub(now)
+		dbtest.Ensure(t, since >= 0 && since <= time.Minute, "it is of %s after now", since)
 		got.At = time.Time{}
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
 			cmpopts.IgnoreUnexported(Times{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {

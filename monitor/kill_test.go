@@ -36,10 +36,7 @@ func TestI8AggregateKilled(t *testing.T) {
 			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // wherever it is then
 			kill()
 			rows := stored(t, m, hour) // before the question whether it is aggregated: the server may still have its commit to do
-			done, err := m.aggregated(t.Context(), hour, hour.Add(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
+			done := dbtest.Must(m.aggregated(t.Context(), hour, hour.Add(time.Hour)))(t)
 			if done[hour] {
 				wantMetrics(t, m, hour, entries)
 			} else if beside || len(rows) > 0 {
@@ -54,19 +51,11 @@ func TestI8AggregateKilled(t *testing.T) {
 // aggregating starts a process that aggregates the hour, again and again, and waits until it begins. It ends by kill.
 func aggregating(t *testing.T, driver, source string, hour time.Time) (kill func()) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := dbtest.Must(os.Executable())(t)
 	process := osexec.CommandContext(t.Context(), self, "-test.run=^TestAggregatingProcess$", "-test.v")
 	process.Env = append(os.Environ(), "MONITOR_TEST_HOUR="+hour.Format(time.RFC3339), "MONITOR_TEST_DRIVER="+driver, "MONITOR_TEST_SOURCE="+source)
-	out, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := dbtest.Must(process.StdoutPipe())(t)
+	dbtest.OK(t, process.Start())
 	for lines := bufio.NewScanner(out); ; {
 		if !lines.Scan() {
 			t.Fatal("the process doesn't aggregate the hour: ", process.Wait())
@@ -91,8 +80,6 @@ func TestAggregatingProcess(t *testing.T) {
 	m := New(dbtest.Open(t, driver, source, queues...))
 	os.Stdout.WriteString("aggregates\n")
 	for {
-		if _, err := m.Aggregate(context.Background(), hour, AggregateOptions{Again: true}); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(m.Aggregate(context.Background(), hour, AggregateOptions{Again: true}))(t)
 	}
 }

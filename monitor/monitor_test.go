@@ -37,6 +37,7 @@ type fataler interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
 }
 
 func exec(t fataler, db *schema.DB, statement string, args ...any) {
@@ -49,7 +50,7 @@ func exec(t fataler, db *schema.DB, statement string, args ...any) {
 // logged appends entries to the activity, at their own times.
 func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
-	err := db.SQL.Tx(context.Background(), func(tx *engine.Tx) error {
+	dbtest.OK(t, db.SQL.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
 			tx.Now = e.At
 			if err := activity.Write(context.Background(), tx, db, []activity.Entry{e}); err != nil {
@@ -57,19 +58,13 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // aggregate aggregates an hour and fails the test if that fails.
 func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
-	done, err := m.Aggregate(context.Background(), hour, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
 	return done
 }
 
@@ -77,23 +72,17 @@ func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
-	err := m.eachMetric(context.Background(), m.db.SQL, hour, hour.Add(time.Hour), func(r *metric) {
+	dbtest.OK(t, m.eachMetric(context.Background(), m.db.SQL, hour, hour.Add(time.Hour), func(r *metric) {
 		of := *r
 		of.Wait.histogram, of.Run.histogram = slices.Clone(r.Wait.histogram), slices.Clone(r.Run.histogram)
 		rows[r.key()] = of
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return rows
 }
 
 func complete(t *testing.T, m *Monitor) time.Time {
 	t.Helper()
-	hour, err := m.LastComplete(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hour := dbtest.Must(m.LastComplete(t.Context()))(t)
 	return hour
 }
 
@@ -185,14 +174,9 @@ func TestLastComplete(t *testing.T) {
 		{"2025-03-30T00:05:00Z", "2025-03-29T23:00:00Z"},
 		{"2025-03-30T12:07:00+05:30", "2025-03-30T05:00:00Z"},
 	} {
-		now, err := time.Parse(time.RFC3339Nano, c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(time.Parse(time.RFC3339Nano, c.now))(t)
 		hour := lastComplete(now)
-		if got := hour.Format(time.RFC3339); got != c.want {
-			t.Errorf("at %s: %s, want %s", c.now, got, c.want)
-		}
+		dbtest.Same(t, hour.Format(time.RFC3339), c.want, "at %s", c.now)
 		if now.Before(completeAt(hour)) || !now.Before(completeAt(hour.Add(time.Hour))) {
 			t.Errorf("at %s: %s is not the last that is complete", c.now, hour)
 		}

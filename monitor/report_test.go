@@ -61,10 +61,7 @@ func TestReportMergesHours(t *testing.T) {
 		measured := hour.Add(-5 * time.Hour)
 		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
 			engine.At(measured))
-		report, err := m.Report(t.Context(), hour.Add(59*time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := dbtest.Must(m.Report(t.Context(), hour.Add(59*time.Minute)))(t)
 		if diff := cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown); diff != "" {
 			t.Errorf("hours (-recount +got):\n%s", diff)
 		}
@@ -169,10 +166,7 @@ func TestReportWithoutHistogram(t *testing.T) {
 		}
 		for _, spoilt := range []any{nil, []byte{}, []byte{7}, []byte{7, 2}} {
 			exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET run_histogram = ? WHERE hour = ?", spoilt, engine.At(hour.Add(-7*time.Hour)))
-			report, err := m.Report(t.Context(), hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := dbtest.Must(m.Report(t.Context(), hour))(t)
 			for i, w := range report.Windows {
 				q := w.Queues[0]
 				if (q.Run.P50MS == nil) != (i > 0) || q.Run.MaxMS != 7 || q.Run.Count+q.Before.Run.Count != 2 {
@@ -191,13 +185,9 @@ func TestMissing(t *testing.T) {
 		ago := func(n int) time.Time { return hour.Add(time.Duration(-n) * time.Hour) }
 		want := func(what string, at time.Time, want ...time.Time) {
 			t.Helper()
-			got, err := m.Missing(t.Context(), at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(append([]time.Time{}, want...), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
+			got := dbtest.Must(m.Missing(t.Context(), at))(t)
+			diff := cmp.Diff(append([]time.Time{}, want...), got)
+			dbtest.Ensure(t, diff == "", "%s (-want +got):\n%s", what, diff)
 		}
 		want("nothing has happened yet", hour)
 		logged(t, m.db, activity.Entry{At: hour.Add(2 * time.Hour), Kind: activity.Worker, State: activity.Starting})

@@ -77,10 +77,7 @@ func TestTicksEqualRecount(t *testing.T) {
 			}
 			return s
 		}
-		report, err := m.Report(t.Context(), last)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := dbtest.Must(m.Report(t.Context(), last))(t)
 		for i, length := range []time.Duration{6 * time.Hour, 12 * time.Hour, 24 * time.Hour, week} {
 			to := last.Add(time.Hour)
 			want := Ticks{TickSums: recount("", to.Add(-length), to)}
@@ -88,9 +85,8 @@ func TestTicksEqualRecount(t *testing.T) {
 				name := fmt.Sprint("h", h)
 				want.Hosts = append(want.Hosts, HostTicks{name, recount(name, to.Add(-length), to)})
 			}
-			if diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{})); diff != "" {
-				t.Errorf("%s (-recount +got):\n%s", length, diff)
-			}
+			diff := diff.Diff(want, report.Windows[i].Ticks, cmpopts.IgnoreUnexported(TickSums{}))
+			dbtest.Ensure(t, diff == "", "%s (-recount +got):\n%s", length, diff)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func TestTrends(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
-		err := m.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
+		dbtest.OK(t, m.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			for n := range 336 {
 				counted := newMetrics(hour.Add(time.Duration(-n) * time.Hour))
 				for name, c := range types {
@@ -114,15 +114,9 @@ func TestTrends(t *testing.T) {
 				}
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		report := func() []Trend {
-			report, err := m.Report(t.Context(), hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := dbtest.Must(m.Report(t.Context(), hour))(t)
 			return report.Trends
 		}
 		got, trends := map[string]string{}, report()
@@ -132,9 +126,8 @@ func TestTrends(t *testing.T) {
 			}
 			got[trend.JobType] += trend.Window + " " + trend.Text
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		diff := cmp.Diff(want, got)
+		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 		for _, trend := range trends {
 			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
 				t.Errorf("%+v", trend)
@@ -145,9 +138,7 @@ func TestTrends(t *testing.T) {
 		exec(t, m.db, "DELETE FROM "+m.db.Hours()+" WHERE hour < ? AND (hour < ? OR hour LIKE '% 10:%' OR hour LIKE '% 09:%')",
 			engine.At(hour.Add(-5*time.Hour)), engine.At(hour.Add(-6*24*time.Hour)))
 		for _, trend := range report() {
-			if trend.Window == "6h" || trend.Window == "1w" {
-				t.Errorf("compared with too little: %+v", trend)
-			}
+			dbtest.Ensure(t, trend.Window != "6h" && trend.Window != "1w", "compared with too little: %+v", trend)
 		}
 	})
 }
@@ -166,8 +157,6 @@ func TestTrendWords(t *testing.T) {
 		{Trend{What: "throughput", From: 1200, To: 0.33, fewerAdded: true}, "finished jobs of emails/send 1200 → 0.33 an hour, since 22:30 IST; fewer were added too"},
 	} {
 		c.trend.Queue, c.trend.JobType, c.trend.Since, c.trend.until = "emails", "send", at, at.Add(time.Hour)
-		if got := c.trend.Words(zone); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
+		dbtest.Same(t, c.trend.Words(zone), c.want)
 	}
 }

@@ -16,10 +16,7 @@ func TestClaim(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)
 		for round := range 3 {
-			now, err := db.SQL.Clock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 			var said atomic.Int32
 			var all sync.WaitGroup
 			for range 8 {
@@ -34,12 +31,8 @@ func TestClaim(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if said.Load() != 1 {
-				t.Errorf("round %d: %d say it", round, said.Load())
-			}
-			if _, err := db.SQL.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Same(t, said.Load(), 1, "who say it in round %d", round)
+			dbtest.Must(db.SQL.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))))(t)
 		}
 	})
 }
@@ -51,13 +44,9 @@ func TestTimes(t *testing.T) {
 		var until time.Time
 		for n := range 2 {
 			until = time.Date(2026, 11, 22, 3, n, 0, 0, time.UTC)
-			if err := b.Note(t.Context(), []string{"a", "b"}, until); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, b.Note(t.Context(), []string{"a", "b"}, until))
 		}
 		times, err := b.Times(t.Context(), []string{"b", "c"})
-		if err != nil || len(times) != 1 || !times["b"].Equal(until) {
-			t.Errorf("%v, %v", times, err)
-		}
+		dbtest.Ensure(t, err == nil && len(times) == 1 && times["b"].Equal(until), "%v, %v", times, err)
 	})
 }

@@ -8,23 +8,19 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestOutage(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HOME", cache)
 	t.Setenv("XDG_CACHE_HOME", cache)
-	o, err := alert.OutageOf("a config\x00emails")
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := dbtest.Must(alert.OutageOf("a config\x00emails"))(t)
 	begin := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	goes := func(after time.Duration, wantSay bool, wantSince time.Time) {
 		t.Helper()
 		since, say, err := o.Goes(begin.Add(after), begin.Add(after))
-		if err != nil || say != wantSay || !since.Equal(wantSince) {
-			t.Errorf("after %s: %s, %t, %v", after, since, say, err)
-		}
+		dbtest.Ensure(t, err == nil && say == wantSay && since.Equal(wantSince), "after %s: %s, %t, %v", after, since, say, err)
 	}
 	ends := func(after time.Duration, wantSince, wantOver time.Time) {
 		t.Helper()
@@ -65,9 +61,7 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	// what a hand has left there counts for nothing
-	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, os.WriteFile(files[0], []byte("{"), 0o600))
 	ends(time.Hour, never, never)
 	goes(time.Hour, true, later)
 	ends(time.Hour, never, never)
@@ -101,16 +95,13 @@ func TestCacheOfSomebodyElse(t *testing.T) {
 			cache := filepath.Join(home, "cache")
 			t.Setenv("HOME", home)
 			t.Setenv("XDG_CACHE_HOME", cache)
-			if err := errors.Join(os.Mkdir(home, 0o700), give(home)); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, errors.Join(os.Mkdir(home, 0o700), give(home)))
 			seen, err := alert.SeenOf("a database")
 			if err == nil {
 				err = seen.Note(time.Now())
 			}
-			if _, none := alert.OutageOf("a config"); (none == nil) != (err == nil) || (err == nil) != (name == "ours") {
-				t.Errorf("%v, %v", err, none)
-			}
+			_, none := alert.OutageOf("a config")
+			dbtest.Ensure(t, (none == nil) == (err == nil) && (err == nil) == (name == "ours"), "%v, %v", err, none)
 			if _, err := os.Stat(filepath.Join(cache, "hipq")); (err == nil) != (name == "ours") {
 				t.Errorf("written: %v", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestSeen(t *testing.T) {
@@ -13,10 +14,7 @@ func TestSeen(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	last := func(key string, want time.Time) {
 		t.Helper()
-		s, err := alert.SeenOf(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := dbtest.Must(alert.SeenOf(key))(t)
 		if got, err := s.Last(); err != nil || !got.Equal(want) {
 			t.Errorf("%s was seen %s, %v; want %s", key, got, err, want)
 		}

@@ -50,7 +50,7 @@ func (d *databases) sqlite(t testing.TB, path string) {
 	t.Helper()
 	d.once.Do(func() {
 		made := filepath.Join(t.TempDir(), "made.db")
-		d.make(t, "sqlite", made)
+		d.fill(t, "sqlite", made)
 		var err error
 		if d.file, err = os.ReadFile(made); err != nil {
 			t.Fatal(err)
@@ -61,8 +61,8 @@ func (d *databases) sqlite(t testing.TB, path string) {
 	}
 }
 
-// make makes the tables.
-func (d *databases) make(t testing.TB, driver, source string) {
+// fill makes the tables.
+func (d *databases) fill(t testing.TB, driver, source string) {
 	t.Helper()
 	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *databases) mysql(t testing.TB, server string) string {
 func (d *databases) create(t testing.TB, server string) string {
 	t.Helper()
 	dsn := create(t, server)
-	d.make(t, "mysql", dsn)
+	d.fill(t, "mysql", dsn)
 	layout, err := emptied(dsn)
 	if err != nil {
 		t.Fatal(err)

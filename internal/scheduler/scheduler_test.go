@@ -46,10 +46,7 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 	t.Helper()
 	s := &shop{t: t, db: db, queues: map[string]scheduler.Queue{}}
 	for _, name := range []string{"emails", "reports"} {
-		q, err := queue.New(db, queue.Options{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := dbtest.Must(queue.New(db, queue.Options{Name: name}))(t)
 		s.queues[name] = (*store.Queue)(q)
 	}
 	s.have(all...)
@@ -64,10 +61,7 @@ func (s *shop) have(all ...schedule.Schedule) {
 // of is a schedule.
 func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) schedule.Schedule {
 	t.Helper()
-	parsed, err := schedule.ParseSpec(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := dbtest.Must(schedule.ParseSpec(spec))(t)
 	s := schedule.Schedule{Name: name, Spec: parsed, Queue: "emails", Job: job.Params{Type: "send"}}
 	for _, c := range change {
 		c(&s)
@@ -80,10 +74,7 @@ func always() bool { return true }
 // tend is what a tick does; it gives how many jobs were enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
-	wait, err := s.table.Wait(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	wait := dbtest.Must(s.table.Wait(s.t.Context()))(s.t)
 	if wait > 0 {
 		return 0
 	}
@@ -107,18 +98,13 @@ func (s *shop) begin() {
 
 func (s *shop) exec(query string, args ...any) {
 	s.t.Helper()
-	if _, err := s.db.SQL.ExecContext(s.t.Context(), query, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	dbtest.Must(s.db.SQL.ExecContext(s.t.Context(), query, args...))(s.t)
 }
 
 // now is the database's clock.
 func (s *shop) now() time.Time {
 	s.t.Helper()
-	now, err := s.db.SQL.Clock(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	now := dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 	return now
 }
 
@@ -147,22 +133,15 @@ func (s *shop) once(name string, want int) {
 	seen := map[string]bool{}
 	slots := s.added(name)
 	for _, slot := range slots {
-		if seen[slot] {
-			s.t.Errorf("%s: slot %s has had two jobs", name, slot)
-		}
+		dbtest.Ensure(s.t, !seen[slot], "%s: slot %s has had two jobs", name, slot)
 		seen[slot] = true
 	}
-	if len(slots) != want {
-		s.t.Errorf("%s: %d jobs, want %d: %v", name, len(slots), want, slots)
-	}
+	dbtest.Same(s.t, len(slots), want, "%s jobs", name)
 }
 
 func (s *shop) row(name string) scheduler.Row {
 	s.t.Helper()
-	rows, err := s.table.Rows(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	rows := dbtest.Must(s.table.Rows(s.t.Context()))(s.t)
 	r, known := rows[name]
 	if !known {
 		s.t.Fatalf("no schedule %s", name)
@@ -255,15 +234,11 @@ func TestTendTooLate(t *testing.T) {
 		}
 		s.exec("DELETE FROM shop_emails")
 		n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
-		if n != 0 || err != nil {
-			s.t.Errorf("%d jobs, %v", n, err)
-		}
+		dbtest.Ensure(s.t, n == 0 && err == nil, "%d jobs, %v", n, err)
 		s.once("hourly", 1)
 		s.nobody(time.Hour)
 		old = s.row("hourly")
-		if _, err := s.table.Pause(s.t.Context(), "hourly"); err != nil {
-			s.t.Fatal(err)
-		}
+		dbtest.Must(s.table.Pause(s.t.Context(), "hourly"))(s.t)
 		if n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
 			s.t.Errorf("%d jobs of a paused one, %v", n, err)
 		}
@@ -297,22 +272,15 @@ func TestTendUnanswered(t *testing.T) {
 func TestTendOnPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		dbtest.Open(t, driver, source, "emails", "reports")
-		db, err := schema.FromPool(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := dbtest.Must(schema.FromPool(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop")))(t)
 		s := shopIn(t, db, of(t, "hourly", "@hourly"))
 		s.begin()
 		s.exec("UPDATE shop_schedules SET seen_until = '2026-03-29 02:30:00.123456', next_slot = '2026-03-29 03:00:00.000000'")
 		if r := s.row("hourly"); r.SeenUntil.Format(time.RFC3339Nano) != "2026-03-29T02:30:00.123456Z" {
 			t.Error(r.SeenUntil)
 		}
-		if n := s.tend(); n != 1 {
-			t.Errorf("%d jobs", n)
-		}
-		if n := s.tend(); n != 0 {
-			t.Errorf("%d jobs", n)
-		}
+		dbtest.Same(t, s.tend(), 1, "jobs")
+		dbtest.Same(t, s.tend(), 0, "jobs")
 		if r := s.row("hourly"); !r.LastSlot.Equal(r.SeenUntil.Time) || !r.NextSlot.Equal(r.LastSlot.Add(time.Hour)) {
 			t.Errorf("%+v", r)
 		}
@@ -337,9 +305,8 @@ func TestMissed(t *testing.T) {
 		s.once("skip", skip)
 		s.once("latest", 1)
 		s.once("all", 3)
-		if r := s.row("skip"); !r.NextSlot.After(s.now()) {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("skip")
+		dbtest.Ensure(s.t, r.NextSlot.After(s.now()), "%+v", r)
 	})
 }
 
@@ -350,25 +317,18 @@ func TestPauseAndResume(t *testing.T) {
 		is := func(did bool, err error) func(bool) {
 			return func(want bool) {
 				s.t.Helper()
-				if err != nil || did != want {
-					s.t.Errorf("%t, %v", did, err)
-				}
+				dbtest.Ensure(s.t, err == nil && did == want, "%t, %v", did, err)
 			}
 		}
 		is(s.table.Resume(s.t.Context(), "hourly"))(false)
 		is(s.table.Pause(s.t.Context(), "hourly"))(true)
 		is(s.table.Pause(s.t.Context(), "hourly"))(false)
 		s.nobody(3 * time.Hour)
-		if n := s.tend(); n != 0 {
-			s.t.Errorf("%d jobs while it is paused", n)
-		}
+		dbtest.Same(s.t, s.tend(), 0, "jobs while it is paused")
 		is(s.table.Resume(s.t.Context(), "hourly"))(true)
-		if n := s.tend(); n != 0 {
-			s.t.Errorf("%d jobs for slots of the pause", n)
-		}
-		if r := s.row("hourly"); r.Paused || !r.NextSlot.After(s.now()) {
-			s.t.Errorf("%+v", r)
-		}
+		dbtest.Same(s.t, s.tend(), 0, "jobs for slots of the pause")
+		r := s.row("hourly")
+		dbtest.Ensure(s.t, !r.Paused && r.NextSlot.After(s.now()), "%+v", r)
 		is(s.table.Pause(s.t.Context(), "unknown"))(false)
 	})
 }
@@ -381,23 +341,17 @@ func TestChange(t *testing.T) {
 		s.nobody(time.Hour)
 		s.have(of(s.t, "one", "@every 10m"))
 		s.begin()
-		if n := s.tend(); n != 0 {
-			s.t.Errorf("%d jobs for slots before the change", n)
-		}
+		dbtest.Same(s.t, s.tend(), 0, "jobs for slots before the change")
 		if r := s.row("one"); r.Spec != "@every 10m" || r.FormerSpec != "@hourly UTC" || r.AnewCount != 1 || r.InTurn() || r.NextSlot.Sub(s.now()) > 10*time.Minute {
 			s.t.Errorf("%+v", r)
 		}
 		s.nobody(10 * time.Minute)
 		s.have(of(s.t, "one", "@every 10m", func(o *schedule.Schedule) { o.Queue, o.Job.Type = "reports", "monthly" }))
-		if n := s.tend(); n != 1 {
-			s.t.Errorf("%d jobs", n)
-		}
+		dbtest.Same(s.t, s.tend(), 1, "jobs")
 		if r := s.row("one"); r.Queue != "reports" || r.LastQueue != "reports" || r.JobType != "monthly" {
 			s.t.Errorf("%+v", r)
 		}
-		if n := s.tend(); n != 0 {
-			s.t.Errorf("%d jobs", n)
-		}
+		dbtest.Same(s.t, s.tend(), 0, "jobs")
 		s.have(of(s.t, "one", "@every 10m"))
 		s.begin()
 		if r := s.row("one"); r.Queue != "emails" || r.LastQueue != "reports" {
@@ -411,9 +365,7 @@ func TestFirstTick(t *testing.T) {
 	each(t, func(s *shop) {
 		often := of(s.t, "often", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All })
 		s.have(often)
-		if n := s.tend(); n != 1 {
-			s.t.Errorf("of a new schedule %d jobs", n)
-		}
+		dbtest.Same(s.t, s.tend(), 1, "jobs of a new schedule")
 	})
 }
 
@@ -424,17 +376,13 @@ func TestInTurn(t *testing.T) {
 		s.have(often)
 		s.begin()
 		for i := range 3 {
-			if r := s.row("one"); r.InTurn() != (i >= 2) {
-				s.t.Errorf("after %d turns: %+v", i, r)
-			}
+			dbtest.Same(s.t, s.row("one").InTurn(), i >= 2, "after %d turns", i)
 			s.have(of(s.t, "one", "@yearly"))
 			s.tend()
 			s.nobody(time.Hour)
 			s.exec("DELETE FROM shop_emails")
 			s.have(often)
-			if n := s.tend(); n != 1 {
-				s.t.Errorf("%d jobs", n)
-			}
+			dbtest.Same(s.t, s.tend(), 1, "jobs")
 			s.have(of(s.t, "one", "@yearly"))
 			s.begin()
 			s.have(often)
@@ -442,19 +390,15 @@ func TestInTurn(t *testing.T) {
 				s.t.Errorf("%d jobs for slots that were seen to", n)
 			}
 		}
-		if r := s.row("one"); r.FormerSpec != "@yearly UTC" || r.Spec != "* * * * * UTC" {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("one")
+		dbtest.Ensure(s.t, r.FormerSpec == "@yearly UTC" && r.Spec == "* * * * * UTC", "%+v", r)
 	})
 }
 
 // What has the same slots is the same schedule, however it is written.
 func TestSameSlots(t *testing.T) {
 	each(t, func(s *shop) {
-		berlin, err := time.LoadLocation("Europe/Berlin")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(s.t)
 		s.have(of(s.t, "every", "@every 14d"), of(s.t, "often", "* * * * *"), of(s.t, "daily", "@daily"), of(s.t, "other", "0 0 * * *"))
 		s.begin()
 		s.have(of(s.t, "every", "@every 2w", func(o *schedule.Schedule) { o.Location = berlin }), of(s.t, "often", "*/1 * * * *"),
@@ -462,13 +406,11 @@ func TestSameSlots(t *testing.T) {
 		s.begin()
 		for _, o := range s.all {
 			r := s.row(o.Name)
-			if anew := o.Name == "other"; (r.AnewCount > 0) != anew || r.Spec == scheduler.SpecOf(o) != anew {
-				s.t.Errorf("%+v", r)
-			}
+			anew := o.Name == "other"
+			dbtest.Ensure(s.t, (r.AnewCount > 0) == anew && r.Spec == scheduler.SpecOf(o) == anew, "%+v", r)
 		}
-		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait <= 0 {
-			s.t.Errorf("%s, %v", wait, err)
-		}
+		wait, err := s.table.Wait(s.t.Context())
+		dbtest.Ensure(s.t, err == nil && wait > 0, "%s, %v", wait, err)
 	})
 }
 
@@ -481,14 +423,10 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		late := engine.At(s.now().Add(-time.Hour))
 		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
 			wait, err := s.table.Wait(s.t.Context())
-			if err != nil || wait <= 0 || wait > time.Hour {
-				s.t.Errorf("before %s is overdue: %s, %v", row, wait, err)
-			}
+			dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "before %s is overdue: %s, %v", row, wait, err)
 			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
 		}
-		if n := s.tend(); n != 1 {
-			s.t.Errorf("%d jobs", n)
-		}
+		dbtest.Same(s.t, s.tend(), 1, "jobs")
 		s.once("here", 1)
 		s.have(of(s.t, "here", "@daily")) // as many as there were
 		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait != 0 {
@@ -531,9 +469,7 @@ func TestClockPutBack(t *testing.T) {
 		s.have(of(s.t, "often", "@every 1m"))
 		s.begin()
 		s.nobody(-30 * time.Minute)
-		if n := s.tend(); n != 0 {
-			s.t.Errorf("%d jobs for slots that were seen to", n)
-		}
+		dbtest.Same(s.t, s.tend(), 0, "jobs for slots that were seen to")
 		if r := s.row("often"); !r.Ahead().Equal(r.SeenUntil.Time) {
 			s.t.Errorf("it waits until %s: %+v", r.Ahead(), r)
 		}
@@ -553,27 +489,16 @@ func TestOthersGoOn(t *testing.T) {
 		s.nobody(time.Hour)
 		s.exec("DROP TABLE shop_reports")
 		if s.db.SQL.Engine == "mysql" {
-			tx, err := s.db.SQL.BeginTx(s.t.Context(), nil)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			tx := dbtest.Must(s.db.SQL.BeginTx(s.t.Context(), nil))(s.t)
 			defer func() { _ = tx.Rollback() }()
-			if _, err := tx.ExecContext(s.t.Context(), "UPDATE shop_schedules SET paused = 1 WHERE name = 'b'"); err != nil {
-				s.t.Fatal(err)
-			}
+			dbtest.Must(tx.ExecContext(s.t.Context(), "UPDATE shop_schedules SET paused = 1 WHERE name = 'b'"))(s.t)
 			defer s.once("b", 0)
 		}
 		_, failed, err := s.table.Run(context.WithoutCancel(s.t.Context()), s.queues, always)
-		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
-			s.t.Errorf("%v, %v", failed, err)
-		}
-		if s.db.SQL.Engine == "mysql" && !engine.IsLockTimeout(failed["b"]) {
-			s.t.Errorf("%v", failed)
-		}
+		dbtest.Ensure(s.t, err == nil && s.db.Lacks(failed["a"], "reports") && failed["c"] == nil, "%v, %v", failed, err)
+		dbtest.Ensure(s.t, s.db.SQL.Engine != "mysql" || engine.IsLockTimeout(failed["b"]), "%v", failed)
 		s.once("c", 1)
-		if s.row("a").Overdue() < 0 {
-			s.t.Error("it is due no more")
-		}
+		dbtest.Ensure(s.t, s.row("a").Overdue() >= 0, "it is due no more")
 	})
 }
 
@@ -581,9 +506,7 @@ func TestPurge(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "gone", "@hourly"), of(s.t, "held", "@hourly"), of(s.t, "here", "@hourly"))
 		s.begin()
-		if _, err := s.table.Pause(s.t.Context(), "held"); err != nil {
-			s.t.Fatal(err)
-		}
+		dbtest.Must(s.table.Pause(s.t.Context(), "held"))(s.t)
 		s.nobody(48 * time.Hour)
 		s.have(s.all[2])
 		for _, dry := range []bool{true, false} {
@@ -592,8 +515,6 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		rows, err := s.table.Rows(s.t.Context())
-		if err != nil || len(rows) != 2 || rows["held"].Name == "" || rows["here"].Name == "" {
-			s.t.Errorf("%+v, %v", rows, err)
-		}
+		dbtest.Ensure(s.t, err == nil && len(rows) == 2 && rows["held"].Name != "" && rows["here"].Name != "", "%+v, %v", rows, err)
 	})
 }

@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,22 +31,13 @@ func (s env) answer(a queue.Answer) (queue.Answered, error) {
 	return got, err
 }
 
-func (s env) wantAnswer(err, want error) {
-	s.t.Helper()
-	if !errors.Is(err, want) {
-		s.t.Errorf("answered: %v, want %v", err, want)
-	}
-}
-
 var done = job.Outcome{Verdict: job.Finished}
 
 func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
 		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
-		_, err := s.answer(queue.Answer{Key: "k", Verdict: job.Finished})
-		s.wantAnswer(err, queue.ErrNotStarted)
-		_, err = s.answer(queue.Answer{Key: "other", Verdict: job.Finished})
-		s.wantAnswer(err, queue.ErrNotFound)
+		fails(t, queue.ErrNotStarted)(s.answer(queue.Answer{Key: "k", Verdict: job.Finished}))
+		fails(t, queue.ErrNotFound)(s.answer(queue.Answer{Key: "other", Verdict: job.Finished}))
 
 		jobs := s.start("w1", 1)
 		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...)
@@ -58,18 +48,15 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 		s.wantState(id, job.Running, "awaiting", 1)
 		s.wantHistory(id, "added/0 starting/1")
 
-		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished})
-		s.wantAnswer(err, queue.ErrOtherAttempt)
+		fails(t, queue.ErrOtherAttempt)(s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished}))
 		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: job.Finished, Result: `{"n":1}`})
-		if err != nil || !got.Changed || got.Job.State() != job.Final || got.Job.Result != `{"n":1}` {
-			t.Errorf("%+v, %v", got, err)
-		}
+		ensure(t, err == nil && got.Changed && got.Job.State() == job.Final && got.Job.Result == `{"n":1}`, "%+v, %v", got, err)
 		s.wantState(id, job.Final, "finished", 1)
 		s.wantHistory(id, "added/0 starting/1 finished/1")
 		// once more is no harm; the contrary is refused
 		for verdict, want := range map[job.Verdict]error{job.Finished: nil, job.Failed: queue.ErrFinal, job.TryAgain: queue.ErrFinal} {
 			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
-			if s.wantAnswer(err, want); got.Job.ID != id || got.Changed {
+			if fails(t, want)(nil, err); got.Job.ID != id || got.Changed {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -85,19 +72,13 @@ func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 			s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "report", Key: "b"}, job.Params{Type: "report", Key: "c"})
 			jobs := s.start("w1", 3)
 			for _, j := range jobs[:2] {
-				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.Failed, Error: "answered"}); err != nil {
-					t.Fatal(err)
-				}
+				must[any](t)(s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.Failed, Error: "answered"}))
 			}
-			if r := s.settle("w1", word, jobs[:2]...); len(r.Lost) > 0 {
-				t.Errorf("lost %v", r.Lost)
-			}
+			equal(t, len(s.settle("w1", word, jobs[:2]...).Lost), 0, "lost")
 			s.settle("w1", done, jobs[2])
 			for _, j := range jobs[:2] {
 				s.wantHistory(j.ID, "added/0 starting/1 failed/1")
-				if got := s.wantState(j.ID, job.Final, "failed", 1); got.Error != "answered" {
-					t.Errorf("error %q", got.Error)
-				}
+				equal(t, s.wantState(j.ID, job.Final, "failed", 1).Error, "answered", "error")
 			}
 			s.wantState(jobs[2].ID, job.Final, "finished", 1)
 		})
@@ -112,30 +93,18 @@ func TestAnswersAreOverdue(t *testing.T) {
 		s.upkeep()
 		late := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.wantState(s.nth(3), job.Running, "awaiting", 1)
-		if late.Error != "timeout after 1m" {
-			t.Errorf("error %q", late.Error)
-		}
+		equal(t, late.Error, "timeout after 1m", "error")
 		// late, but it is welcome
-		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
-			t.Error(err)
-		}
+		must[any](t)(s.answer(queue.Answer{Key: "a", Verdict: job.Finished}))
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 		// the attempt has failed already, and is being tried again
 		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
-		if err != nil || got.Changed {
-			t.Errorf("%+v, %v", got, err)
-		}
-		if _, err := s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}); err != nil {
-			t.Error(err)
-		}
-		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "for good" {
-			t.Errorf("error %q", j.Error)
-		}
+		ensure(t, err == nil && !got.Changed, "%+v, %v", got, err)
+		must[any](t)(s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}))
+		equal(t, s.wantState(s.nth(2), job.Final, "failed", 1).Error, "for good", "error")
 		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
 		s.upkeep()
-		if n := len(s.start("w2", 9)); n > 0 {
-			t.Errorf("%d can be started", n)
-		}
+		equal(t, len(s.start("w2", 9)), 0, "can be started")
 	})
 }
 
@@ -145,9 +114,7 @@ func TestAnswerToTryAgain(t *testing.T) {
 		s.add(job.Params{Type: "send", Key: "a"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
-		if err != nil || !got.Changed || got.Job.State() != job.Error {
-			t.Errorf("%+v, %v", got, err)
-		}
+		ensure(t, err == nil && got.Changed && got.Job.State() == job.Error, "%+v, %v", got, err)
 		s.upkeep()
 		s.wantState(1, job.Retry, "scheduled", 1)
 		s.wantHistory(1, "added/0 starting/1 error/1")
@@ -165,9 +132,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		"retry handler": func(s env, j *job.Job) {
 			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
 			for _, asked := range r.Resting { // to nobody about an answer that says that the job has failed for good
-				if asked.Outcome.Verdict == job.Failed {
-					s.t.Errorf("the retry handler is asked about %+v", asked.Outcome)
-				}
+				ensure(s.t, asked.Outcome.Verdict != job.Failed, "the retry handler is asked about %+v", asked.Outcome)
 				s.do(s.newRound("w1", 0, asked))
 			}
 		},
@@ -175,8 +140,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 			s.hearOnly("w1", j.ID)
 			s.bury("w1")
 			s.upkeep()
-			var ms int64
-			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &ms, "SELECT MAX(run_ms) FROM shop_activity"))
+			ms := value[int64](s, "SELECT MAX(run_ms) FROM shop_activity")
 			if ms > 60_000 { // the worker was heard of until then
 				s.t.Errorf("it ran for %d ms", ms)
 			}
@@ -196,34 +160,27 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 						a.Result, a.Error = "", "broken"
 					}
 					got, err := s.answer(a)
-					if s.wantAnswer(err, nil); !got.Changed || got.Job.Status != job.StatusAnswered || got.Job.State() != job.Running {
+					if fails(t, nil)(nil, err); !got.Changed || got.Job.Status != job.StatusAnswered || got.Job.State() != job.Running {
 						t.Errorf("%+v, %v", got, err)
 					}
 					got, err = s.answer(a)
-					if s.wantAnswer(err, nil); got.Changed {
+					if fails(t, nil)(nil, err); got.Changed {
 						t.Errorf("the same again: %+v", got)
 					}
 					if verdict == job.Finished {
-						_, err = s.answer(queue.Answer{Key: "a", Verdict: job.Failed})
-						s.wantAnswer(err, queue.ErrFinal)
+						fails(t, queue.ErrFinal)(s.answer(queue.Answer{Key: "a", Verdict: job.Failed}))
 					}
 					if _, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, job.ErrDuplicateKey) {
 						t.Errorf("its key beside the handler: %v", err)
 					}
-					if n := len(s.start("w2", 9)); n > 0 {
-						t.Errorf("%d were started beside the handler", n)
-					}
+					equal(t, len(s.start("w2", 9)), 0, "started beside the handler")
 					end(s, j)
 					if name == "stopped" && verdict != job.Finished {
 						want = "final closed NONE cancelled"
 					}
 					j = s.get(j.ID)
-					if is := fmt.Sprintf("%s %s %s %s", j.State(), j.Status, j.Result, j.Error); is != want {
-						t.Errorf("in the end %s, want %s", is, want)
-					}
-					if n := len(s.start("w2", 9)); n != 1 {
-						t.Errorf("%d were started when it had ended", n)
-					}
+					equal(t, fmt.Sprintf("%s %s %s %s", j.State(), j.Status, j.Result, j.Error), want, "in the end")
+					equal(t, len(s.start("w2", 9)), 1, "started when it had ended")
 				})
 			})
 		}
@@ -235,15 +192,9 @@ func TestAsynchronousJobsCount(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send"})
 		s.settle("w1", done, s.start("w1", 1)...)
-		if n := len(s.start("w1", 9)); n > 0 {
-			t.Errorf("%d were started", n)
-		}
-		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
-			t.Error(err)
-		}
-		if n := len(s.start("w1", 9)); n != 1 {
-			t.Errorf("after the answer %d were started", n)
-		}
+		equal(t, len(s.start("w1", 9)), 0, "started")
+		must[any](t)(s.answer(queue.Answer{Key: "a", Verdict: job.Finished}))
+		equal(t, len(s.start("w1", 9)), 1, "started after the answer")
 	})
 }
 
@@ -256,8 +207,7 @@ func TestAnswerIsChecked(t *testing.T) {
 			{Verdict: job.Failed, Error: "\xff"},
 			{Verdict: job.Finished, Result: strings.Repeat("x", job.MaxDataBytes+1)},
 		} {
-			_, err := s.answer(a)
-			s.wantAnswer(err, job.ErrInvalid)
+			fails(t, job.ErrInvalid)(s.answer(a))
 		}
 	})
 }
@@ -275,15 +225,12 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		s.hire("w2")
 		s.lockOutside("w2", s.nth(1))
 		s.lockOutside("who is no more", s.nth(2))
-		if got := s.places(s.start("w2", 3)); !slices.Equal(got, []int64{3}) {
-			t.Errorf("started %v", got)
-		}
+		equal(t, s.places(s.start("w2", 3)), []int64{3}, "started")
 		s.upkeep()
 		s.wantState(s.nth(1), job.Retry, "locked", 1)
 		s.wantState(s.nth(2), job.Retry, "scheduled", 1) // it was locked before its time
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
-			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
-			s.wantAnswer(err, want)
+			fails(t, want)(s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished}))
 		}
 	})
 }

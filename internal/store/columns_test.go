@@ -61,14 +61,12 @@ func TestEveryFieldIsRead(t *testing.T) {
 		if s.db.SQL.Engine == "sqlite" {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
 		}
-		var columns []string
-		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &columns, query))
+		columns := column[string](s, query)
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
 		// the queue, what is NULL, and the flaw are no columns, and the progress is four
-		if fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3; len(columns) != fields {
-			s.t.Errorf("%d columns for %d fields: %v", len(columns), fields, columns)
-		}
+		fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3
+		ensure(s.t, len(columns) == fields, "%d columns for %d fields: %v", len(columns), fields, columns)
 	})
 }
 
@@ -76,13 +74,10 @@ func TestEveryFieldIsRead(t *testing.T) {
 func TestWhatIsLeftIsRead(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, priority, timeout) VALUES ('send', 0, NULL)")
-		if got, want := s.get(1).Left, (job.Left{Timeout: true, ThrottleFactor: true, Windows: true}); got != want {
-			s.t.Errorf("left are %+v, want %+v", got, want)
-		}
+		got, want := s.get(1).Left, (job.Left{Timeout: true, ThrottleFactor: true, Windows: true})
+		ensure(s.t, got == want, "left are %+v, want %+v", got, want)
 		s.upkeep()
-		if got := s.get(1).Left; got != (job.Left{}) {
-			s.t.Errorf("left are %+v", got)
-		}
+		equal(s.t, s.get(1).Left, (job.Left{}), "left")
 	})
 }
 
@@ -99,9 +94,7 @@ func TestStartedJobsAreAsStored(t *testing.T) {
 			s.exec("UPDATE shop_emails SET wake_time = create_time, scheduled_run_time = create_time WHERE status = 'scheduled'")
 			s.upkeep()
 			jobs := s.start("w", 9)
-			if len(jobs) != 2 {
-				s.t.Fatalf("started %v", ids(jobs))
-			}
+			require(s.t, len(jobs) == 2, "started %v", ids(jobs))
 			for _, j := range jobs {
 				if stored := s.get(j.ID); !reflect.DeepEqual(j, stored) {
 					s.t.Errorf("started %s, it is %s", fmt.Sprintf("%+v", *j), fmt.Sprintf("%+v", *stored))

@@ -31,15 +31,11 @@ func (s env) fail(waits job.Status, o job.Outcome, j *job.Job) store.Settled {
 	done := s.do(s.newRound(j.WorkerID, 0, failed))
 	failed.Asked = true
 	if waits == job.StatusDeciding {
-		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
-			s.t.Errorf("resting are %+v", done.Resting)
-		}
+		ensure(s.t, len(done.Resting) == 1 && reflect.DeepEqual(done.Resting[0], failed), "resting are %+v", done.Resting)
 	} else if len(done.Resting) > 0 {
 		s.t.Errorf("resting are %+v", done.Resting)
 	}
-	if len(done.Lost) > 0 {
-		s.t.Errorf("lost %v", done.Lost)
-	}
+	equal(s.t, len(done.Lost), 0, "lost")
 	return failed
 }
 
@@ -53,9 +49,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 			s.wantState(j.ID, job.Error, "deciding", 1)
 			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
-		if n := len(s.undecided("w2", 9)); n > 0 {
-			t.Errorf("another worker may decide about %d", n)
-		}
+		equal(t, len(s.undecided("w2", 9)), 0, "another worker may decide about")
 		at := must[time.Time](t)(s.db.SQL.Clock(t.Context())).Add(time.Hour).Truncate(time.Second)
 		failed[0].Decision = &job.Decision{Again: true, At: at, Data: new("new"), Priority: new(-3)}
 		failed[1].Decision = &job.Decision{}
@@ -69,9 +63,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
 			t.Errorf("%+v", again)
 		}
-		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "e" {
-			t.Errorf("error %q", j.Error)
-		}
+		equal(t, s.wantState(s.nth(2), job.Final, "failed", 1).Error, "e", "error")
 		if j := s.wantState(s.nth(3), job.Retry, "scheduled", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
@@ -79,8 +71,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		for n, want := range []string{"error/1", "failed/1", "error/1", "error/1"} {
 			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
-		var told string
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
+		told := value[string](s, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4))
 		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
 			t.Errorf("the activity says %q", told)
 		}
@@ -104,9 +95,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
 		list := s.undecided("w2", 3)
-		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
-			t.Fatalf("undecided are %+v", list)
-		}
+		require(t, len(list) == 3 && len(s.undecided("w3", 9)) == 1, "undecided are %+v", list)
 		want := map[int64]job.Outcome{
 			s.nth(1): {Verdict: job.Failed, Error: "never", Output: "said"},
 			s.nth(2): {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
@@ -114,23 +103,16 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		}
 		for i, u := range list {
 			u.Outcome.Ran = 0
-			if u.Outcome != want[u.Job.ID] {
-				t.Errorf("%d: %+v, want %+v", u.Job.ID, u.Outcome, want[u.Job.ID])
-			}
+			equal(t, u.Outcome, want[u.Job.ID], "%d", u.Job.ID)
 			list[i].Decision = &job.Decision{Again: true, In: time.Hour}
 		}
 		// the first worker's word comes too late
 		late.Decision = &job.Decision{}
-		if done := s.do(s.newRound("w1", 0, late)); len(done.Lost) != 1 {
-			t.Errorf("the late decision counts: %+v", done)
-		}
+		equal(t, len(s.do(s.newRound("w1", 0, late)).Lost), 1, "lost, of a late decision")
 		s.do(s.newRound("w2", 0, list...))
 		for _, u := range list {
-			if j := s.wantState(u.Job.ID, job.Retry, "scheduled", 1); j.Output != job.None {
-				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
-			}
-			var told string
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
+			equal(t, s.wantState(u.Job.ID, job.Retry, "scheduled", 1).Output, job.None, "the row's output")
+			told := value[string](s, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID)
 			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
 				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
 			}
@@ -149,9 +131,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		types := []string{"send", "report"}
 		r := s.newRound("w2", 3)
 		first := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
-		if len(first) != 3 {
-			t.Fatalf("%d were taken", len(first))
-		}
+		require(t, len(first) == 3, "%d were taken", len(first))
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
 		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
@@ -159,9 +139,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 			t.Errorf("taken were %+v, then %+v", first, again)
 		}
 		// what it takes otherwise has nothing to do with it
-		if other := s.undecided("w2", 9); len(other) != 2 {
-			t.Errorf("%d were left", len(other))
-		}
+		equal(t, len(s.undecided("w2", 9)), 2, "left")
 		for i := range again {
 			again[i].Asked, again[i].Decision = true, &job.Decision{}
 		}
@@ -188,9 +166,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
 		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)
-		if now := must[time.Time](t)(s.db.SQL.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
-			t.Errorf("scheduled to %v", j.ScheduledRunTime)
-		}
+		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
+		ensure(t, !j.ScheduledRunTime.Before(now.Add(9*time.Hour)), "scheduled to %v", j.ScheduledRunTime)
 	})
 }
 
@@ -204,22 +181,14 @@ func TestStop(t *testing.T) {
 			return must[string](t)(s.Stop(t.Context(), s.nth(n)))
 		}
 		_, err := s.Stop(t.Context(), s.nth(1))
-		if !errors.Is(err, queue.ErrNotStarted) {
-			t.Errorf("before its start: %v", err)
-		}
+		ensure(t, errors.Is(err, queue.ErrNotStarted), "before its start: %v", err)
 		jobs := s.start("w1", 7)
 		s.settle("w1", done, jobs[4])
-		if asked := stop(5); asked != job.None {
-			t.Errorf("%s was asked to stop a job that waits for its answer", asked)
-		}
+		equal(t, stop(5), job.None, "who was asked to stop a job that waits for its answer")
 		for n := range 4 {
-			if asked := stop(n + 1); asked != "w1" {
-				t.Errorf("%s was asked", asked)
-			}
+			equal(t, stop(n+1), "w1", "asked")
 		}
-		if list := must[[]int64](t)(s.core().Stopping(t.Context(), "w1")); len(list) != 4 {
-			t.Errorf("stopping %v", list)
-		}
+		equal(t, len(must[[]int64](t)(s.core().Stopping(t.Context(), "w1"))), 4, "stopping")
 		// whatever the handler says, unless it has finished
 		s.settle("w1", job.Outcome{Verdict: job.Stopped}, jobs[0])
 		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
@@ -241,9 +210,7 @@ func TestStop(t *testing.T) {
 			s.wantHistory(id, "added/0 starting/1 "+last+"/1")
 		}
 		s.wantState(s.nth(6), job.Retry, "scheduled", 1)
-		if _, err := s.Stop(t.Context(), s.nth(1)); !errors.Is(err, queue.ErrFinal) {
-			t.Errorf("of a final job: %v", err)
-		}
+		fails(t, queue.ErrFinal, "of a final job")(s.Stop(t.Context(), s.nth(1)))
 	})
 }
 
@@ -261,9 +228,8 @@ func TestStartNow(t *testing.T) {
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
 				j := must[*job.Job](t)(s.core().StartNow(t.Context(), r, id))
-				if stored := s.wantState(id, job.Running, "running", 1); !reflect.DeepEqual(j, stored) {
-					t.Errorf("started %+v, it is %+v", j, stored)
-				}
+				stored := s.wantState(id, job.Running, "running", 1)
+				ensure(t, reflect.DeepEqual(j, stored), "started %+v, it is %+v", j, stored)
 			}
 			s.wantHistory(id, "added/0 starting/1")
 		}
@@ -290,26 +256,16 @@ func TestDiscardAtOnce(t *testing.T) {
 		added := s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 		jobs := s.start("w1", 5)
 		for range 2 { // the second time as after a lost answer of the database
-			if r := s.settle("w1", done, jobs[:2]...); len(r.Lost) > 0 {
-				t.Errorf("lost %v", r.Lost)
-			}
-			if r := s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "r"}, jobs[2]); len(r.Lost) > 0 {
-				t.Errorf("lost %v", r.Lost)
-			}
-			if r := s.settle("w1", job.Outcome{Verdict: job.Failed, Error: "e"}, jobs[3]); len(r.Lost) > 0 {
-				t.Errorf("lost %v", r.Lost)
-			}
+			equal(t, len(s.settle("w1", done, jobs[:2]...).Lost), 0, "lost")
+			equal(t, len(s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "r"}, jobs[2]).Lost), 0, "lost")
+			equal(t, len(s.settle("w1", job.Outcome{Verdict: job.Failed, Error: "e"}, jobs[3]).Lost), 0, "lost")
 		}
-		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}); err != nil {
-			t.Error(err)
-		}
+		must[any](t)(s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}))
 		s.settle("w1", done, jobs[4])
 		must[any](t)(nil, s.Cancel(t.Context(), added[5].ID))
 		for n, want := range []string{"finished/1", "finished/1", "finished/1", "failed/1", "finished/1"} {
 			id := added[n].ID
-			if _, err := s.Get(t.Context(), id); !errors.Is(err, queue.ErrNotFound) {
-				t.Errorf("%d: %v", id, err)
-			}
+			fails(t, queue.ErrNotFound, "%d", id)(s.Get(t.Context(), id))
 			s.wantHistory(id, "added/0 starting/1 "+want)
 		}
 		s.wantHistory(added[5].ID, "added/0 cancelled/0")
@@ -321,13 +277,9 @@ func TestDiscardLeavesTheOthers(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		jobs := s.start("w1", 2)
-		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: job.Failed, Error: "no"}); err != nil {
-			t.Fatal(err)
-		}
+		must[any](t)(s.answer(queue.Answer{Key: jobs[0].Key, Verdict: job.Failed, Error: "no"}))
 		s.settle("w1", done, jobs...)
 		s.wantState(jobs[0].ID, job.Final, "failed", 1)
-		if _, err := s.Get(t.Context(), jobs[1].ID); !errors.Is(err, queue.ErrNotFound) {
-			t.Error(err)
-		}
+		fails(t, queue.ErrNotFound)(s.Get(t.Context(), jobs[1].ID))
 	})
 }

@@ -3,7 +3,6 @@ package store_test
 import (
 	"database/sql"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,9 +70,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			{"many of which some are taken", many(300, 400), 2 + several + refused},
 			{"none", nil, 0},
 		} {
-			if texts := s.inTx(sent, (*sql.Tx).Commit, c.jobs...); statements(texts) != c.want {
-				t.Errorf("%s: %d statements, want %d:\n%.2000s", c.name, statements(texts), c.want, strings.Join(texts, "\n"))
-			}
+			equal(t, statements(s.inTx(sent, (*sql.Tx).Commit, c.jobs...)), c.want, "%s: statements", c.name)
 		}
 	})
 }
@@ -86,12 +83,8 @@ func TestTypeThatAnotherHasChanged(t *testing.T) {
 		o.Types[0].Priority = 7
 		other := openStore(t, s.db, o)
 		enqueued := func() *job.Job { return other.get(s.add(job.Params{Type: "send"})[0].ID) }
-		if j := enqueued(); j.Priority != 100 {
-			t.Errorf("priority %d, though the type is remembered", j.Priority)
-		}
+		equal(t, enqueued().Priority, 100, "priority, though the type is remembered")
 		store.ForgetTypes(s.core())
-		if j := enqueued(); j.Priority != 7 {
-			t.Errorf("priority %d", j.Priority)
-		}
+		equal(t, enqueued().Priority, 7, "priority")
 	})
 }

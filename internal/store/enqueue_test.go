@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -31,14 +32,10 @@ func TestDuplicateAmongMany(t *testing.T) {
 		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		seen := map[int64]bool{}
 		for i, a := range s.add(keyed(120, "")...) {
-			if seen[a.ID] || a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
-				t.Errorf("%d: %+v", i, a)
-			}
+			ensure(t, !seen[a.ID] && a.Duplicate == (i == 70) && (!a.Duplicate || a.ID == there), "%d: %+v", i, a)
 			seen[a.ID] = true
 			s.wantHistory(a.ID, "added/0")
-			if j := s.get(a.ID); j.Key != fmt.Sprintf("k%03d", i) {
-				t.Errorf("%d: id %d has the key %s", i, a.ID, j.Key)
-			}
+			equal(t, s.get(a.ID).Key, fmt.Sprintf("k%03d", i), "%d: the key of %d", i, a.ID)
 		}
 	})
 }
@@ -48,12 +45,9 @@ func TestRefusedAmongMany(t *testing.T) {
 		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
 		added, err := s.EnqueueMany(t.Context(), keyed(120, job.RefuseDuplicate))
 		refused, ok := errors.AsType[*job.DuplicateError](err)
-		if !ok || refused.Index != 70 || refused.ID != there {
-			t.Errorf("%v", err)
-		}
-		if counts := must[admin.Counts](t)(s.Counts(t.Context())); len(added) != 70 || counts.Due != 71 {
-			t.Errorf("added %d, due are %d", len(added), counts.Due)
-		}
+		ensure(t, ok && refused.Index == 70 && refused.ID == there, "%v", err)
+		counts := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, len(added) == 70 && counts.Due == 71, "added %d, due are %d", len(added), counts.Due)
 	})
 }
 
@@ -70,11 +64,7 @@ func TestHundredsOfTypes(t *testing.T) {
 			s.add(job.Params{Type: name.Name})
 		}
 		s.hire("w1")
-		r := s.newRound("w1", 1000)
-		r.Candidates = s.candidates(types...)
-		if done := s.do(r); len(done.Started) != len(types) {
-			t.Errorf("started %d of %d", len(done.Started), len(types))
-		}
+		equal(t, len(s.doWith(s.candidates(types...), "w1", 1000).Started), len(types), "started")
 	})
 }
 
@@ -90,15 +80,12 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 			"SET /*M! idle_transaction_timeout = 0, */ wait_timeout = 100", // an application's has no such bounds as hipq's
 			"INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'k')",
 		} {
-			if _, err := open.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			must[any](t)(open.ExecContext(t.Context(), statement))
 		}
 		began := time.Now()
 		_, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "k"})
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > time.Minute {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		kind, _ := schema.Diagnose(err)
+		ensure(t, kind == schema.TryLater && time.Since(began) <= time.Minute, "after %s: %v", time.Since(began), err)
 		s.add(job.Params{Type: "send", Key: "other"})
 	})
 }
@@ -137,9 +124,7 @@ func (s env) appTx(setting string) *sql.Tx {
 func (s env) wantKeys(added []job.Added) {
 	s.t.Helper()
 	for i, a := range added {
-		if j := s.get(a.ID); j.Key != a.Key {
-			s.t.Errorf("%d: id %d has the key %s, not %s", i, a.ID, j.Key, a.Key)
-		}
+		equal(s.t, s.get(a.ID).Key, a.Key, "%d: the key of %d", i, a.ID)
 		s.wantHistory(a.ID, "added/0")
 	}
 }
@@ -150,16 +135,10 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		for _, key := range []string{"a", "b", "a", "c"} {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', ?)", key)
-			if err != nil && !engine.IsDuplicate(err) {
-				t.Fatal(err)
-			}
+			require(t, err == nil || engine.IsDuplicate(err), "%v", err)
 		}
 		must[any](t)(nil, tx.Commit())
-		var n int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
-		if n != 3 {
-			t.Errorf("%d jobs, want 3", n)
-		}
+		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_emails"), 3, "jobs")
 	})
 }
 
@@ -194,15 +173,11 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "newer"}, job.Params{Type: "newer"}))
 		must[any](t)(nil, tx.Commit())
-		var priority int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
-		if priority != 7 {
-			t.Errorf("the type's priority is %d now", priority)
-		}
+		priority := value[int](s, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'")
+		equal(t, priority, 7, "the type's priority now")
 		for _, a := range added {
-			if j := s.get(a.ID); j.Priority != 100 || j.Timeout != 24*time.Hour {
-				t.Errorf("%+v", j)
-			}
+			j := s.get(a.ID)
+			ensure(t, j.Priority == 100 && j.Timeout == 24*time.Hour, "%+v", j)
 		}
 	})
 }
@@ -218,12 +193,68 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 			must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "fleeting"}))
 		}
 		must[any](t)(nil, tx.Rollback())
-		if known() {
-			t.Error("it is known before it has jobs")
-		}
+		ensure(t, !known(), "it is known before it has jobs")
 		s.add(job.Params{Type: "fleeting"})
-		if !known() {
-			t.Error("it isn't known though it has a job")
+		ensure(t, known(), "it isn't known though it has a job")
+	})
+}
+
+// Neither a queue that is none nor a transaction that is none is a panic.
+func TestEnqueueIntoNothing(t *testing.T) {
+	one := job.Params{Type: "send"}
+	var none queue.Queue
+	fails(t, queue.ErrOptions, "into the zero Queue")(none.Enqueue(t.Context(), one))
+	fails(t, queue.ErrOptions, "into the zero Queue, in a transaction")(none.EnqueueTx(t.Context(), nil, one))
+	s := openStore(t, dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails"), options())
+	_, err := s.EnqueueTx(t.Context(), nil, one)
+	ensure(t, err != nil && err.Error() == "enqueue in emails: the transaction is nil", "in no transaction: %v", err)
+}
+
+// WouldEnqueue says what EnqueueMany does then, but for the ids of what is added, and writes nothing.
+func TestWouldEnqueue(t *testing.T) {
+	suite(t, func(s env) {
+		enqueue := func(jobs ...job.Params) { must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
+		enqueue(job.Params{Type: "send", Key: "live"}, job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "over"})
+		s.exec("UPDATE shop_emails SET status = 'running', attempt = 1 WHERE job_key = 'runs'")
+		s.exec("UPDATE shop_emails SET status = 'finished' WHERE job_key = 'over'")
+		written := func() (n int) {
+			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
+				" (SELECT COUNT(*) FROM shop_job_types)"
+			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
+			return n
+		}
+		lists := map[string][]string{
+			"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"},
+			"all": {"b", "live", "c", "runs", "b"}, "many": {},
+		}
+		for n := range 600 { // more than a statement takes
+			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
+		}
+		lists["many"] = append(lists["many"], "many0")
+		for _, how := range []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate} {
+			for name, keys := range lists {
+				var jobs []job.Params
+				for _, key := range keys {
+					jobs = append(jobs, job.Params{Type: "send", Key: key, OnDuplicate: how})
+				}
+				before := written()
+				would, refused := s.WouldEnqueue(s.t.Context(), jobs)
+				ensure(s.t, written() == before, "%s, %s: it wrote something", how, name)
+				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				for i := range min(len(added), len(would)) {
+					if would[i].ID == 0 {
+						added[i].ID = 0 // a new job's, or that of a twin before it
+					}
+				}
+				if errors.Is(err, job.ErrDuplicateKey) != errors.Is(refused, job.ErrDuplicateKey) || !slices.Equal(added, would) {
+					s.t.Errorf("%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
+				}
+				s.exec("DELETE FROM shop_emails WHERE job_key NOT IN ('live', 'runs')")
+			}
+		}
+		before := written()
+		if _, err := s.WouldEnqueue(s.t.Context(), []job.Params{{Type: "unheard-of"}}); err != nil || written() != before {
+			s.t.Errorf("a new type: %v, or it was registered", err)
 		}
 	})
 }

@@ -1,9 +1,15 @@
 package store_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -12,16 +18,12 @@ import (
 func TestFindAmong(t *testing.T) {
 	suite(t, func(s env) {
 		find := func(by admin.Filter) []int64 { return must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)) }
-		if ids := find(admin.Filter{Among: 2}); len(ids) > 0 {
-			s.t.Errorf("of an empty queue: %v", ids)
-		}
+		equal(s.t, len(find(admin.Filter{Among: 2})), 0, "of an empty queue")
 		s.exec("INSERT INTO shop_emails (id, job_type, status, error) VALUES (1, 'send', 'failed', 'x'), (2, 'send', 'failed', 'x')," +
 			" (5, 'send', 'finished', 'NONE'), (100, 'send', 'failed', 'x'), (1000, 'send', 'failed', 'x')")
 		for among, want := range map[int][]int64{0: {1, 2, 100, 1000}, 1: {1000}, 3: {100, 1000}, 4: {2, 100, 1000}, 9: {1, 2, 100, 1000}} {
 			by := admin.Filter{Status: admin.Failed, Type: "send", Among: among}
-			if ids := find(by); !slices.Equal(ids, want) {
-				s.t.Errorf("among %d: %v, want %v", among, ids, want)
-			}
+			equal(s.t, find(by), want, "among %d", among)
 			var found []int64
 			must[any](s.t)(nil, s.Find(s.t.Context(), by, func(j *job.Job) error {
 				found = append(found, j.ID)
@@ -31,8 +33,82 @@ func TestFindAmong(t *testing.T) {
 				s.t.Errorf("among %d: %v, want %v", among, found, want)
 			}
 		}
-		if ids := find(admin.Filter{Status: admin.Failed, Among: 3, Limit: 1}); !slices.Equal(ids, []int64{1000}) {
-			s.t.Errorf("the newest of those: %v", ids)
+		equal(s.t, find(admin.Filter{Status: admin.Failed, Among: 3, Limit: 1}), []int64{1000}, "the newest of those")
+	})
+}
+
+// TestManyAreDoneBesideThoseThatCanNotBe: what is refused of one job stops no other of the transaction.
+func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
+	suite(t, func(s env) {
+		is := func(what string, err error, want ...error) {
+			s.t.Helper()
+			got, _ := errors.AsType[admin.Refused](err)
+			for n := range want {
+				if len(got) != len(want) || !errors.Is(got[n], want[n]) || (got[n] == nil) != (want[n] == nil) {
+					s.t.Errorf("%s: %v", what, got)
+				}
+			}
+		}
+		s.failed(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
+		s.add(job.Params{Type: "send", Key: "d"})
+		first, second, third, fourth := s.nth(1), s.nth(2), s.nth(3), s.nth(4)
+		ids := []int64{first, 99, fourth, second}
+		added, err := s.Retry(s.t.Context(), false, ids...)
+		is("retry", err, nil, queue.ErrNotFound, admin.ErrNotFinal, nil)
+		s.wantLinks(first, 0, added[0].ID)
+		s.wantLinks(second, 0, added[3].ID)
+		_, err = s.Retry(s.t.Context(), false, first, third, third)
+		if refused, ok := errors.AsType[admin.Refused](err); !ok || refused[1] != nil || refused[2] == nil { // the third is retried once
+			s.t.Error(err)
+		} else {
+			s.wantClosed(refused[0], added[0].ID)
+		}
+		err = s.Cancel(s.t.Context(), fourth, first, added[0].ID)
+		is("cancel", err, nil, queue.ErrFinal, nil)
+		s.wantHistory(fourth, "added/0 cancelled/0")
+		err = s.Dismiss(s.t.Context(), added[3].ID, fourth, added[0].ID)
+		is("dismiss", err, admin.ErrNotFinal, nil, nil)
+		s.wantState(fourth, job.Final, "closed", 0)
+	})
+}
+
+// TestFailures groups failed jobs by type and fingerprint, the newest so many, and leaves those that were seen to.
+func TestFailures(t *testing.T) {
+	suite(t, func(s env) {
+		fail := func(typ, text string) {
+			s.add(job.Params{Type: typ})
+			s.settle("w", job.Outcome{Verdict: job.Failed, Error: text}, s.start("w", 1)...)
+		}
+		fail("send", "gone: 1")
+		fail("send", "gone: 22")
+		fail("send", "timeout after 3s")
+		fail("report", "gone: 3")
+		fail("send", "gone: 4")
+		must[any](s.t)(nil, s.Dismiss(s.t.Context(), s.nth(5)))
+		gone, late := texts.Fingerprint("gone: 1"), texts.Fingerprint("timeout after 1s")
+		want := []admin.Failure{
+			{Type: "send", Fingerprint: gone, Jobs: 2, Example: s.nth(2), Error: "gone: 22"},
+			{Type: "report", Fingerprint: gone, Jobs: 1, Example: s.nth(4), Error: "gone: 3"},
+			{Type: "send", Fingerprint: late, Jobs: 1, Example: s.nth(3), Error: "timeout after 3s"},
+		}
+		check := func(by admin.Filter, want admin.Failures) {
+			s.t.Helper()
+			got := must[admin.Failures](s.t)(s.Failures(s.t.Context(), by))
+			diff := cmp.Diff(want, got, cmpopts.IgnoreFields(admin.Failure{}, "First", "Last"))
+			ensure(s.t, diff == "", "%+v (-want +got):\n%s", by, diff)
+		}
+		check(admin.Filter{}, admin.Failures{Kinds: want})
+		check(admin.Filter{Limit: 2}, admin.Failures{Kinds: want[1:], Others: 2})
+		check(admin.Filter{Type: "report"}, admin.Failures{Kinds: want[1:2]})
+		check(admin.Filter{Fingerprint: late}, admin.Failures{Kinds: want[2:]})
+		check(admin.Filter{Status: admin.Closed}, admin.Failures{Kinds: []admin.Failure{{Type: "send", Fingerprint: gone, Jobs: 1, Example: s.nth(5), Error: "gone: 4"}}})
+
+		for limit, want := range [][]int64{{s.nth(1), s.nth(2), s.nth(4)}, {s.nth(4)}, {s.nth(2), s.nth(4)}} {
+			by := admin.Filter{Status: admin.Failed, Fingerprint: gone, Limit: limit}
+			equal(s.t, must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)), want, "with limit %d", limit)
+		}
+		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}) {
+			s.t.Errorf("wherever they stand: %v", got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
@@ -12,13 +13,11 @@ import (
 func (s env) claim(worker, jobType string, n int) store.Done {
 	s.t.Helper()
 	s.hire(worker)
-	r := s.newRound(worker, n)
 	shard := 0
 	if s.Shards > 1 {
 		shard = 3
 	}
-	r.Candidates = s.core().Candidates(shard, []string{jobType})
-	return s.do(r)
+	return s.doWith(s.core().Candidates(shard, []string{jobType}), worker, n)
 }
 
 // firsts runs a test of who comes first in a queue with a limit of 4 that isn't divided, and in one that is. In both, one light job of
@@ -47,9 +46,7 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 					s.divided()
 					s.claim("w", "report", 1)
 				}
-				if len(running) != 1 || s.get(heavy).State() != job.Initial {
-					t.Fatalf("%d are running", len(running))
-				}
+				require(t, len(running) == 1 && s.get(heavy).State() == job.Initial, "%d are running", len(running))
 				test(s, running, heavy)
 			})
 		})
@@ -59,9 +56,7 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 // wantClaimed wants a claim of the light jobs to start so many, those that weigh nothing among them.
 func (s env) wantClaimed(want int) {
 	s.t.Helper()
-	if got := s.claim("other", "send", 9).Started; len(got) != want {
-		s.t.Errorf("%d light jobs were started, want %d", len(got), want)
-	}
+	equal(s.t, len(s.claim("other", "send", 9).Started), want, "light jobs were started")
 }
 
 // The first job without room is overtaken by none that weighs something, whichever types others ask for.
@@ -72,9 +67,8 @@ func TestFirstIsNotOvertaken(t *testing.T) {
 		s.settle("w", finished, running...)
 		s.wantClaimed(0)
 		s.divided()
-		if got := s.claim("w", "report", 1).Started; len(got) != 1 || got[0].ID != heavy {
-			t.Fatalf("%d were started", len(got))
-		}
+		got := s.claim("w", "report", 1).Started
+		require(t, len(got) == 1 && got[0].ID == heavy, "%d were started", len(got))
 		s.wantClaimed(0)
 		s.settle("w", finished, s.get(heavy))
 		s.divided()
@@ -91,9 +85,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 		}
 		id := s.add(j)[0].ID
 		s.wantClaimed(2)
-		if s.get(id).State() != job.Running {
-			t.Error("the one before it was not started")
-		}
+		equal(t, s.get(id).State(), job.Running, "the one before it")
 	})
 }
 
@@ -118,11 +110,8 @@ func TestFirstThatIsGone(t *testing.T) {
 				s.divided()
 				s.claim("other", "send", 9)
 				s.wantClaimed(0)
-				var waits int
-				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
-				if waits != 0 {
-					t.Errorf("%d light jobs wait still", waits)
-				}
+				waits := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'")
+				equal(t, waits, 0, "light jobs wait still")
 			})
 		})
 	}
@@ -141,9 +130,7 @@ func TestFirstBehindItsGroup(t *testing.T) {
 		s.add(job.Params{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.Params{Type: "send", Data: `{"g":"b"}`})
 		s.claim("w", "report", 1)
 		s.wantClaimed(1)
-		if s.get(first[0].ID).State() != job.Running {
-			t.Error("it doesn't run")
-		}
+		equal(t, s.get(first[0].ID).State(), job.Running, "it")
 	})
 }
 
@@ -160,5 +147,41 @@ func TestSecondIsNotOvertaken(t *testing.T) {
 		s.settle("w", finished, running...)
 		s.wantClaimed(1)
 		s.wantClaimed(0)
+	})
+}
+
+// besideBusy has shard 1 settle and start short jobs, while shard 0 tries to start one, until it has: a shard that is in line for the
+// others' room gets it, whatever runs on in it.
+func (s env) besideBusy(running []*job.Job) {
+	s.t.Helper()
+	for until := time.Now().Add(20 * time.Second); len(s.in(0, 1).Started) == 0; {
+		if time.Now().After(until) {
+			s.t.Fatalf("shard 0 has started nothing: %+v", s.sums())
+		}
+		var ended []*job.Job
+		if len(running) > 0 {
+			ended, running = running[:1], running[1:]
+		}
+		running = append(running, s.in(1, 9, ended...).Started...)
+		s.divided()
+	}
+}
+
+// A job that runs for days holds up no other of its shard while there are others whose shards' jobs end.
+func TestBesideALongJob(t *testing.T) {
+	suiteWith(t, inEight(2), func(s env) {
+		s.add(append(s.goingTo(0, 2, 1), s.goingTo(1, 900, 1)...)...)
+		s.shared(0, 1, 1)
+		s.besideBusy(s.shared(1, 1, 1))
+	})
+}
+
+// So does one that is heavier than what its shard could have in the place of the long one.
+func TestHeavyBesideALongJob(t *testing.T) {
+	suiteWith(t, inEight(8), func(s env) {
+		s.add(s.goingTo(0, 1, 3)...)
+		s.shared(0, 1, 1)
+		s.add(append(s.goingTo(0, 1, 5), s.goingTo(1, 900, 1)...)...)
+		s.besideBusy(s.shared(1, 5, 5))
 	})
 }

@@ -94,25 +94,17 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 	there := first.add(job.Params{Type: "send", Key: "k070"})[0].ID
 	tx := first.appTx("SET autocommit = 1")
 	for i, a := range must[[]job.Added](t)(first.EnqueueTx(t.Context(), tx, keyed(200, "")...)) {
-		if a.Duplicate != (i == 70) || a.Duplicate && a.ID != there {
-			t.Errorf("%d: %+v", i, a)
-		}
+		ensure(t, a.Duplicate == (i == 70) && (!a.Duplicate || a.ID == there), "%d: %+v", i, a)
 	}
 	must[any](t)(nil, tx.Commit())
 	for _, a := range first.add(keyed(300, "")...)[200:] {
-		if a.Duplicate {
-			t.Errorf("%+v", a)
-		}
+		ensure(t, !a.Duplicate, "%+v", a)
 	}
 	for n, s := range all {
 		s.synced()
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != 300 {
-			t.Errorf("node %d has %d jobs", n+1, c.Due)
-		}
+		equal(t, must[admin.Counts](t)(s.Counts(t.Context())).Due, 300, "jobs of node %d", n+1)
 	}
-	if n := first.size(); n != 3 {
-		t.Errorf("%d nodes are left", n)
-	}
+	equal(t, first.size(), 3, "nodes")
 }
 
 // Callers at all nodes enqueue the same keys: the second finds the job of the first, or puts its own in that one's place.
@@ -156,20 +148,14 @@ func TestGaleraSameKeys(t *testing.T) {
 			var rows []string
 			must[any](t)(nil, s.Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 				rows = append(rows, fmt.Sprint(j.ID, " ", j.Key, " ", j.Data))
-				if !last[j.Key][j.Data] && on == job.ReplaceDuplicate {
-					t.Errorf("%d: %s has %s", n, j.Key, j.Data)
-				}
+				ensure(t, last[j.Key][j.Data] || on != job.ReplaceDuplicate, "%d: %s has %s", n, j.Key, j.Data)
 				return nil
 			}))
-			if n > 0 && !slices.Equal(rows, before) {
-				t.Errorf("node %d differs", n)
-			}
+			ensure(t, n == 0 || slices.Equal(rows, before), "node %d differs", n)
 			before = rows
 		}
 	}
-	if n := all[0].size(); n != 3 {
-		t.Errorf("%d nodes are left", n)
-	}
+	equal(t, all[0].size(), 3, "nodes")
 }
 
 // What was added at one node is seen at another, by whoever names the job there, also when that node is late.

@@ -48,27 +48,20 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		east, west, none := inRegion("east", 1), inRegion("west", 1), job.Params{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
 		first := s.start("w1", 20)
-		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
-			t.Fatalf("started %v", got)
-		}
+		got := s.places(first)
+		require(t, slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}), "started %v", got)
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.wantState(s.nth(6), job.Initial, "throttled", 0)
-		if got := s.start("w2", 20); len(got) != 0 {
-			t.Errorf("another worker started %v", ids(got))
-		}
+		equal(t, len(s.start("w2", 20)), 0, "another worker started")
 		// one that comes later with a better priority goes before those that are held, and no more of them
 		better := east
 		better.Priority = new(1)
 		s.add(better) // 10
 		s.settle("w1", done, first[0], first[2])
-		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
-			t.Errorf("then started %v", got)
-		}
+		equal(t, s.places(s.start("w1", 20)), []int64{10, 6}, "then started")
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		c := must[admin.Counts](t)(s.Counts(t.Context()))
-		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
-			t.Errorf("counts %+v", c)
-		}
+		ensure(t, c.Held == 2 && c.Due == 0 && !c.OldestDue.IsZero(), "counts %+v", c)
 	})
 }
 
@@ -80,9 +73,7 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.settle("w1", done, first...)
 		s.add(inRegion("east", 1))
-		if got := s.places(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
-			t.Errorf("started %v", got)
-		}
+		equal(t, s.places(s.start("w1", 9)), []int64{2}, "started")
 	})
 }
 
@@ -109,9 +100,8 @@ func TestManyFullGroups(t *testing.T) {
 			}
 		}
 		first := drain()
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
-			t.Fatalf("%d started, counts %+v", len(first), c)
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		require(t, len(first) == groups && c.Held == groups, "%d started, counts %+v", len(first), c)
 		s.settle("w1", done, first...)
 		s.add(inRegion("99", 1)) // the last group, behind the one that is held
 		second := drain()
@@ -133,9 +123,7 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 			s.add(better) // 4 and 5, in this order
 		}
 		// only the east has room: 4 is looked at and held back, then comes 5, then what was held
-		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started); !slices.Equal(got, []int64{5}) {
-			s.t.Errorf("started %v", got)
-		}
+		equal(s.t, s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started), []int64{5}, "started")
 	})
 }
 
@@ -149,9 +137,8 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), s.nth(2))
-		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
-			s.t.Errorf("started %v", got)
-		}
+		got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started)
+		ensure(s.t, len(got) == 0 || got[0] == 3, "started %v", got)
 		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
 	})
 }
@@ -163,16 +150,12 @@ func TestMoreIsHeld(t *testing.T) {
 		first := s.start("w1", 9)
 		candidates := s.candidates("send")
 		round := func(settle ...store.Settled) store.Done {
-			r := s.newRound("w1", 1, settle...)
-			r.Candidates = candidates
-			return s.do(r)
+			return s.doWith(candidates, "w1", 1, settle...)
 		}
 		if got := round(settled(done, first...)...); !slices.Equal(s.places(got.Started), []int64{3}) || !got.More {
 			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
 		}
-		if got := round(); !slices.Equal(s.places(got.Started), []int64{4}) {
-			s.t.Errorf("then started %v", ids(got.Started))
-		}
+		equal(s.t, s.places(round().Started), []int64{4}, "then started")
 		if got := round(); len(got.Started) > 0 || got.More {
 			s.t.Errorf("with the group full, started %v, more is %v", ids(got.Started), got.More)
 		}
@@ -209,13 +192,9 @@ func TestManyHeldJobs(t *testing.T) {
 		for range 2 { // the second time the worker knows the groups
 			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
 			cost = statements(sent.during(func() { jobs = s.do(r).Started }))
-			if len(jobs) != groups {
-				t.Errorf("started %d, want one of each group", len(jobs))
-			}
+			equal(t, len(jobs), groups, "started, one of each group")
 		}
-		if cost > 30 {
-			t.Errorf("%d statements", cost)
-		}
+		ensure(t, cost <= 30, "%d statements", cost)
 	})
 }
 
@@ -230,18 +209,14 @@ func TestGroupsMayChange(t *testing.T) {
 		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
 		byType := openStore(t, s.db, o)
 		// the one that is running was not told its type's group: it counts in no group
-		if got := s.places(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
-			t.Errorf("by type: started %v", got)
-		}
+		equal(t, s.places(byType.start("w2", 9)), []int64{2, 3}, "by type: started")
 		byType.add(job.Params{Type: "send"})
 		byType.start("w2", 9)
 		byType.wantState(s.nth(4), job.Initial, "throttled", 0)
 
 		none := openStore(t, s.db, options())
 		none.upkeep()
-		if got := s.places(none.start("w3", 9)); !slices.Equal(got, []int64{4}) {
-			t.Errorf("without groups: started %v", got)
-		}
+		equal(t, s.places(none.start("w3", 9)), []int64{4}, "without groups: started")
 	})
 }
 
@@ -254,16 +229,12 @@ func TestGroupOfAJob(t *testing.T) {
 		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
 			s.add(job.Params{Type: "send", Data: data})
 		}
-		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
-			t.Errorf("started %v", got)
-		}
+		equal(t, s.places(s.start("w1", 20)), []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}, "started")
 		_, err := s.EnqueueMany(t.Context(), []job.Params{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{2}) {
-			t.Errorf("after the change of its data: started %v", got)
-		}
+		equal(t, s.places(s.start("w1", 20)), []int64{2}, "after the change of its data: started")
 	})
 }
 
@@ -277,15 +248,9 @@ func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 		}
 		light := job.Params{Type: "report", ThrottleFactor: new(0)}
 		s.add(append(jobs, light, light)...)
-		if got := s.places(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
-			t.Errorf("started %v", got)
-		}
-		if got := s.places(s.start("w2", 1)); !slices.Equal(got, []int64{301}) {
-			t.Errorf("with the limit full, started %v", got)
-		}
-		if got := s.places(s.start("w2", 9)); !slices.Equal(got, []int64{302}) {
-			t.Errorf("then started %v", got)
-		}
+		equal(t, s.places(s.start("w1", 1)), []int64{1}, "started")
+		equal(t, s.places(s.start("w2", 1)), []int64{301}, "with the limit full, started")
+		equal(t, s.places(s.start("w2", 9)), []int64{302}, "then started")
 	})
 }
 
@@ -368,9 +333,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		var running []*job.Job
 		ended, added := 0, 0
 		for step := 0; ended < added || step < steps; step++ {
-			if step > 50*steps {
-				s.t.Fatalf("%d of %d are done", ended, added)
-			}
+			require(s.t, step <= 50*steps, "%d of %d are done", ended, added)
 			if step < steps {
 				var jobs []job.Params
 				for range random.IntN(2 * atOnce) {
@@ -434,19 +397,13 @@ func TestHeldSinceItWasRead(t *testing.T) {
 		s.hire("w")
 		candidates := s.candidates("send", "report")
 		round := func(n int) []int64 {
-			r := s.newRound("w", n)
-			r.Candidates = candidates
-			return s.places(s.do(r).Started)
+			return s.places(s.doWith(candidates, "w", n).Started)
 		}
-		if got := round(1); !slices.Equal(got, []int64{2}) {
-			t.Errorf("started %v", got)
-		}
+		equal(t, round(1), []int64{2}, "started")
 		s.start("v", 2) // 3 and 5, and holds 4 back
 		s.wantState(s.nth(4), job.Initial, "throttled", 0)
 		s.settle("v", done, running...)
-		if got := round(2); !slices.Equal(got, []int64{4}) {
-			t.Errorf("started %v", got)
-		}
+		equal(t, round(2), []int64{4}, "started")
 		s.wantState(s.nth(4), job.Running, "running", 1)
 	})
 }

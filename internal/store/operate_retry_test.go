@@ -26,9 +26,7 @@ func (s env) failed(jobs ...job.Params) (list []int64) {
 func (s env) wantClosed(err error, retriedAs int64) {
 	s.t.Helper()
 	closed, ok := errors.AsType[*admin.ClosedError](err)
-	if !ok || closed.RetriedAs != retriedAs {
-		s.t.Errorf("%v, want it to be closed, retried as %d", err, retriedAs)
-	}
+	ensure(s.t, ok && closed.RetriedAs == retriedAs, "%v, want it to be closed, retried as %d", err, retriedAs)
 }
 
 func (s env) wantLinks(id, retryOf, retriedAs int64) {
@@ -42,9 +40,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 	suite(t, func(s env) {
 		low := 7
 		s.add(job.Params{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
-		if _, err := s.Retry(s.t.Context(), true, 1); !errors.Is(err, admin.ErrNotFinal) {
-			s.t.Error(err)
-		}
+		fails(s.t, admin.ErrNotFinal)(s.Retry(s.t.Context(), true, 1))
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
 		before := s.get(1)
 		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
@@ -55,12 +51,10 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		s.wantHistory(added.ID, "added/0")
 		s.wantLinks(1, 0, added.ID)
 		s.wantLinks(added.ID, 1, 0)
-		if old := s.wantState(1, job.Final, "closed", 1); !old.UpdateTime.Equal(before.UpdateTime) || old.Error != "boo" {
-			s.t.Errorf("%+v", old)
-		}
-		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Failed != 0 || c.Closed != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		old := s.wantState(1, job.Final, "closed", 1)
+		ensure(s.t, old.UpdateTime.Equal(before.UpdateTime) && old.Error == "boo", "%+v", old)
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		ensure(s.t, c.Failed == 0 && c.Closed == 1, "%+v", c)
 
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
@@ -71,9 +65,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		_, err = s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
 		again := must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]
-		if again.Duplicate || again.ID == added.ID {
-			s.t.Errorf("%+v", again)
-		}
+		ensure(s.t, !again.Duplicate && again.ID != added.ID, "%+v", again)
 		s.wantLinks(1, 0, again.ID)
 		s.wantLinks(added.ID, 1, 0)
 		s.wantLinks(again.ID, 1, 0)
@@ -97,9 +89,8 @@ func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s env) {
 		s.failed(job.Params{Type: "send", Key: "k"})
 		s.add(job.Params{Type: "send", Key: "k"})
-		if added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]; !added.Duplicate || added.ID != s.nth(2) {
-			s.t.Errorf("%+v", added)
-		}
+		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
+		ensure(s.t, added.Duplicate && added.ID == s.nth(2), "%+v", added)
 		s.wantState(1, job.Final, "failed", 1)
 		s.wantLinks(1, 0, 0)
 		s.wantLinks(s.nth(2), 0, 0)
@@ -111,9 +102,7 @@ func TestRetryOfWhatWasNeverAJob(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('', 'x')")
 		s.upkeep()
 		s.wantState(1, job.Final, "failed", 0)
-		if _, err := s.Retry(s.t.Context(), false, 1); !errors.Is(err, job.ErrInvalid) {
-			s.t.Error(err)
-		}
+		fails(s.t, job.ErrInvalid)(s.Retry(s.t.Context(), false, 1))
 		s.wantState(1, job.Final, "failed", 0)
 	})
 }
@@ -126,22 +115,17 @@ func TestDismiss(t *testing.T) {
 		before := s.get(1)
 		for range 2 {
 			must[any](s.t)(nil, s.Dismiss(s.t.Context(), 1))
-			if j := s.wantState(1, job.Final, "closed", 1); !j.IsDismissed() || !j.UpdateTime.Equal(before.UpdateTime) {
-				s.t.Errorf("%+v", j)
-			}
+			j := s.wantState(1, job.Final, "closed", 1)
+			ensure(s.t, j.IsDismissed() && j.UpdateTime.Equal(before.UpdateTime), "%+v", j)
 		}
 		s.wantHistory(1, "added/0 starting/1 failed/1")
 		for id, want := range map[int64]error{s.nth(2): admin.ErrNotFailed, s.nth(3): admin.ErrNotFinal, s.nth(3) + 1: queue.ErrNotFound} {
-			if err := s.Dismiss(s.t.Context(), id); !errors.Is(err, want) {
-				s.t.Errorf("job %d: %v", id, err)
-			}
+			fails(s.t, want, "job %d", id)(nil, s.Dismiss(s.t.Context(), id))
 		}
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, 0)
 		must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))
-		if s.get(1).IsDismissed() {
-			s.t.Error("it is said to be dismissed, and was retried")
-		}
+		ensure(s.t, !s.get(1).IsDismissed(), "it is said to be dismissed, and was retried")
 	})
 }
 
@@ -167,9 +151,7 @@ func TestRetryAtOnce(t *testing.T) {
 					if _, closed := errors.AsType[*admin.ClosedError](err); closed {
 						continue
 					}
-					if err != nil || a[0].Duplicate {
-						t.Errorf("%+v, %v", a, err)
-					}
+					ensure(t, err == nil && !a[0].Duplicate, "%+v, %v", a, err)
 					mu.Lock()
 					added[id]++
 					mu.Unlock()
@@ -178,12 +160,9 @@ func TestRetryAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		for _, id := range list {
-			if added[id] != 1 {
-				t.Errorf("job %d was retried %d times", id, added[id])
-			}
+			equal(t, added[id], 1, "retries of job %d", id)
 		}
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != n || c.Closed != n || c.Failed != 0 {
-			t.Errorf("%+v", c)
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, c.Due == n && c.Closed == n && c.Failed == 0, "%+v", c)
 	})
 }

@@ -46,8 +46,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	} {
 		o := options()
 		change(&o)
-		if _, err := queue.Open(t.Context(), db, o); !errors.Is(err, queue.ErrOptions) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %q", err, says)
-		}
+		_, err := queue.Open(t.Context(), db, o)
+		ensure(t, errors.Is(err, queue.ErrOptions) && strings.Contains(err.Error(), says), "%v, want %q", err, says)
 	}
 }

@@ -18,9 +18,7 @@ func (s env) orderOf(worker string) (list []int64) {
 	s.hire(worker)
 	candidates := s.candidates("send", "report")
 	for {
-		r := s.newRound(worker, 2)
-		r.Candidates = candidates
-		started := s.places(s.do(r).Started)
+		started := s.places(s.doWith(candidates, worker, 2).Started)
 		if len(started) == 0 {
 			return list
 		}
@@ -58,9 +56,7 @@ func TestOrders(t *testing.T) {
 			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }
 			suiteWith(t, change, func(s env) {
 				s.jumble()
-				if got := s.orderOf("w1"); !slices.Equal(got, c.want) {
-					s.t.Errorf("started %v, want %v", got, c.want)
-				}
+				equal(s.t, s.orderOf("w1"), c.want, "started")
 			})
 		})
 	}
@@ -75,14 +71,11 @@ func TestOrderMayChange(t *testing.T) {
 			o.Order, o.PriorityOrder = c.order, c.priority
 			must[[]string](s.t)(s.db.Migrate(s.t.Context(), []schema.Queue{o.Table()}))
 			changed := openStore(s.t, s.db, o)
-			if got := changed.orderOf("w1"); !slices.Equal(got, c.want) {
-				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
-			}
+			equal(s.t, changed.orderOf("w1"), c.want, "%s: started", c.name)
 			s.exec("UPDATE shop_emails SET status = 'available', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
 			ahead := must[admin.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), admin.Asker{})).Ahead
-			if want := slices.Index(c.want, 2); ahead != int64(want) {
-				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
-			}
+			want := slices.Index(c.want, 2)
+			ensure(s.t, ahead == int64(want), "%s: %d are ahead of job 2, want %d", c.name, ahead, want)
 		}
 	})
 }
@@ -97,12 +90,8 @@ func TestOrderIsChecked(t *testing.T) {
 			t.Errorf("%v (%s)", err, hint)
 		}
 		changed := must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
-		if !slices.Equal(changed, []string{"shop_emails"}) {
-			t.Errorf("changed %v", changed)
-		}
-		if err := s.db.Check(t.Context(), []schema.Queue{o.Table()}); err != nil {
-			t.Error(err)
-		}
+		equal(t, changed, []string{"shop_emails"}, "changed")
+		must[any](t)(nil, s.db.Check(t.Context(), []schema.Queue{o.Table()}))
 	})
 }
 
@@ -115,9 +104,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 		o.PriorityOrder = job.HighestFirst
 		must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
 		for _, n := range []int{2, 3, 1} {
-			if got := ids(s.start("w", 1)); !slices.Equal(got, []int64{s.nth(n)}) {
-				t.Errorf("started %v, want %d", got, s.nth(n))
-			}
+			equal(t, ids(s.start("w", 1)), []int64{s.nth(n)}, "started")
 		}
 	})
 }

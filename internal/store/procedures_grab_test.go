@@ -25,13 +25,9 @@ func TestProceduresGrabInOrder(t *testing.T) {
 			job.Params{Type: "send", Key: "d", In: time.Hour}, job.Params{Type: "send", Key: "later", In: time.Hour})
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = UTC_TIMESTAMP(6) WHERE job_key = 'd'")
 		s.exec("INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'plain', 60)")
-		if got := s.grabbed("w1", 2); got != "a b" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w1", 2), "a b")
 		s.upkeep()
-		if got := s.grabbed("w1", 9); got != "plain c d" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w1", 9), "plain c d")
 	})
 }
 
@@ -46,18 +42,12 @@ func TestProceduresGiveBack(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
 		s.begin("w1")
-		if got := s.grabbed("w1", 5); got != "a b" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w1", 5), "a b")
 		s.call("worker_register", "w2", nil, nil, nil)
-		if got := s.grabbed("w2", 5); got != "" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w2", 5), "")
 		s.call("worker_deregister", "w1")
 		s.wantState(s.byKey("a"), job.Initial, "available", 0)
-		if got := s.grabbed("w2", 5); got != "a b" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w2", 5), "a b")
 		s.bury(idOf("w2"))
 		s.upkeep()
 		s.wantState(s.byKey("a"), job.Initial, "available", 0)
@@ -79,9 +69,7 @@ func TestProceduresLost(t *testing.T) {
 		s.wantState(s.byKey("k"), job.Retry, "scheduled", 1)
 		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
 		s.wantRan(s.byKey("k"), 38_500)
-		if list := s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil); list != 31008 {
-			t.Errorf("%d", list)
-		}
+		equal(t, s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil), 31008)
 	})
 }
 
@@ -90,21 +78,14 @@ func TestProceduresKeepTheLimit(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 3 }, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "heavy", ThrottleFactor: new(2)},
 			job.Params{Type: "send", Key: "light"}, job.Params{Type: "report", Key: "free", ThrottleFactor: new(0)}, job.Params{Type: "send", Key: "giant", ThrottleFactor: new(9)})
-		if got := s.grabbed("w1", 9); got != "a b free" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w1", 9), "a b free")
 		s.hire("h")
-		if n := len(s.start("h", 5)); n != 0 {
-			t.Errorf("a round starts %d jobs beside", n)
-		}
+		equal(t, len(s.start("h", 5)), 0, "a round starts jobs beside")
 		s.call("worker_register", "w2", nil, nil, nil)
 		s.call("worker_deregister", "w1")
-		if got := s.grabbed("w2", 1); got != "a" {
-			t.Error(got)
-		}
-		if list := s.start("h", 1); len(list) != 1 || list[0].Key != "b" {
-			t.Errorf("%v", list)
-		}
+		equal(t, s.grabbed("w2", 1), "a")
+		list := s.start("h", 1)
+		ensure(t, len(list) == 1 && list[0].Key == "b", "%v", list)
 	})
 }
 
@@ -124,19 +105,14 @@ func TestProceduresGrabNothingUnserved(t *testing.T) {
 				closed := closedNow()
 				s.one("job_submit", "emails", "send", "k", `{"to":{"region":"east"}}`, `{"shard_key":"customer 7"}`)
 				s.one("job_submit", "emails", "send", "windowed", nil, `{"time_windows": `+closed+`}`)
-				if r := s.one("job_submit", "emails", "send", "k", nil, nil); r["duplicate"] != "1" {
-					t.Errorf("%v", r)
-				}
+				equal(t, s.one("job_submit", "emails", "send", "k", nil, nil)["duplicate"], "1")
 				s.wantRefusal(31016, "run its jobs by hipq work", "job_grab", "w1", "emails", "send", 1)
-				if n := s.one("job_backlog", "emails", nil)["backlog"]; n != "1" {
-					t.Errorf("backlog %s", n)
-				}
+				equal(t, s.one("job_backlog", "emails", nil)["backlog"], "1", "backlog")
 				s.upkeep()
 				s.wantHistory(s.byKey("k"), "added/0")
 				s.wantState(s.byKey("windowed"), job.Initial, "scheduled", 0)
-				if list := s.start("h", 9); len(list) != 1 || list[0].Key != "k" || list[0].ShardKey != "customer 7" {
-					t.Errorf("started %v", list)
-				}
+				list := s.start("h", 9)
+				ensure(t, len(list) == 1 && list[0].Key == "k" && list[0].ShardKey == "customer 7", "started %v", list)
 				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":"`+strings.Repeat("x", 256)+`"}`)
 				s.wantRefusal(31002, "shard_key", "job_submit", "emails", "send", "l", nil, `{"shard_key":7}`)
 			})
@@ -158,9 +134,7 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 				q := must[*queue.Queue](t)(queue.New(s.db, o))
 				must[int](t)(admin.Of(q).Reshard(t.Context()))
 				must[any](t)(nil, q.Register(t.Context()))
-				if code := s.refused("job_start", "w1", "emails", b["id"], b["token"]); code != 31013 {
-					t.Errorf("%d", code)
-				}
+				equal(t, s.refused("job_start", "w1", "emails", b["id"], b["token"]), 31013)
 				s.wantState(s.byKey("b"), job.Initial, "available", 0)
 				s.one("job_complete", "w1", "emails", a["id"], a["token"], nil)
 				changed := envOf(t, s.db, q)
@@ -191,23 +165,16 @@ func TestProceduresStartNotNow(t *testing.T) {
 		s.wantState(s.byKey("b"), job.Initial, "scheduled", 0)
 		token := s.get(s.byKey("a")).Token
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'a'", closed)
-		if code := s.refused("job_start", "w1", "emails", s.byKey("a"), token); code != 31013 {
-			t.Errorf("%d", code)
-		}
+		equal(t, s.refused("job_start", "w1", "emails", s.byKey("a"), token), 31013)
 		j := s.wantState(s.byKey("a"), job.Initial, "scheduled", 0)
-		if wait := j.ScheduledRunTime.Sub(now); wait < 2*time.Hour || wait > 3*time.Hour || !j.WakeTime.Equal(j.ScheduledRunTime) {
-			t.Errorf("in %s", wait)
-		}
+		wait := j.ScheduledRunTime.Sub(now)
+		ensure(t, wait >= 2*time.Hour && wait <= 3*time.Hour && j.WakeTime.Equal(j.ScheduledRunTime), "in %s", wait)
 		s.add(job.Params{Type: "send", Key: "c"})
 		g := s.grab("w1")
 		must[any](t)(nil, s.Pause(t.Context()))
-		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
-			t.Errorf("%d", code)
-		}
+		equal(t, s.refused("job_start", "w1", "emails", g["id"], g["token"]), 31013)
 		s.wantState(s.byKey("c"), job.Initial, "available", 0)
-		if got := s.grabbed("w1", 9); got != "" {
-			t.Error(got)
-		}
+		equal(t, s.grabbed("w1", 9), "")
 		r := s.one("job_submit", "emails", "send", "windowed", nil, `{"time_windows": `+closed+`}`)
 		if j := s.get(s.byKey("windowed")); j.Status != "scheduled" || r["id"] != fmt.Sprint(j.ID) || !strings.HasPrefix(engine.Text(j.ScheduledRunTime)[11:], closed[2:7]) {
 			t.Errorf("%+v", j)
@@ -250,9 +217,8 @@ func TestProceduresGrabTypes(t *testing.T) {
 				}
 				must[any](t)(other.ExecContext(t.Context(), "ROLLBACK"))
 				want := []string{"send b NULL 0 86400", `send a {"to":"ä"} 0 7`, "send heavy NULL 2 86400"}
-				if diff := gocmp.Diff(want, got); diff != "" {
-					t.Errorf("%s, %d at a time: -want +got\n%s", types, n, diff)
-				}
+				diff := gocmp.Diff(want, got)
+				ensure(t, diff == "", "%s, %d at a time: -want +got\n%s", types, n, diff)
 				s.wantState(s.byKey("closed"), job.Initial, "scheduled", 0)
 			}
 		}
@@ -326,9 +292,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 					if i.exec != "" {
 						s.exec(i.exec)
 					}
-					if got := strings.Join(start(), " "); got != i.want {
-						t.Errorf("%s, by %s: %q, want %q", i.name, by, got, i.want)
-					}
+					equal(t, strings.Join(start(), " "), i.want, "%s, by %s", i.name, by)
 				}
 			}
 		})
@@ -348,13 +312,9 @@ func TestProceduresGrabEnds(t *testing.T) {
 			types = append(types, fmt.Sprint("none", i))
 		}
 		text := string(must[[]byte](t)(json.Marshal(append(types, "send"))))
-		if list := s.call("job_grab", "w1", "emails", text, 1000); len(list) != 0 {
-			t.Errorf("%v", list)
-		}
+		equal(t, len(s.call("job_grab", "w1", "emails", text, 1000)), 0)
 		letGo()
-		if list := s.call("job_grab", "w1", "emails", text, 1000); len(list) != 9 {
-			t.Errorf("%d jobs", len(list))
-		}
+		equal(t, len(s.call("job_grab", "w1", "emails", text, 1000)), 9, "jobs")
 	})
 }
 
@@ -387,9 +347,7 @@ func TestProceduresPauseMeansNow(t *testing.T) {
 			t.Errorf("a start beside a pause: %v", err)
 		}
 		must[any](t)(nil, exec(pausing, "COMMIT"))
-		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
-			t.Errorf("%d", code)
-		}
+		equal(t, s.refused("job_start", "w1", "emails", g["id"], g["token"]), 31013)
 	})
 }
 
@@ -408,8 +366,6 @@ func TestProceduresFirstIsNotOvertaken(t *testing.T) {
 			t.Error("one was started behind that which a worker by SQL has met")
 		}
 		s.settle("w", finished, running...)
-		if grab("send") != 0 || grab("report") != 1 {
-			t.Error("the first was not grabbed")
-		}
+		ensure(t, grab("send") == 0 && grab("report") == 1, "the first was not grabbed")
 	})
 }

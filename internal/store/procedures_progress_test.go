@@ -28,9 +28,7 @@ func TestProcedureProgress(t *testing.T) {
 			{0, strings.Repeat("😀", 300), "0 % (" + strings.Repeat("😀", 255) + ")"},
 			{1, "", "1 %"},
 		} {
-			if written := say(tt.percent, tt.note); written != "1" {
-				t.Errorf("%v is not written: %s", tt.percent, written)
-			}
+			equal(t, say(tt.percent, tt.note), "1", "%v", tt.percent)
 			if p, ok := s.get(id).Reached(); !ok || p.String() != tt.want || p.Time.IsZero() {
 				t.Errorf("%v: %+v, %v", tt.percent, p, ok)
 			}
@@ -53,9 +51,7 @@ func TestProcedureProgress(t *testing.T) {
 				t.Errorf("%v: %v, want %s", tt.args, err, tt.want)
 			}
 		}
-		if after := s.all(); after != before {
-			t.Errorf("a refusal has changed something:\n%s\nbefore\n%s", after, before)
-		}
+		equal(t, s.all(), before, "after a refusal")
 
 		// somebody holds the row
 		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
@@ -66,9 +62,7 @@ func TestProcedureProgress(t *testing.T) {
 			t.Errorf("it is written: %s", written)
 		}
 		_ = tx.Rollback()
-		if written := say(1, ""); written != "1" {
-			t.Errorf("it is not written when the other transaction is over: %s", written)
-		}
+		equal(t, say(1, ""), "1", "when the other transaction is over")
 		s.one("job_complete", "w1", "emails", id, g["token"], nil)
 		if _, err := s.try("job_progress", "w1", "emails", id, g["token"], 5, ""); err == nil || !strings.Contains(err.Error(), "31012") {
 			t.Errorf("of an attempt that has ended: %v", err)
@@ -99,13 +93,56 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 			if err == nil {
 				got = list[0]["written"]
 			}
-			if p, _ := s.get(id).Reached(); got != "0" || p.Percent != 40 {
-				t.Errorf("%s: %s, %+v", tt.answer.Key, got, p)
-			}
+			p, _ := s.get(id).Reached()
+			ensure(t, got == "0" && p.Percent == 40, "%s: %s, %+v", tt.answer.Key, got, p)
 			s.one("job_fail", "w1", "emails", id, g["token"], "its own word", nil)
-			if j := s.get(id); j.Error+" "+j.Result != tt.ends {
-				t.Errorf("%s: in the end %s %s", tt.answer.Key, j.Error, j.Result)
+			j := s.get(id)
+			ensure(t, j.Error+" "+j.Result == tt.ends, "%s: in the end %s %s", tt.answer.Key, j.Error, j.Result)
+		}
+	})
+}
+
+// An attempt that is over its time ends at the next look, although its worker lives: hipq can't stop a handler in another
+// program, which may have got stuck with its heartbeat going on. Its weight is free then, and its word doesn't count any more.
+func TestProceduresOverdue(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 6 }, func(s env) {
+		grabs := map[string]row{}
+		for _, key := range []string{"hangs", "stopped", "answered", "young", "unstarted"} {
+			s.add(job.Params{Type: "send", Key: key, Timeout: 10e9})
+			if key == "unstarted" {
+				grabs[key] = s.grab("w1")
+			} else {
+				grabs[key] = s.begin("w1")
 			}
 		}
+		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
+		s.start("h", 1)
+		s.add(job.Params{Type: "send", Key: "next"})
+		must[string](t)(s.Stop(t.Context(), s.byKey("stopped")))
+		must[queue.Answered](t)(s.answer(queue.Answer{Key: "answered", Verdict: job.TryAgain, Error: "busy"}))
+		s.upkeep()
+		equal(t, s.grabbed("w1", 1), "", "grabbed before their time")
+
+		s.exec("UPDATE shop_emails SET start_time = start_time - INTERVAL 1 MINUTE WHERE job_key <> 'young'")
+		s.call("worker_heartbeat", "w1")
+		s.upkeep()
+		for key, want := range map[string]string{
+			"hangs": "retry scheduled timeout after 10s", "stopped": "final closed cancelled", "answered": "retry scheduled busy",
+			"young": "running running NONE", "unstarted": "initial locked NONE", "own": "running running NONE",
+		} {
+			j := s.get(s.byKey(key))
+			equal(t, fmt.Sprintf("%s %s %s", j.State(), j.Status, j.Error), want, "%s", key)
+		}
+		s.wantHistory(s.byKey("hangs"), "added/0 starting/1 error/1")
+		s.upkeep()
+		s.wantHistory(s.byKey("hangs"), "added/0 starting/1 error/1")
+		equal(t, s.grabbed("w1", 1), "next", "grabbed")
+		id, token := grabs["hangs"]["id"], grabs["hangs"]["token"]
+		s.wantRefusal(31008, "does not have job", "job_complete", "w1", "emails", id, token, nil)
+		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01' WHERE job_key = 'hangs'")
+		again := s.begin("w1")
+		s.wantRefusal(31008, "does not have job", "job_fail", "w1", "emails", id, token, "late", nil)
+		r := s.one("job_complete", "w1", "emails", again["id"], again["token"], nil)
+		ensure(t, again["id"] == id && r["state"] == "final", "%v, %v", again, r)
 	})
 }

@@ -74,9 +74,8 @@ func (s env) testOpening(t *testing.T) {
 			text := string(must[[]byte](t)(json.Marshal(list)))
 			windows := must[job.Windows](t)(job.ParseWindows(list))
 			want := engine.Text(policy.Opening(windows, zone, at))
-			if got := s.out(conn, "shop_job$opening", text, settings, engine.Text(at)); got != want {
-				t.Errorf("%s %s at %s: opens %s, want %s", name, text, engine.Text(at), got, want)
-			}
+			got := s.out(conn, "shop_job$opening", text, settings, engine.Text(at))
+			ensure(t, got == want, "%s %s at %s: opens %s, want %s", name, text, engine.Text(at), got, want)
 		}
 	}
 }
@@ -92,9 +91,8 @@ func (s env) testWindows(t *testing.T) {
 	} {
 		_, err := job.ParseWindow(text)
 		list := string(must[[]byte](t)(json.Marshal([]string{text})))
-		if got := s.out(conn, "shop_job$opening", list, "null", "2026-01-01 00:00:00"); (got == "NULL") != (err != nil) {
-			t.Errorf("%q: %s, but Go says %v", text, got, err)
-		}
+		got := s.out(conn, "shop_job$opening", list, "null", "2026-01-01 00:00:00")
+		ensure(t, (got == "NULL") == (err != nil), "%q: %s, but Go says %v", text, got, err)
 	}
 }
 
@@ -112,17 +110,15 @@ func (s env) testDelay(t *testing.T) {
 		o := options()
 		o.Types[0].Retry = p
 		must[any](t)(nil, (*store.Queue)(must[*queue.Queue](t)(queue.New(s.db, o))).Register(t.Context()))
-		var settings string
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &settings, "SELECT settings FROM shop_job_types WHERE job_type = 'send'"))
+		settings := value[string](s, "SELECT settings FROM shop_job_types WHERE job_type = 'send'")
 		for range 30 {
 			attempt, r := 1+random.IntN(80), random.Float64()
 			p.Attempts = 200
 			want := policy.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, r).In
 			us := must[float64](t)(strconv.ParseFloat(s.out(conn, "shop_job$delay", settings, attempt, r), 64))
 			got := time.Duration(us * float64(time.Microsecond))
-			if diff := (got - want).Abs(); diff > time.Millisecond {
-				t.Errorf("%+v attempt %d, %f: %s, want %s", p, attempt, r, got, want)
-			}
+			diff := (got - want).Abs()
+			ensure(t, diff <= time.Millisecond, "%+v attempt %d, %f: %s, want %s", p, attempt, r, got, want)
 		}
 	}
 }

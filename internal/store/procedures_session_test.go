@@ -33,27 +33,19 @@ func TestProceduresInATransaction(t *testing.T) {
 				exec(begin)
 				exec("INSERT INTO orders VALUES (7)")
 				call("job_submit", "emails", "send", "k", nil, nil)
-				if r := call("job_submit", "emails", "send", "taken", nil, nil); r[0]["duplicate"] != "1" {
-					t.Errorf("%v", r)
-				}
+				equal(t, call("job_submit", "emails", "send", "taken", nil, nil)[0]["duplicate"], "1")
 				if _, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`); err == nil {
 					t.Error("no refusal")
 				}
 				_, err := tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
-				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31005 {
-					t.Errorf("%v", err)
-				}
+				my, _ := errors.AsType[*mysql.MySQLError](err)
+				ensure(t, my != nil && my.Number == 31005, "%v", err)
 				g := call("job_grab", "w1", "emails", "send", 9)
-				if len(g) != 2 {
-					t.Fatalf("%s: %v", begin, g)
-				}
+				require(t, len(g) == 2, "%s: %v", begin, g)
 				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
 				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
-				var outside int
-				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
-				if outside != 0 {
-					t.Errorf("%s: %d are seen before the commit", begin, outside)
-				}
+				outside := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'")
+				equal(t, outside, 0, "seen before the commit, %s", begin)
 				exec(end + " AND NO CHAIN")
 				exec("SET autocommit = 1, completion_type = 0")
 				var jobs, orders int
@@ -99,11 +91,8 @@ func TestProceduresInAnySession(t *testing.T) {
 				call("job_fail", "w1", "emails", r["id"], r["token"], "no", `{"retry_after":"1ms"}`)
 			}
 			call("worker_heartbeat", "w1")
-			var n int
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
-			if n != 3 && set != "sql_select_limit = 1" {
-				t.Errorf("SET %s: %d jobs failed", set, n)
-			}
+			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
+			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
 		}
@@ -146,9 +135,7 @@ func TestProceduresBacklogLocksNothing(t *testing.T) {
 		for _, begin := range []string{"DO 0", "START TRANSACTION"} {
 			exec(mine, begin)
 			for _, jobType := range []any{"send", nil} {
-				if r := must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType)); r[0]["backlog"] != "1" {
-					t.Errorf("%v", r)
-				}
+				equal(t, must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType))[0]["backlog"], "1")
 			}
 		}
 		exec(other, "COMMIT")
@@ -168,9 +155,8 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 		call := func(name string, args ...any) row {
 			t.Helper()
 			list := must[[]row](t)(tryOn(t.Context(), conn, name, args...))
-			if _, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1"); err != nil {
-				t.Errorf("a heartbeat beside %s: %v", name, err)
-			}
+			_, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1")
+			ensure(t, err == nil, "a heartbeat beside %s: %v", name, err)
 			return list[0]
 		}
 		for _, end := range [][]any{{"job_complete", "done"}, {"job_fail", "no", nil}} {
@@ -183,9 +169,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 		}
 		var told int
 		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
-		if told != 4 {
-			t.Errorf("%d entries tell where the worker is, want 4", told)
-		}
+		equal(t, told, 4, "entries tell where the worker is")
 	})
 }
 
@@ -202,9 +186,8 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 		exec(conn, "START TRANSACTION")
 		must[[]row](t)(tryOn(t.Context(), conn, "job_fail", "w1", "emails", g["id"], g["token"], "no", nil))
 		for _, table := range []string{"shop_queues SET paused = 0", "shop_job_types SET create_time = create_time"} {
-			if _, err := other.ExecContext(t.Context(), "UPDATE "+table+" WHERE queue = 'emails'"); err != nil {
-				t.Errorf("UPDATE %s: %v", table, err)
-			}
+			_, err := other.ExecContext(t.Context(), "UPDATE "+table+" WHERE queue = 'emails'")
+			ensure(t, err == nil, "UPDATE %s: %v", table, err)
 		}
 		exec(conn, "COMMIT")
 		s.wantState(id, job.Retry, "scheduled", 1)
@@ -258,13 +241,11 @@ func TestProceduresClock(t *testing.T) {
 				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil},
 			} {
 				_, err := tryOn(t.Context(), conn, name, args...)
-				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
-					t.Errorf("%s; %s: %v", set, name, err)
-				}
+				my, _ := errors.AsType[*mysql.MySQLError](err)
+				ensure(t, my != nil && my.Number == 31017, "%s; %s: %v", set, name, err)
 			}
-			if diff := cmp.Diff(before, s.all()); diff != "" {
-				t.Fatalf("%s changed\n%s", set, diff)
-			}
+			diff := cmp.Diff(before, s.all())
+			require(t, diff == "", "%s changed\n%s", set, diff)
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
 		}
 		for _, zone := range []string{"+11:30", "-12:00"} {
@@ -277,9 +258,7 @@ func TestProceduresClock(t *testing.T) {
 			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
 				" AND j.progress_time BETWEEN UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE AND UTC_TIMESTAMP(6)"+
 				" FROM shop_emails j JOIN shop_workers w ON w.id = j.worker_id WHERE j.id = ?", g["id"]))
-			if !right {
-				t.Errorf("%s: the clock is the session's", zone)
-			}
+			ensure(t, right, "%s: the clock is the session's", zone)
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	})

@@ -97,9 +97,7 @@ func (s env) call(name string, args ...any) []row {
 func (s env) one(name string, args ...any) row {
 	s.t.Helper()
 	list := s.call(name, args...)
-	if len(list) != 1 {
-		s.t.Fatalf("%s %v: %d rows", name, args, len(list))
-	}
+	require(s.t, len(list) == 1, "%s %v: %d rows", name, args, len(list))
 	return list[0]
 }
 
@@ -171,9 +169,8 @@ func (s env) wantRefusal(code uint16, message, name string, args ...any) {
 	if my == nil || my.Number != code || !strings.Contains(my.Message, message) || string(my.SQLState[:]) != "45000" {
 		s.t.Errorf("%s %.100v: %v, want %d %s", name, args, err, code, message)
 	}
-	if diff := cmp.Diff(before, s.all()); diff != "" {
-		s.t.Errorf("%s %.100v changed\n%s", name, args, diff)
-	}
+	diff := cmp.Diff(before, s.all())
+	ensure(s.t, diff == "", "%s %.100v changed\n%s", name, args, diff)
 }
 
 // The whole life of a job.
@@ -184,15 +181,10 @@ func TestProceduresLife(t *testing.T) {
 			t.Errorf("%v", w)
 		}
 		added := s.one("job_submit", "emails", "send", "k", `{"a":1}`, `{"priority": 7, "timeout": "2m"}`)
-		if again := s.one("job_submit", "emails", "send", "k", "other", nil); added["duplicate"] != "0" || again["duplicate"] != "1" || again["id"] != added["id"] {
-			t.Errorf("%v, %v", added, again)
-		}
-		if n := s.one("job_backlog", "emails", nil)["backlog"]; n != "1" {
-			t.Errorf("backlog %s", n)
-		}
-		if n := s.one("job_backlog", "emails", "report")["backlog"]; n != "0" {
-			t.Errorf("backlog %s", n)
-		}
+		again := s.one("job_submit", "emails", "send", "k", "other", nil)
+		ensure(t, added["duplicate"] == "0" && again["duplicate"] == "1" && again["id"] == added["id"], "%v, %v", added, again)
+		equal(t, s.one("job_backlog", "emails", nil)["backlog"], "1", "backlog")
+		equal(t, s.one("job_backlog", "emails", "report")["backlog"], "0", "backlog")
 		g := s.one("job_grab", "w1", "emails", "send", 5)
 		token := g["token"]
 		if diff := cmp.Diff(row{
@@ -200,32 +192,22 @@ func TestProceduresLife(t *testing.T) {
 		}, g); diff != "" {
 			t.Error(diff)
 		}
-		if len(s.call("job_grab", "w1", "emails", "send", 5)) != 0 {
-			t.Error("grabbed twice")
-		}
-		if r := s.one("job_start", "w1", "emails", g["id"], token); r["attempt"] != "1" {
-			t.Errorf("%v", r)
-		}
+		equal(t, len(s.call("job_grab", "w1", "emails", "send", 5)), 0, "grabbed twice")
+		equal(t, s.one("job_start", "w1", "emails", g["id"], token)["attempt"], "1")
 		if r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil); r["state"] != "retry" || r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
 			t.Errorf("%v", r)
 		}
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01'")
 		g = s.begin("w1")
-		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "done"); r["state"] != "final" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_complete", "w1", "emails", g["id"], g["token"], "done")["state"], "final")
 		s.wantState(s.nth(1), job.Final, "finished", 2)
-		if j := s.get(s.nth(1)); j.Result != "done" || j.Error != job.None || j.WorkerID != idOf("w1") {
-			t.Errorf("%+v", j)
-		}
+		j := s.get(s.nth(1))
+		ensure(t, j.Result == "done" && j.Error == job.None && j.WorkerID == idOf("w1"), "%+v", j)
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1 starting/2 finished/2")
 		s.call("worker_deregister", "w1")
-		var started int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1")))
-		if started != 2 {
-			t.Errorf("started %d", started)
-		}
+		started := value[int](s, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1"))
+		equal(t, started, 2, "started")
 	})
 }
 
@@ -376,9 +358,7 @@ func (s env) refused(name string, args ...any) uint16 {
 	s.t.Helper()
 	_, err := s.try(name, args...)
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		s.t.Fatalf("%s %v: %v, want a refusal", name, args, err)
-	}
+	require(s.t, ok, "%s %v: %v, want a refusal", name, args, err)
 	return my.Number
 }
 
@@ -393,12 +373,8 @@ func TestProceduresOfAnUnregisteredQueue(t *testing.T) {
 		s.wantRefusal(31003, "unknown queue emails", "job_grab", "w1", "emails", "send", 1)
 		s.one("job_start", "w1", "emails", grabbed["id"], grabbed["token"])
 		s.one("job_progress", "w1", "emails", done["id"], done["token"], 40, nil)
-		if r := s.one("job_complete", "w1", "emails", done["id"], done["token"], nil); r["state"] != "final" {
-			t.Errorf("%v", r)
-		}
-		if r := s.one("job_fail", "w1", "emails", failed["id"], failed["token"], "no", nil); r["state"] != "retry" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_complete", "w1", "emails", done["id"], done["token"], nil)["state"], "final")
+		equal(t, s.one("job_fail", "w1", "emails", failed["id"], failed["token"], "no", nil)["state"], "retry")
 		s.wantHistory(s.byKey("a"), "added/0 starting/1 finished/1")
 		s.wantHistory(s.byKey("b"), "added/0 starting/1 error/1")
 	})

@@ -15,23 +15,17 @@ func TestProceduresTexts(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		for i, key := range []string{"😀", " ", "  ", "k", "k ", "K", "ü", "u\u0308", `"`, `\`, "'; DROP", "NONE", "[", "\u2028"} {
 			for _, duplicate := range []string{"0", "1"} {
-				if r := s.one("job_submit", "emails", "😀"+key, key, "😀"+key, nil); r["duplicate"] != duplicate {
-					t.Errorf("%q: %v", key, r)
-				}
+				equal(t, s.one("job_submit", "emails", "😀"+key, key, "😀"+key, nil)["duplicate"], duplicate, "%q", key)
 			}
 			types := fmt.Sprintf("[%q]", "😀"+key)
 			if i == 0 {
 				types = `["\ud83d\ude00\ud83d\ude00"]`
 			}
 			g := s.one("job_grab", "w1", "emails", types, 1)
-			if g["job_key"] != key || g["job_data"] != "😀"+key || g["job_type"] != "😀"+key {
-				t.Errorf("%q: %v", key, g)
-			}
+			ensure(t, g["job_key"] == key && g["job_data"] == "😀"+key && g["job_type"] == "😀"+key, "%q: %v", key, g)
 			s.call("job_start", "w1", "emails", g["id"], g["token"])
 			s.call("job_fail", "w1", "emails", g["id"], g["token"], "😀"+key, `{"final":true}`)
-			if j := s.get(s.byKey(key)); j.Error != "😀"+key {
-				t.Errorf("%q: %s", key, j.Error)
-			}
+			equal(t, s.get(s.byKey(key)).Error, "😀"+key, "%q", key)
 			s.exec("DELETE FROM shop_emails")
 		}
 	})
@@ -41,16 +35,14 @@ func TestProceduresTexts(t *testing.T) {
 func TestProceduresOptions(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		twice := `{"priority":7,"time_windows":["00:00-24:00"],"priority":7}`
-		var members int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &members, "SELECT JSON_LENGTH(?)", twice))
+		members := value[int](s, "SELECT JSON_LENGTH(?)", twice)
 		if members == 3 { // MySQL sees two
 			s.wantRefusal(31002, "a name is there twice", "job_submit", "emails", "send", "k", nil, twice)
 			twice = twice[:len(twice)-len(`,"priority":7}`)] + "}"
 		}
 		s.one("job_submit", "emails", "send", "k", nil, twice)
-		if j := s.get(s.byKey("k")); j.Priority != 7 || len(j.Windows) != 1 {
-			t.Errorf("%+v", j)
-		}
+		j := s.get(s.byKey("k"))
+		ensure(t, j.Priority == 7 && len(j.Windows) == 1, "%+v", j)
 		s.wantRefusal(31002, "there is no in ", "job_submit", "emails", "send", "l", nil, `{"in ":"1h"}`)
 		s.wantRefusal(31002, "there is no ", "job_submit", "emails", "send", "l", nil, `{"":"1h"}`)
 		g := s.begin("w1")
@@ -72,9 +64,7 @@ func TestProceduresNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.wantRefusal(31002, "NONE stands for no data", "job_submit", "emails", "send", "k", job.None, nil)
 		s.call("job_submit", "emails", "send", "k", "NONE ", nil)
-		if j := s.get(s.byKey("k")); j.Data != "NONE " {
-			t.Errorf("%q", j.Data)
-		}
+		equal(t, s.get(s.byKey("k")).Data, "NONE ")
 		for range 2 { // the policy would wait for an hour
 			g := s.begin("w1")
 			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":"0s"}`); r["state"] != "retry" {
@@ -85,9 +75,7 @@ func TestProceduresNothing(t *testing.T) {
 		g := s.begin("w1")
 		s.call("job_fail", "w1", "emails", g["id"], g["token"], job.None, `{"final":true}`)
 		s.wantState(s.byKey("k"), job.Final, "failed", 1)
-		if j := s.get(s.byKey("k")); j.Error != (job.Outcome{Error: job.None}).Reason() {
-			t.Errorf("%q", j.Error)
-		}
+		equal(t, s.get(s.byKey("k")).Error, (job.Outcome{Error: job.None}).Reason())
 		s.call("job_submit", "emails", "send", "l", nil, nil)
 		g = s.begin("w1")
 		if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":0}`); r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {

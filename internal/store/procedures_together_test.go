@@ -58,9 +58,7 @@ func TestProceduresTogether(t *testing.T) {
 			for left() > 0 {
 				var used int
 				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &used, "SELECT COALESCE(SUM(throttle_factor), 0) FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding')"))
-				if used > limit {
-					t.Errorf("%d are in use", used)
-				}
+				ensure(t, used <= limit, "%d are in use", used)
 			}
 		}()
 		wg.Wait()
@@ -68,9 +66,7 @@ func TestProceduresTogether(t *testing.T) {
 		var starts, attempts int
 		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &starts, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND state = 'starting'"))
 		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &attempts, "SELECT SUM(attempt) FROM shop_emails"))
-		if starts != jobs || attempts != jobs {
-			t.Errorf("%d starts, %d attempts of %d jobs", starts, attempts, jobs)
-		}
+		ensure(t, starts == jobs && attempts == jobs, "%d starts, %d attempts of %d jobs", starts, attempts, jobs)
 	})
 }
 

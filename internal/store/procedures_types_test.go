@@ -14,17 +14,12 @@ func TestProceduresAsync(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
 		id := s.add(job.Params{Type: "send", Key: "k"})[0].ID
 		g := s.begin("w1")
-		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent"); r["state"] != "running" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent")["state"], "running")
 		j := s.wantState(id, job.Running, "awaiting", 1)
-		if wait := j.WakeTime.Sub(j.StartTime); j.Result != "sent" || wait != time.Minute {
-			t.Errorf("%+v waits %s", j, wait)
-		}
+		wait := j.WakeTime.Sub(j.StartTime)
+		ensure(t, j.Result == "sent" && wait == time.Minute, "%+v waits %s", j, wait)
 		s.add(job.Params{Type: "report", Key: "next"})
-		if got := s.grabbed("w1", 1); got != "" {
-			t.Errorf("grabbed %s beside work that is only sent", got)
-		}
+		equal(t, s.grabbed("w1", 1), "", "grabbed beside work that is only sent")
 		s.wantRefusal(31012, "ended already: the job is running", "job_complete", "w1", "emails", g["id"], g["token"], "sent")
 		s.call("worker_deregister", "w1") // who sent it may go
 		s.upkeep()
@@ -53,9 +48,7 @@ func TestProceduresAsync(t *testing.T) {
 		}
 		id = s.add(job.Params{Type: "send", Key: "unsent"})[0].ID
 		g = s.begin("w2")
-		if r := s.one("job_fail", "w2", "emails", g["id"], g["token"], "no", `{"final":true}`); r["state"] != "final" {
-			t.Errorf("%v", r)
-		}
+		equal(t, s.one("job_fail", "w2", "emails", g["id"], g["token"], "no", `{"final":true}`)["state"], "final")
 		s.wantState(id, job.Final, "failed", 1)
 	})
 }
@@ -74,14 +67,10 @@ func TestProceduresRetryHandler(t *testing.T) {
 		} {
 			id := s.add(job.Params{Type: "send"})[0].ID
 			g := s.begin("w1")
-			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", options); r["state"] != "error" {
-				t.Errorf("%v", r)
-			}
+			equal(t, s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", options)["state"], "error")
 			s.wantState(id, job.Error, "undecided", 1)
 			s.wantHistory(id, "added/0 starting/1")
-			if got := s.grabbed("w1", 1); got != "" {
-				t.Errorf("grabbed %s", got)
-			}
+			equal(t, s.grabbed("w1", 1), "", "grabbed")
 			s.wantState(id, job.Error, "undecided", 1)
 			list := s.undecided("h", 5)
 			if len(list) != 1 || list[0].Outcome.Verdict != want.Verdict || list[0].Outcome.Error != want.Error || list[0].Outcome.RetryAfter != want.RetryAfter {
@@ -92,9 +81,8 @@ func TestProceduresRetryHandler(t *testing.T) {
 		}
 		g := s.one("job_submit", "emails", "send", "k", nil, nil)
 		b := s.begin("w1")
-		if r := s.one("job_complete", "w1", "emails", b["id"], b["token"], nil); r["state"] != "final" || b["id"] != g["id"] {
-			t.Errorf("%v", r)
-		}
+		r := s.one("job_complete", "w1", "emails", b["id"], b["token"], nil)
+		ensure(t, r["state"] == "final" && b["id"] == g["id"], "%v", r)
 	})
 }
 
@@ -105,8 +93,6 @@ func TestProceduresStrictTypes(t *testing.T) {
 		s.wantRefusal(31004, "unknown job type former", "job_submit", "emails", "former", nil, nil, nil)
 		s.wantRefusal(31004, "unknown job type Köln", "job_submit", "emails", "Köln", nil, nil, nil)
 		s.one("job_submit", "emails", "report", "z", nil, nil)
-		if got := s.grabbed("w1", 5); got != "z" {
-			t.Errorf("grabbed %s", got)
-		}
+		equal(t, s.grabbed("w1", 5), "z", "grabbed")
 	})
 }

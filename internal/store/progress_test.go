@@ -20,8 +20,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 			s.exec("INSERT INTO shop_emails (job_type, job_key, status, lock_token, attempt_token, attempt, worker_id, timeout, priority,"+
 				" throttle_factor, time_windows, wake_time) VALUES ('send', ?, ?, ?, ?, ?, 'w1', 60, 100, 1, 'NONE', "+wake+")",
 				key, status, token, token, attempt)
-			var id int64
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
+			id := value[int64](s, "SELECT id FROM shop_emails WHERE job_key = ?", key)
 			return &job.Job{ID: id, Token: "t", Attempt: 2}
 		}
 		want, jobs := map[string]bool{"runs": true}, map[string]*job.Job{}
@@ -48,9 +47,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.core().SetProgress(t.Context(), "w2", said); err != nil {
-			t.Error(err)
-		}
+		must[any](t)(s.core().SetProgress(t.Context(), "w2", said))
 		for name, j := range jobs {
 			if name == "deleted" {
 				continue
@@ -76,9 +73,8 @@ func TestOddProgress(t *testing.T) {
 		}
 		for _, set := range sets {
 			s.exec("UPDATE shop_emails SET attempt = 1, progress = 40, progress_note = 'x', progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
-			if p, ok := s.get(1).Reached(); !ok || p.Percent != 40 {
-				t.Fatalf("%+v", p)
-			}
+			p, ok := s.get(1).Reached()
+			require(t, ok && p.Percent == 40, "%+v", p)
 			s.exec("UPDATE shop_emails SET " + set)
 			if j := s.get(1); j.Progress != (job.Progress{}) || j.Invalid != nil {
 				t.Errorf("%s: %+v, %v", set, j.Progress, j.Invalid)

@@ -66,36 +66,24 @@ func TestShardStates(t *testing.T) {
 		s.startIn("w", 2, 1)
 		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
 		all := s.states()
-		if len(all) != 4 {
-			t.Fatalf("%+v", all)
-		}
+		require(t, len(all) == 4, "%+v", all)
 		for i, of := range all {
 			want := admin.ShardState{Share: 2, RateShare: 10}
 			want.Closed = of.Closed // by addIn
 			if i == 2 {
 				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
-				if want.OldestDue.IsZero() {
-					t.Error("no oldest due")
-				}
+				ensure(t, !want.OldestDue.IsZero(), "no oldest due")
 			}
 			if i == 3 {
 				want.Scheduled = 1
 			}
-			if of != want {
-				t.Errorf("%+v, want %+v", of, want)
-			}
+			equal(t, of, want)
 		}
-		if s.get(first).State() != job.Running {
-			t.Error("the first is not running")
-		}
-		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 0 {
-			t.Errorf("%d are misplaced", n)
-		}
+		equal(t, s.get(first).State(), job.Running, "the first")
+		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 0, "misplaced")
 		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
-		if n := must[admin.Overview](t)(s.Overview(t.Context())).Misplaced; n != 2 {
-			t.Errorf("%d are misplaced", n)
-		}
+		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 2, "misplaced")
 		if d := must[admin.Division](t)(s.otherwise(8).Division(t.Context())); d.Of != 4 || !errors.Is(d.Otherwise, queue.ErrShards) {
 			t.Errorf("%+v", d)
 		}
@@ -121,26 +109,20 @@ func TestWaitsSince(t *testing.T) {
 					t.Helper()
 					s.tick()
 					s.exec("UPDATE shop_shards SET "+column+" = ? WHERE queue = 'emails' AND shard = 4001", share)
-					if n := len(s.in(1, slots).Started); n != want {
-						t.Fatalf("%d jobs were started of a share of %d, want %d", n, share, want)
-					}
+					n := len(s.in(1, slots).Started)
+					require(t, n == want, "%d jobs were started of a share of %d, want %d", n, share, want)
 					return s.states()[1].WaitsSince
 				}
 				first := since(2, 3, 2)
-				if same := since(2, 3, 0); first.IsZero() || !same.Equal(first) {
-					t.Errorf("waits since %s, and without a start since %s", first, same)
-				}
+				same := since(2, 3, 0)
+				ensure(t, !first.IsZero() && same.Equal(first), "waits since %s, and without a start since %s", first, same)
 				next := since(3, 3, 1)
-				if !next.After(first) {
-					t.Errorf("waits since %s, and after a start since %s", first, next)
-				}
-				if none := since(8, 3, 1); !none.IsZero() {
-					t.Errorf("nothing waits, but since %s", none)
-				}
+				ensure(t, next.After(first), "waits since %s, and after a start since %s", first, next)
+				none := since(8, 3, 1)
+				ensure(t, none.IsZero(), "nothing waits, but since %s", none)
 				s.addIn(1, job.Params{})
-				if again := since(4, 3, 0); !again.After(next) {
-					t.Errorf("waits again since %s, which was so before: %s", again, next)
-				}
+				again := since(4, 3, 0)
+				ensure(t, again.After(next), "waits again since %s, which was so before: %s", again, next)
 			})
 		})
 	}
@@ -164,9 +146,7 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 
 		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
-		if r := why.Reasons; r[0].Word != "divided_otherwise" {
-			t.Errorf("%q", r)
-		}
+		equal(t, why.Reasons[0].Word, "divided_otherwise")
 		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
 		s.wantWhy(other, "it was placed when the queue was divided into shards otherwise")
 	})
@@ -202,11 +182,8 @@ func TestFindByShard(t *testing.T) {
 			}
 		}
 		j := s.get(two).JSON()
-		if *j.Shard != 2 || *j.Shards != 4 {
-			t.Errorf("%+v", j)
-		}
-		var newest int64
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
+		ensure(t, *j.Shard == 2 && *j.Shards == 4, "%+v", j)
+		newest := value[int64](s, "SELECT MAX(id) FROM shop_emails")
 		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
 			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
 		}
@@ -226,9 +203,8 @@ func TestStartNowDivides(t *testing.T) {
 		now := func(id int64, want error) {
 			t.Helper()
 			r := store.NewRound(workers.Worker{ID: "w", Host: "h", PID: 1})
-			if _, err := s.core().StartNow(t.Context(), r, id); !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
+			_, err := s.core().StartNow(t.Context(), r, id)
+			ensure(t, errors.Is(err, want), "%v, want %v", err, want)
 		}
 		now(first, nil)
 		now(second, nil)
@@ -244,9 +220,7 @@ func TestStartNowDivides(t *testing.T) {
 				t.Errorf("%+v", of)
 			}
 		}
-		if sum != 4 {
-			t.Errorf("the shards hold %d", sum)
-		}
+		equal(t, sum, 4, "the shards hold")
 		rated := s.addIn(3, job.Params{ThrottleFactor: new(0)})
 		for range 3 {
 			now(s.addIn(3, job.Params{ThrottleFactor: new(0)}), nil)

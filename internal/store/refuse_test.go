@@ -83,9 +83,7 @@ func TestRoundRefuses(t *testing.T) {
 				good := s.add(inRegion("west", 1), inRegion("west", 1))
 				s.upkeep() // the lost and the overdue are to be decided about
 				s.upkeep()
-				if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{good[0].ID, good[1].ID}) {
-					s.t.Errorf("started %v", got)
-				}
+				equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
 				for range 2 {
 					s.start("w", 1)
 				}
@@ -119,9 +117,8 @@ func TestTakeInRefuses(t *testing.T) {
 		s.wantRefused(1, first)
 		s.wantRefused(s.nth(2), "is not valid UTF-8")
 		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
-		if j := s.wantState(s.nth(4), job.Initial, "available", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
-			s.t.Errorf("taken in as %+v", j)
-		}
+		j := s.wantState(s.nth(4), job.Initial, "available", 0)
+		ensure(s.t, j.Error == job.None && j.Result == job.None && j.Group == job.None && !j.Stopping, "taken in as %+v", j)
 	})
 }
 
@@ -136,19 +133,11 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
 		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
 		must[any](s.t)(tx.Exec("SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'send' LOCK IN SHARE MODE"))
-		if take() {
-			s.t.Error("there are more to be taken in while all are held")
-		}
+		ensure(s.t, !take(), "there are more to be taken in while all are held")
 		must[any](s.t)(nil, tx.Rollback())
-		if !take() {
-			s.t.Error("none is left behind 500")
-		}
+		ensure(s.t, take(), "none is left behind 500")
 		take()
-		var n int
-		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
-		if n != 501 {
-			s.t.Errorf("%d are refused", n)
-		}
+		equal(s.t, value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"), 501, "refused")
 	})
 }
 
@@ -176,9 +165,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				for range 6 { // each time some more is found
 					s.upkeep()
 				}
-				if got := ids(s.start("w", 10)); !slices.Equal(got, []int64{good[0].ID, good[1].ID, good[2].ID}) {
-					s.t.Errorf("started %v", got)
-				}
+				equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
 				for i, r := range rows {
 					s.wantRefused(s.nth(i+1), r[2])
 				}
@@ -196,31 +183,23 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			s.exec(insertOf("status, time_windows, start_time, wake_time, attempt", "'awaiting', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
 		}
 		j := s.get(1)
-		if j.Invalid == nil || !errors.Is(j.Invalid, job.ErrInvalid) {
-			s.t.Fatalf("flaw: %v", j.Invalid)
-		}
+		require(s.t, j.Invalid != nil && errors.Is(j.Invalid, job.ErrInvalid), "flaw: %v", j.Invalid)
 		s.hire("w")
 		_, startNow := s.core().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
 		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, admin.RescheduleOptions{At: time.Now()})} {
-			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
-				s.t.Errorf("%s: %v", verb, err)
-			}
+			ensure(s.t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "time_windows"), "%s: %v", verb, err)
 		}
-		if reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons; !strings.Contains(reasons[0].Text, "time_windows") {
-			s.t.Errorf("why: %v", reasons)
-		}
+		reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons
+		ensure(s.t, strings.Contains(reasons[0].Text, "time_windows"), "why: %v", reasons)
 		must[any](s.t)(nil, s.Cancel(in, 1))
 		s.wantRefused(1, "time_windows")
-		if asked := must[string](s.t)(s.Stop(in, s.nth(2))); asked != job.None {
-			s.t.Errorf("asked %s", asked)
-		}
+		equal(s.t, must[string](s.t)(s.Stop(in, s.nth(2))), job.None, "asked")
 		s.wantRefused(s.nth(2), "time_windows")
 		listed := 0
 		must[any](s.t)(nil, s.Find(in, admin.Filter{}, func(*job.Job) error { listed++; return nil }))
-		if c := must[admin.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
-			s.t.Errorf("%d are listed, %+v", listed, c)
-		}
+		c := must[admin.Counts](s.t)(s.Counts(in))
+		ensure(s.t, listed == 4 && c.Failed == 2 && c.Due == 1 && c.Waiting == 1, "%d are listed, %+v", listed, c)
 	})
 }
 
@@ -232,9 +211,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.placed()
 		s.hire("w")
 		list := must[[]store.Settled](s.t)(s.core().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
-		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
-			s.t.Errorf("to be asked about: %+v", list)
-		}
+		ensure(s.t, len(list) == 1 && list[0].Job.ID == s.nth(2), "to be asked about: %+v", list)
 		s.wantRefused(1, "time_windows")
 	})
 }
@@ -245,9 +222,7 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 		s.exec(insertOf("status, time_windows", "'available', 'x'"))
 		s.placed()
 		s.start("w", 1)
-		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			s.t.Error(err)
-		}
+		fails(s.t, queue.ErrNotFound)(s.Get(s.t.Context(), 1))
 		s.wantHistory(1, "failed/0")
 	})
 }
@@ -261,13 +236,9 @@ func TestUncheckedRank(t *testing.T) {
 	}
 	s.placed()
 	good := s.add(job.Params{Type: "send"})
-	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
-		t.Errorf("started %v", got)
-	}
+	equal(t, ids(s.start("w", 3)), []int64{good[0].ID}, "started")
 	for id := range int64(3) {
 		s.wantRefused(id+1, "priority")
 	}
-	if why := must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})); why.Ahead != 0 {
-		t.Errorf("%d are ahead", why.Ahead)
-	}
+	equal(t, must[admin.Why](t)(s.Why(t.Context(), good[0].ID, admin.Asker{})).Ahead, 0, "ahead")
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/queuetest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -24,9 +26,7 @@ func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 3}}
 	}, func(s env) {
 		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
-		if len(all) != 1 {
-			t.Fatalf("registered are %+v", all)
-		}
+		require(t, len(all) == 1, "registered are %+v", all)
 		got := all[0]
 		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 || got.DefaultTimeout != time.Hour || *got.DefaultRetry != job.DefaultRetry ||
 			got.KeepFailed != queue.DiscardAtOnce || got.ThrottleGroups.Limits["*"] != 3 {
@@ -103,12 +103,8 @@ func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 			s.exec("INSERT INTO shop_queues (queue) VALUES (" + name + ")")
 		}
 		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
-		if len(all) != 1 || all[0].Name != "emails" {
-			t.Errorf("registered are %+v", all)
-		}
-		if len(*warnings) != n {
-			t.Errorf("%d warnings of %d rows: %q", len(*warnings), n, *warnings)
-		}
+		ensure(t, len(all) == 1 && all[0].Name == "emails", "registered are %+v", all)
+		equal(t, len(*warnings), n, "warnings")
 		for _, w := range *warnings {
 			if strings.ContainsAny(w, "\x1b\n") || len(w) > 500 || !strings.Contains(w, "counts for nothing") {
 				t.Errorf("%q", w)
@@ -138,15 +134,11 @@ func TestRegisterMends(t *testing.T) {
 				for _, value := range values {
 					s.exec("UPDATE " + table + " SET " + column + " = " + value)
 					must[any](t)(nil, s.core().Register(t.Context()))
-					if got := read(); got != want {
-						t.Errorf("after %s = %.60s: %.200s, want %s", column, value, got, want)
-					}
+					equal(t, read(), want, "after %s = %.60s", column, value)
 				}
 			}
 		}
-		if len(*warnings) > 0 {
-			t.Errorf("what was mended is nothing to warn of: %q", *warnings)
-		}
+		equal(t, len(*warnings), 0, "what was mended is nothing to warn of")
 	})
 }
 
@@ -170,17 +162,12 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 		*warnings = nil
 		store.ForgetTypes(s.core())
 		slices.Sort(want)
-		if names := must[[]string](t)(s.core().TypeNames(t.Context())); !slices.Equal(names, want) {
-			t.Errorf("known are %q, want %q", names, want)
-		}
-		if len(*warnings) != n+1 {
-			t.Errorf("%d warnings of %d rows: %q", len(*warnings), n+1, *warnings)
-		}
+		equal(t, must[[]string](t)(s.core().TypeNames(t.Context())), want, "known")
+		equal(t, len(*warnings), n+1, "warnings")
 		s.upkeep()
 		for i := range 2 * n {
-			if j := s.wantState(s.nth(i+1), job.Initial, "available", 0); j.Priority != 7 || j.ThrottleFactor != 1 || j.Timeout != 24*time.Hour {
-				t.Errorf("%+v", j)
-			}
+			j := s.wantState(s.nth(i+1), job.Initial, "available", 0)
+			ensure(t, j.Priority == 7 && j.ThrottleFactor == 1 && j.Timeout == 24*time.Hour, "%+v", j)
 		}
 	})
 }
@@ -216,11 +203,77 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			for len(done.Started) == 0 && time.Now().Before(deadline) {
 				done = s.do(s.newRound("w", 1))
 			}
-			if len(done.Started) != 1 {
-				t.Fatalf("%s: nothing is started any more", v)
-			}
+			require(t, len(done.Started) == 1, "%s: nothing is started any more", v)
 			s.settle("w", job.Outcome{Verdict: job.Finished}, done.Started...)
 			s.add(job.Params{Type: "send"})
 		}
 	})
+}
+
+// What the config says of all jobs of a queue holds for types that it doesn't name too, whoever enqueues them, until it says
+// something else.
+func TestDefaultsOfTypesInNoConfig(t *testing.T) {
+	defaults := func(o *queue.Options) {
+		o.DefaultTimeout, o.DefaultPriority = 90*time.Second, new(7)
+		o.DefaultRetry = &job.RetryPolicy{Attempts: 2, Delay: 5 * time.Minute, Backoff: job.Fixed}
+	}
+	suiteWith(t, defaults, func(s env) {
+		want := func(id int64, how string, timeout time.Duration, priority int) {
+			t.Helper()
+			if j := s.get(id); j.Timeout != timeout || j.Priority != priority {
+				t.Errorf("%s: timeout %s, priority %d; want %s, %d", how, j.Timeout, j.Priority, timeout, priority)
+			}
+		}
+		// who knows the queue by its name alone
+		bare := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"})))
+		want(bare.add(job.Params{Type: "bare"})[0].ID, "by name", 90*time.Second, 7)
+		want(s.add(job.Params{Type: "config"})[0].ID, "by the config", 90*time.Second, 7)
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('plain')")
+		s.upkeep()
+		want(s.nth(3), "by plain SQL", 90*time.Second, 7)
+		want(bare.add(job.Params{Type: "send"})[0].ID, "of a type in the config", 24*time.Hour, 100)
+
+		o := options()
+		o.DefaultTimeout = time.Minute
+		later := openStore(t, s.db, o)
+		want(later.add(job.Params{Type: "plain"})[0].ID, "by another config", time.Minute, 100)
+		want(later.add(job.Params{Type: "send"})[0].ID, "of a type in another config", 24*time.Hour, 100)
+	})
+	proceduresSuite(t, defaults, func(s env) {
+		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('plain', 'a')")
+		s.upkeep()
+		s.one("job_submit", "emails", "submitted", "b", nil, nil)
+		for _, name := range []string{"plain", "submitted"} {
+			g := s.one("job_grab", "w1", "emails", name, 1)
+			s.one("job_start", "w1", "emails", g["id"], g["token"])
+			r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil)
+			id := value[int64](s, "SELECT id FROM shop_emails WHERE job_type = ?", name)
+			j := s.get(id)
+			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); r["state"] != "retry" || j.Timeout != 90*time.Second || j.Priority != 7 || wait != 5*time.Minute {
+				t.Errorf("%s: %v in %s, timeout %s, priority %d", name, r, wait, j.Timeout, j.Priority)
+			}
+			s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL, scheduled_run_time = '2026-01-01' WHERE id = ?", id)
+			g = s.one("job_grab", "w1", "emails", name, 1)
+			s.one("job_start", "w1", "emails", g["id"], g["token"])
+			if r = s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil); r["state"] != "final" {
+				t.Errorf("%s: %v after its second attempt", name, r)
+			}
+		}
+	})
+}
+
+// The changes of a zone's clock are registered from the year on in which the database is, whatever the host's clock says.
+func TestRegisterZoneByTheDatabase(t *testing.T) {
+	zone := must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Location: zone})
+	for _, year := range []int{2024, 2031} {
+		in.Clock.Set(time.Date(year, time.July, 1, 12, 0, 0, 0, time.UTC))
+		must[any](t)(nil, (*store.Queue)(in.Queue("emails").Queue).Register(t.Context()))
+		var text string
+		must[any](t)(nil, in.DB.SQL.GetContext(t.Context(), &text, "SELECT settings FROM shop_queues"))
+		var s struct{ Zone [][2]int64 }
+		must[any](t)(nil, json.Unmarshal([]byte(text), &s))
+		want := time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
+		ensure(t, len(s.Zone) == 7 && s.Zone[0] == [2]int64{want, 3600}, "%d: %v", year, s.Zone)
+	}
 }

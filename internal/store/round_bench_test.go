@@ -27,19 +27,10 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 			}
 			o.Name, o.Types = "bench", []job.Type{job.DefaultType("noop")}
 			db := dbtest.Open(b, driver, source, o.Name)
-			if _, err := db.Migrate(b.Context(), []schema.Queue{o.Table()}); err != nil {
-				b.Fatal(err)
-			}
-			q, err := New(db, o)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := q.Register(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			if err := q.workers.Register(b.Context(), bencher, 24*time.Hour); err != nil {
-				b.Fatal(err)
-			}
+			dbtest.Must(db.Migrate(b.Context(), []schema.Queue{o.Table()}))(b)
+			q := dbtest.Must(New(db, o))(b)
+			dbtest.OK(b, q.Register(b.Context()))
+			dbtest.OK(b, q.workers.Register(b.Context(), bencher, 24*time.Hour))
 			f(b, q)
 		})
 	}
@@ -102,10 +93,7 @@ func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled
 	b.Helper()
 	r := NewRound(bencher)
 	r.Settle, r.Slots, r.Candidates = settle, n, c
-	done, err := q.Round(b.Context(), r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	done := dbtest.Must(q.Round(b.Context(), r))(b)
 	return done
 }
 
@@ -126,63 +114,44 @@ func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 	return costs[len(costs)/2]
 }
 
-// BenchmarkRoundBacklog compares starting 100 jobs of 3,000 with starting them beside 4,000,000 rows: due, scheduled for
-// later at a better priority, final, and due of a type that this worker doesn't handle.
-func BenchmarkRoundBacklog(b *testing.B) {
+// beside measures starting 100 jobs of 3,000, and beside 4 times n rows: due, scheduled for later at a better priority, final, and due of
+// a type that this worker doesn't handle.
+func (q *Queue) beside(b *testing.B, n int, shuffle bool, total string) {
+	b.Helper()
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
+	due := rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond}
+	for b.Loop() {
+		q.fill(b, due)
+		q.startCost(b, 5)
+		few := q.startCost(b, 20)
+		dbtest.Must(q.db.SQL.ExecContext(context.Background(), "DELETE FROM "+q.table))(b)
+		many := due
+		many.n, many.shuffle = n, shuffle
+		scheduled, final, other := many, many, many
+		scheduled.status, scheduled.priority, scheduled.from = job.StatusScheduled, 1, future
+		final.status, final.priority = job.StatusFinished, 1
+		other.jobType, other.priority = "other", 1
+		q.fill(b, many, scheduled, final, other)
+		q.startCost(b, 5)
+		all := q.startCost(b, 50)
+		b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
+		b.ReportMetric(float64(all.Microseconds()), "µs/100-of-"+total)
+		b.ReportMetric(float64(all)/float64(few), total+"/3000")
+	}
+}
+
+func BenchmarkRoundBacklog(b *testing.B) {
 	for _, shuffle := range []bool{false, true} {
 		b.Run(map[bool]string{false: "in-order", true: "at-random"}[shuffle], func(b *testing.B) {
-			benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
-				const million = 1_000_000
-				for b.Loop() {
-					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
-					q.startCost(b, 5)
-					few := q.startCost(b, 20)
-					if _, err := q.db.SQL.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
-						b.Fatal(err)
-					}
-					q.fill(b,
-						rows{n: million, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
-					q.startCost(b, 5)
-					many := q.startCost(b, 50)
-					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
-					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-4M")
-					b.ReportMetric(float64(many)/float64(few), "4M/3000")
-				}
-			})
+			benchQueue(b, Options{}, func(b *testing.B, q *Queue) { q.beside(b, 1_000_000, shuffle, "4M") })
 		})
 	}
 }
 
-// BenchmarkRoundOrders compares starting 100 jobs of 3,000 with starting them beside 1,000,000 rows, in each order.
 func BenchmarkRoundOrders(b *testing.B) {
-	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	for _, o := range []Options{{}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule}} {
 		b.Run(string(o.Order)+string(o.PriorityOrder), func(b *testing.B) {
-			benchQueue(b, o, func(b *testing.B, q *Queue) {
-				const quarter = 250_000
-				for b.Loop() {
-					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
-					q.startCost(b, 5)
-					few := q.startCost(b, 20)
-					if _, err := q.db.SQL.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
-						b.Fatal(err)
-					}
-					q.fill(b,
-						rows{n: quarter, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond},
-						rows{n: quarter, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond},
-						rows{n: quarter, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond},
-						rows{n: quarter, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond})
-					q.startCost(b, 5)
-					many := q.startCost(b, 50)
-					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
-					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-1M")
-					b.ReportMetric(float64(many)/float64(few), "1M/3000")
-				}
-			})
+			benchQueue(b, o, func(b *testing.B, q *Queue) { q.beside(b, 250_000, false, "1M") })
 		})
 	}
 }
@@ -229,9 +198,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 
 func (q *Queue) held(b *testing.B) (n int) {
 	b.Helper()
-	if err := q.db.SQL.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"); err != nil {
-		b.Fatal(err)
-	}
+	dbtest.OK(b, q.db.SQL.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"))
 	return n
 }
 
@@ -276,4 +243,35 @@ func mean(list []time.Duration) time.Duration {
 		sum += d
 	}
 	return sum / time.Duration(len(list))
+}
+
+// BenchmarkRoundSizes is what a round costs by how many jobs it settles and starts, without a limit and with one.
+func BenchmarkRoundSizes(b *testing.B) {
+	for _, limit := range []int{0, 1_000_000} {
+		b.Run(fmt.Sprintf("limit-%d", limit), func(b *testing.B) {
+			benchQueue(b, Options{ThrottleLimit: limit}, func(b *testing.B, q *Queue) {
+				const times = 100
+				for b.Loop() {
+					for _, size := range []int{1, 4, 10, 100} {
+						q.enqueue(b, slices.Repeat([]job.Params{{Type: "noop"}}, size*times)...)
+						c := q.Candidates(0, []string{"noop"})
+						var costs []time.Duration
+						var ended []Settled
+						for range times {
+							began := time.Now()
+							done := q.startRound(b, c, size, ended...)
+							costs = append(costs, time.Since(began))
+							ended = nil
+							for _, j := range done.Started {
+								ended = append(ended, Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
+							}
+						}
+						q.startRound(b, c, 0, ended...)
+						slices.Sort(costs)
+						b.ReportMetric(float64(costs[times/2].Microseconds()), fmt.Sprintf("µs/round-of-%d", size))
+					}
+				}
+			})
+		})
+	}
 }

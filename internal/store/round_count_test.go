@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,9 +127,7 @@ func TestRoundOfManyTypes(t *testing.T) {
 				for _, n := range []int{1, 20} {
 					costs = append(costs, roundsOfTypes(t, driver, source, change, n))
 				}
-				if !slices.Equal(costs[0], costs[1]) {
-					t.Errorf("the rounds with one type sent %v statements, with 20 %v", costs[0], costs[1])
-				}
+				equal(t, costs[0], costs[1], "statements of rounds with one type, and with 20")
 				t.Logf("statements %v", costs[0])
 			})
 		})
@@ -169,9 +166,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 		}
 		r.Candidates = candidates
 		costs = append(costs, statements(sent.during(func() { jobs = s.do(r).Started })))
-		if len(jobs) != 10 {
-			t.Errorf("%d types: round %d started %d", n, i, len(jobs))
-		}
+		equal(t, len(jobs), 10, "%d types: round %d started", n, i)
 	}
 	return costs
 }
@@ -196,9 +191,8 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 				var jobs []*job.Job
 				for range 2 {
 					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
-					if n := strings.Count(strings.Join(texts, ";"), "paused "); n != 1 || len(jobs) != 3 {
-						t.Errorf("%d were started by a round that asks %d times", len(jobs), n)
-					}
+					n := strings.Count(strings.Join(texts, ";"), "paused ")
+					ensure(t, n == 1 && len(jobs) == 3, "%d were started by a round that asks %d times", len(jobs), n)
 				}
 			})
 		})
@@ -224,8 +218,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		r.Settle[1].Outcome = job.Outcome{Verdict: job.Finished, Result: "it is done"}
 		var got store.Done
 		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
-		var n int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		n := value[int](s, "SELECT COUNT(*) FROM shop_emails")
 		if want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]; n != want || len(got.Started) != 3 || len(got.Lost) > 0 {
 			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
 		}
@@ -250,9 +243,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 		s.add(jobs...)
 		s.hire("w")
 		texts := sent.during(func() {
-			if got := s.do(s.newRound("w", 300)); len(got.Started) != 150 {
-				t.Errorf("started %d", len(got.Started))
-			}
+			equal(t, len(s.do(s.newRound("w", 300)).Started), 150, "started")
 		})
 		for _, text := range texts {
 			for statement := range strings.SplitSeq(text, ";") {
@@ -261,11 +252,9 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 				}
 			}
 		}
-		var n int
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
-			t.Errorf("%d have their groups: %+v", n, c)
-		}
+		n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'")
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, n == 400 && c.Held == 250 && c.Running == 150, "%d have their groups: %+v", n, c)
 	})
 }
 
@@ -280,16 +269,14 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 			for _, n := range []int{1, 8, 64} {
 				o.Name, o.Shards = "emails", n
 				q := must[*queue.Queue](t)(queue.New(db, o))
-				if err := q.Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
-					t.Fatal(err)
-				}
+				err := q.Register(t.Context())
+				require(t, err == nil || errors.Is(err, queue.ErrShards), "%v", err)
 				must[int](t)(admin.Of(q).Reshard(t.Context()))
 				must[any](t)(nil, q.Register(t.Context()))
 				texts := sent.during(func() {
 					must[any](t)(nil, q.Register(t.Context()))
-					if look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"})); !look.Nothing() {
-						t.Errorf("a look finds %+v", look)
-					}
+					look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"}))
+					ensure(t, look.Nothing(), "a look finds %+v", look)
 				})
 				if asked[n] = len(texts); asked[n] != asked[1] || asked[n] == 0 {
 					t.Errorf("limit %d: for %d shards a tick asks %d times, for 1 %d times:\n%.3000s", o.ThrottleLimit, n, asked[n], asked[1], strings.Join(texts, "\n"))

@@ -72,9 +72,7 @@ func TestRoundReadsLittle(t *testing.T) {
 				var jobs []*job.Job
 				for i := range 3 {
 					n := s.reads(func() { jobs = s.do(s.newRound("w", 10, settled(finished, jobs...)...)).Started })
-					if len(jobs) != 10 || n > 1000 {
-						s.t.Errorf("round %d started %d and read %d", i, len(jobs), n)
-					}
+					ensure(s.t, len(jobs) == 10 && n <= 1000, "round %d started %d and read %d", i, len(jobs), n)
 				}
 			})
 		})
@@ -92,11 +90,8 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 		s.add(job.Params{Type: "send", ThrottleFactor: new(0)})
 		candidates := s.candidates("send")
 		for i := range 3 {
-			r := s.newRound("w", 10)
-			r.Candidates = candidates
-			if n := s.reads(func() { s.do(r) }); n > 1000 {
-				s.t.Errorf("round %d read %d", i, n)
-			}
+			n := s.reads(func() { s.doWith(candidates, "w", 10) })
+			ensure(s.t, n <= 1000, "round %d read %d", i, n)
 		}
 	})
 }

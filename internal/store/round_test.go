@@ -32,9 +32,7 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 		s.add(job.Params{Type: "send"})
 		r := s.newRound("w", 2, settled(finished, jobs...)...)
 		r.Stopped = func() error { return context.Canceled }
-		if done := s.do(r); len(done.Started) > 0 {
-			s.t.Errorf("%d were started", len(done.Started))
-		}
+		equal(s.t, len(s.do(r).Started), 0, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
@@ -73,9 +71,7 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
 					s.t.Errorf("resting are %+v", again.Resting)
 				}
-				if len(again.Lost)+len(again.Unsettled) > 0 {
-					s.t.Errorf("lost %v, unsettled %v", again.Lost, again.Unsettled)
-				}
+				ensure(s.t, len(again.Lost)+len(again.Unsettled) == 0, "lost %v, unsettled %v", again.Lost, again.Unsettled)
 			}
 			for i, want := range []string{
 				"finished/1", "finished/1", "error/1", "", "", "", "", "-", "-",
@@ -89,17 +85,12 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				s.wantHistory(s.nth(i+1), history)
 				now := *s.get(s.nth(i + 1))
 				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
-				if !reflect.DeepEqual(now, before[i]) {
-					s.t.Errorf("job %d was %+v, is %+v", i+1, before[i], now)
-				}
+				equal(s.t, now, before[i], "job %d", i+1)
 			}
-			if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); c.Running != 2 || c.Error != 2 || c.Due != 2 {
-				s.t.Errorf("counts %+v", c)
-			}
+			c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+			ensure(s.t, c.Running == 2 && c.Error == 2 && c.Due == 2, "counts %+v", c)
 			// the rate counts each start once, and the limits each job
-			if more := s.start("w", 9); len(more) != 2 {
-				s.t.Errorf("then started %v", ids(more))
-			}
+			equal(s.t, len(s.start("w", 9)), 2, "then started")
 		})
 	}
 }
@@ -111,16 +102,12 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 		jobs := s.start("w", 1)
 		r := s.newRound("w", 1, settled(finished, jobs...)...)
 		r.Again = true
-		if got := s.places(s.do(r).Started); !slices.Equal(got, []int64{2}) {
-			s.t.Errorf("started %v", got)
-		}
+		equal(s.t, s.places(s.do(r).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 
 		s.bury("w")
 		s.upkeep()
-		if got := ids(s.do(r).Started); len(got) > 0 {
-			s.t.Errorf("a worker that was declared dead started %v", got)
-		}
+		equal(s.t, len(ids(s.do(r).Started)), 0, "a worker that was declared dead started")
 		s.wantState(s.nth(2), job.Retry, "scheduled", 1)
 		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})
@@ -138,9 +125,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 		}
 		s.wantState(keys[0].ID, job.Running, job.StatusAnswered, 1)
 		r.Again = true
-		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
-			t.Errorf("to be run are %v", got)
-		}
+		equal(t, ids(s.do(r).Started), []int64{keys[2].ID}, "to be run")
 		s.upkeep()
 		s.wantState(keys[0].ID, job.Retry, job.StatusScheduled, 1)
 		s.wantHistory(keys[0].ID, "added/0 starting/1 error/1")
@@ -154,9 +139,8 @@ func (s env) held(query string) (letGo func()) {
 	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.SQL.DB, "mysql").Beginx())
 	s.t.Cleanup(func() { _ = tx.Rollback() })
 	var found []string
-	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
-		s.t.Fatalf("%d to hold: %v", len(found), err)
-	}
+	err := tx.Select(&found, query+" FOR UPDATE")
+	require(s.t, err == nil && len(found) != 0, "%d to hold: %v", len(found), err)
 	return func() { must[any](s.t)(nil, tx.Rollback()) }
 }
 
@@ -188,15 +172,10 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
 				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
 			got := s.quick(r)
-			if !slices.Equal(s.places(got.Started), []int64{7, 8}) {
-				s.t.Errorf("started %v", ids(got.Started))
-			}
-			if want := []store.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
-				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
-			}
-			if len(got.Lost) > 0 {
-				s.t.Errorf("lost %v", got.Lost)
-			}
+			ensure(s.t, slices.Equal(s.places(got.Started), []int64{7, 8}), "started %v", ids(got.Started))
+			want := []store.Settled{r.Settle[1], r.Settle[3]}
+			ensure(s.t, reflect.DeepEqual(got.Unsettled, want), "unsettled are %+v, want %+v", got.Unsettled, want)
+			equal(s.t, len(got.Lost), 0, "lost")
 			for n, status := range map[int]job.Status{1: "finished", 3: "finished", 5: "failed"} {
 				s.wantState(s.nth(n), job.Final, status, 1)
 			}
@@ -204,9 +183,8 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 				s.wantState(s.nth(n), job.Running, "running", 1)
 			}
 			letGo()
-			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(s.places(again.Started), []int64{6, 9}) {
-				s.t.Errorf("then: %+v", again)
-			}
+			again := s.quick(s.newRound("w", 9, got.Unsettled...))
+			ensure(s.t, len(again.Unsettled) == 0 && slices.Equal(s.places(again.Started), []int64{6, 9}), "then: %+v", again)
 			s.wantState(s.nth(2), job.Final, "finished", 1)
 			s.wantState(s.nth(4), job.Final, "failed", 1)
 			s.wantHistory(s.nth(2), "added/0 starting/1 finished/1")
@@ -227,9 +205,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		s.bury("w")
 		letGo := s.held("SELECT id FROM shop_emails")
 		got := s.quick(s.newRound("w", 0, settled(finished, jobs...)...))
-		if len(got.Unsettled) != 1 || len(got.Lost) != 0 {
-			s.t.Errorf("while it is held: %+v", got)
-		}
+		ensure(s.t, len(got.Unsettled) == 1 && len(got.Lost) == 0, "while it is held: %+v", got)
 		letGo()
 		s.upkeep()
 		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
@@ -249,9 +225,7 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
 		gone.Attempt++ // one that is to be looked for
-		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(s.places(got.Started), []int64{2}) {
-			s.t.Errorf("started %v", ids(got.Started))
-		}
+		equal(s.t, s.places(s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 	})
 }
@@ -263,9 +237,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		s.hire("w")
 		candidates := s.candidates("send", "report")
 		one := func() []int64 {
-			r := s.newRound("w", 1)
-			r.Candidates = candidates
-			return s.places(s.do(r).Started)
+			return s.places(s.doWith(candidates, "w", 1).Started)
 		}
 		s.add(job.Params{Type: "send"}, job.Params{Type: "report"}, job.Params{Type: "send"})
 		var got []int64
@@ -277,12 +249,9 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		got = append(got, one()...)
 		s.add(job.Params{Type: "send", Priority: new(1)}) // before all that were read
 		got = append(got, one()...)
-		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
-			s.t.Errorf("started %v, want %v", got, want)
-		}
-		if got := one(); len(got) > 0 {
-			s.t.Errorf("started %v", got)
-		}
+		want := []int64{1, 4, 2, 3, 5}
+		ensure(s.t, slices.Equal(got, want), "started %v, want %v", got, want)
+		equal(s.t, len(one()), 0, "started")
 	})
 }
 
@@ -293,13 +262,9 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 260)...) // more than one reading
 		candidates := s.candidates("send", "report")
 		for n := 0; ; {
-			r := s.newRound("w", 50)
-			r.Candidates = candidates
-			got := s.do(r)
+			got := s.doWith(candidates, "w", 50)
 			n += len(got.Started)
-			if got.More != (n < 260) {
-				s.t.Errorf("after %d more is %v", n, got.More)
-			}
+			equal(s.t, got.More, n < 260, "more after %d", n)
 			if !got.More {
 				break
 			}
@@ -320,9 +285,7 @@ func TestRateIsSaid(t *testing.T) {
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
 			s.t.Errorf("%+v", got)
 		}
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 1 {
-			s.t.Errorf("%+v", got)
-		}
+		equal(s.t, len(s.do(s.newRound("w", 2)).Started), 1)
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
 			s.t.Errorf("%+v", got)
 		}
@@ -336,14 +299,11 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 		s.add(make9("send")...)
 		later := must[time.Time](t)(s.db.SQL.Clock(t.Context())).Add(time.Hour)
 		s.exec("UPDATE shop_shards SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait > 1100*time.Millisecond {
-			t.Errorf("at first: %+v", got)
-		}
+		got := s.do(s.newRound("w", 2))
+		ensure(t, len(got.Started) == 0 && got.Wait <= 1100*time.Millisecond, "at first: %+v", got)
 		deadline := time.Now().Add(10 * time.Second)
 		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing is started any more")
-			}
+			require(t, !time.Now().After(deadline), "nothing is started any more")
 		}
 	})
 }
@@ -368,12 +328,8 @@ func TestRoundInVain(t *testing.T) {
 			}
 			var got store.Done
 			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
-			if len(got.Started) > 0 || got.More {
-				t.Errorf("%s: %d started, more is %v", worker, len(got.Started), got.More)
-			}
-			if n > 20 {
-				t.Errorf("%s: %d statements", worker, n)
-			}
+			ensure(t, len(got.Started) == 0 && !got.More, "%s: %d started, more is %v", worker, len(got.Started), got.More)
+			ensure(t, n <= 20, "%s: %d statements", worker, n)
 		}
 	})
 }
@@ -397,9 +353,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 		}()
 		s.waitsForItsTurn()
 		must[any](s.t)(nil, tx.Commit())
-		if n := <-started; n > 0 {
-			s.t.Errorf("%d were started in a paused queue", n)
-		}
+		equal(s.t, <-started, 0, "started in a paused queue")
 	})
 }
 
@@ -425,9 +379,7 @@ func TestPauseMeansNow(t *testing.T) {
 		case <-s.sent("%shop_queues WHERE queue = % LOCK IN SHARE MODE%"):
 		}
 		must[any](s.t)(nil, tx.Commit())
-		if n := <-started; n > 0 {
-			s.t.Errorf("%d were started in a paused queue", n)
-		}
+		equal(s.t, <-started, 0, "started in a paused queue")
 	})
 }
 
@@ -475,19 +427,14 @@ func TestCommitUnderWay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	_, err := s.round(ctx, r)
 	cancel()
-	if err == nil {
-		t.Fatal("the commit was not held up")
-	}
+	require(t, err != nil, "the commit was not held up")
 	r.Again = true
 	again := make(chan store.Done)
 	go func() { again <- s.do(r) }()
 	must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
 	done := <-again
-	var running []int64
-	must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
-	if !slices.Equal(running, ids(done.Started)) {
-		t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
-	}
+	running := column[int64](s, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id")
+	equal(t, running, ids(done.Started), "the worker knows of those that run")
 }
 
 // A worker that is declared dead while it waits for its turn starts nothing.
@@ -501,8 +448,6 @@ func TestDeadInItsTurn(t *testing.T) {
 		s.waitsForItsTurn()
 		s.bury("w")
 		letGo()
-		if n := <-started; n > 0 {
-			t.Errorf("%d jobs started by a dead worker", n)
-		}
+		equal(t, <-started, 0, "jobs started by a dead worker")
 	})
 }

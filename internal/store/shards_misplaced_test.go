@@ -52,9 +52,8 @@ func TestMisplacedInEachLine(t *testing.T) {
 				first, end := s.places8()
 				for n := range 4 * len(wild) {
 					id := s.nth(n + 1)
-					if at := s.place(id); at < first || at >= end {
-						t.Errorf("job %s is at %d", s.get(id).Key, at)
-					}
+					at := s.place(id)
+					ensure(t, at >= first && at < end, "job %s is at %d", s.get(id).Key, at)
 				}
 				all := 4 * len(wild)
 				for done := 0; done < all; {
@@ -92,20 +91,14 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s env) {
 				s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 				running := s.start("w", 9)
-				if len(running) != limit {
-					t.Fatalf("started %d", len(running))
-				}
+				require(t, len(running) == limit, "started %d", len(running))
 				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
 				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
 				s.upkeep()
-				if more := s.start("w", 9); len(more) > 0 {
-					t.Errorf("%d were started beside them", len(more))
-				}
+				equal(t, len(s.start("w", 9)), 0, "started beside them")
 				s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
 				s.settle("w", finished, running...)
-				if more := s.start("w", 9); len(more) != limit {
-					t.Errorf("then %d were started", len(more))
-				}
+				equal(t, len(s.start("w", 9)), limit, "then started")
 			})
 		})
 	}
@@ -118,9 +111,7 @@ func TestMisplacedError(t *testing.T) {
 		jobs := s.start("w", 9)
 		data := inRegion("north", 1).Data
 		resting := s.do(s.newRound("w", 0, store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding})).Resting
-		if len(resting) != 1 {
-			t.Fatalf("%d rest", len(resting))
-		}
+		require(t, len(resting) == 1, "%d rest", len(resting))
 		resting[0].Decision = &job.Decision{Again: true, Data: &data}
 		s.do(s.newRound("w", 0, resting...))
 		if got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID); got != want {
@@ -144,22 +135,17 @@ func TestKeysOverShards(t *testing.T) {
 		for n := 0; len(shardOf) < 8; n++ {
 			shardKey := fmt.Sprint("s", n)
 			id := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0].ID
-			if id != s.nth(1) {
-				t.Fatalf("the key is taken twice, by %d", id)
-			}
+			require(t, id == s.nth(1), "the key is taken twice, by %d", id)
 			if place := s.place(id); shardOf[place] == "" {
 				shardOf[place] = shardKey
 			}
 		}
 		for place, shardKey := range shardOf {
 			added := s.add(job.Params{Type: "send", Key: "k", ShardKey: shardKey, OnDuplicate: job.ReplaceDuplicate})[0]
-			if got := s.place(added.ID); got != place || !added.Replaced && added.Duplicate {
-				t.Errorf("%s is at %d, want %d: %+v", shardKey, got, place, added)
-			}
+			got := s.place(added.ID)
+			ensure(t, got == place && (added.Replaced || !added.Duplicate), "%s is at %d, want %d: %+v", shardKey, got, place, added)
 			jobs := s.start("w", 2)
-			if len(jobs) != 1 {
-				t.Fatalf("%d started", len(jobs))
-			}
+			require(t, len(jobs) == 1, "%d started", len(jobs))
 			s.settle("w", finished, jobs...) // so the key is free, for another shard
 		}
 	})
@@ -181,9 +167,7 @@ func TestStartNowInShards(t *testing.T) {
 				s.hire("w")
 				for n := range 3 {
 					_, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
-					if n < 2 && err != nil || n == 2 && !errors.Is(err, store.ErrNoRoom) {
-						t.Errorf("job %d: %v", n+1, err)
-					}
+					ensure(t, (n >= 2 || err == nil) && (n != 2 || errors.Is(err, store.ErrNoRoom)), "job %d: %v", n+1, err)
 				}
 			})
 		})
@@ -197,9 +181,7 @@ func TestStartNowInShards(t *testing.T) {
 		before := s.place(s.nth(2))
 		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
-		if _, err := s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
-			t.Errorf("by who divides it otherwise: %v", err)
-		}
+		fails(t, queue.ErrShards, "by who divides it otherwise")(s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)))
 		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
 }
@@ -219,19 +201,12 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 			region = fmt.Sprint("r", n)
 			elsewhere = s.place(s.add(inRegion(region, 1))[0].ID) % 1000
 		}
-		there := s.newRound("w", 9)
-		there.Candidates = s.core().Candidates(elsewhere, []string{"send"})
-		if running := len(s.do(there).Started); running < 1 || len(jobs) != 1 {
-			t.Fatalf("%d and %d run", len(jobs), running)
-		}
+		running := len(s.doWith(s.core().Candidates(elsewhere, []string{"send"}), "w", 9).Started)
+		require(t, running >= 1 && len(jobs) == 1, "%d and %d run", len(jobs), running)
 		next = inRegionOf(region, "next")
 		next.OnDuplicate = job.ReplaceDuplicate
 		s.add(next)
-		again := s.newRound("w", 1, settled(finished, jobs...)...)
-		again.Candidates = here.Candidates
-		if more := s.do(again).Started; len(more) > 0 {
-			t.Errorf("%s was started beside another of its group", more[0].Key)
-		}
+		equal(t, len(s.doWith(here.Candidates, "w", 1, settled(finished, jobs...)...).Started), 0, "started beside another of its group")
 	})
 }
 
@@ -242,9 +217,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		jobs := s.start("w", 1)
 		data := inRegion("north", 1).Data
 		north := s.place(s.add(inRegion("north", 1))[0].ID)
-		if jobs[0].Place == north {
-			t.Fatal("both regions are in one shard")
-		}
+		require(t, jobs[0].Place != north, "both regions are in one shard")
 		by := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails", Types: s.Types}))
 		again := store.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding}
 		r := s.newRound("w", 0, again)
@@ -258,9 +231,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		for range 3 { // what was promoted comes last
 			s.upkeep()
 		}
-		if got := s.place(jobs[0].ID); got != north {
-			t.Errorf("it is at %d, want %d", got, north)
-		}
+		equal(t, s.place(jobs[0].ID), north, "its place")
 	})
 }
 
@@ -272,9 +243,8 @@ func TestRegisterWithNoDivision(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			must[any](t)(nil, s.core().Register(ctx))
 			cancel()
-			if d := must[admin.Division](t)(s.Division(t.Context())); d.Of != 8 || d.Otherwise != nil {
-				t.Errorf("there are %d shards: %v", d.Of, d.Otherwise)
-			}
+			d := must[admin.Division](t)(s.Division(t.Context()))
+			ensure(t, d.Of == 8 && d.Otherwise == nil, "there are %d shards: %v", d.Of, d.Otherwise)
 		}
 	})
 }

@@ -22,9 +22,7 @@ import (
 func (s env) in(shard, n int, settle ...*job.Job) store.Done {
 	s.t.Helper()
 	s.hire("w")
-	r := s.newRound("w", n, settled(finished, settle...)...)
-	r.Candidates = s.core().Candidates(shard, []string{"send"})
-	return s.do(r)
+	return s.doWith(s.core().Candidates(shard, []string{"send"}), "w", n, settled(finished, settle...)...)
 }
 
 // goingTo are jobs for one shard of the queue.
@@ -47,9 +45,7 @@ func (s env) shared(shard, n, want int) (jobs []*job.Job) {
 		jobs = append(jobs, s.in(shard, n).Started...)
 		s.divided()
 	}
-	if len(jobs) != want {
-		s.t.Fatalf("%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
-	}
+	require(s.t, len(jobs) == want, "%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
 	return jobs
 }
 
@@ -93,9 +89,7 @@ func TestPauseOverShards(t *testing.T) {
 				must[any](t)(nil, s.Pause(t.Context()))
 				before := starts()
 				f.passes()
-				if after := starts(); after != before {
-					t.Errorf("%d were started in a paused queue", after-before)
-				}
+				equal(t, starts(), before, "started in a paused queue")
 				must[any](t)(nil, s.Resume(t.Context()))
 				f.passes()
 			}
@@ -115,17 +109,13 @@ func TestWeightsOverShards(t *testing.T) {
 				whole := s.shared(5, 1, 1)
 				s.add(s.goingTo(2, 1, limit+7)...)
 				s.add(s.goingTo(3, 2, 0)...)
-				if more := s.in(2, 9).Started; len(more) > 0 {
-					t.Errorf("a job was started beside one that takes the whole limit")
-				}
+				equal(t, len(s.in(2, 9).Started), 0, "a job was started beside one that takes the whole limit")
 				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
 				s.settle("w", finished, whole...)
 				alone := s.shared(2, 1, 1)
 				for shard := range 8 {
 					s.add(s.goingTo(shard, 1, 1)...)
-					if more := s.in(shard, 9).Started; len(more) > 0 {
-						t.Errorf("%d were started beside one that weighs more than the limit", len(more))
-					}
+					equal(t, len(s.in(shard, 9).Started), 0, "started beside one that weighs more than the limit")
 				}
 				s.settle("w", finished, alone...)
 				left := 8
@@ -158,9 +148,7 @@ func TestNoShardStarves(t *testing.T) {
 				turns, last := make([]int, 8), -1
 				until := time.Now().Add(5 * time.Minute)
 				for slices.Min(turns) < 2 {
-					if time.Now().After(until) {
-						t.Fatalf("a shard starves; the turns of each: %v", turns)
-					}
+					require(t, !time.Now().After(until), "a shard starves; the turns of each: %v", turns)
 					s.divided()
 					for shard := range 8 {
 						got := s.in(shard, 3).Started
@@ -191,9 +179,8 @@ func TestHeldTurns(t *testing.T) {
 		r := s.newRound("w", 1)
 		r.Candidates = s.core().Candidates(3, []string{"send"})
 		began := time.Now()
-		if _, err := s.core().Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+		_, err := s.core().Round(t.Context(), r)
+		ensure(t, engine.IsLockTimeout(err) && time.Since(began) <= 10*time.Second, "after %s: %v", time.Since(began), err)
 		letGo()
 		s.shared(3, 4, 3)
 	})
@@ -215,9 +202,8 @@ func TestHeldTurnOfAnother(t *testing.T) {
 			s.upkeepOf(store.Poll{Dividing: true})
 			return time.Since(began)
 		}
-		if waited, again := divide(), divide(); waited > 10*time.Second || again > waited/2 {
-			t.Errorf("a division has waited %s, and the next %s", waited, again)
-		}
+		waited, again := divide(), divide()
+		ensure(t, waited <= 10*time.Second && again <= waited/2, "a division has waited %s, and the next %s", waited, again)
 		letGo()
 		started := 0
 		for until := time.Now().Add(20 * time.Second); started < 2 && time.Now().Before(until); {
@@ -251,9 +237,7 @@ func TestHeldMisplacedRow(t *testing.T) {
 		}
 		letGo()
 		s.upkeep()
-		if !placed(due[0]) || !placed(running) {
-			t.Error("they are not moved")
-		}
+		ensure(t, placed(due[0]) && placed(running), "they are not moved")
 	})
 }
 
@@ -271,16 +255,11 @@ func TestReshardWaitsForARow(t *testing.T) {
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
 		all.Wait()
-		if now := s.sums(); now.Share != 2 || now.Used != 2 {
-			t.Errorf("%+v", now)
-		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		now := s.sums()
+		ensure(t, now.Share == 2 && now.Used == 2, "%+v", now)
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		other.settle("w", finished, running...)
-		if more := other.start("w", 9); len(more) != 2 {
-			t.Errorf("then %d were started", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 2, "then started")
 	})
 }
 
@@ -306,9 +285,7 @@ func TestUnansweredOverShards(t *testing.T) {
 		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
 			t.Errorf("%+v", now)
 		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 	})
 }
 
@@ -323,21 +300,14 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		if _, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
-			t.Errorf("the upkeep of another division: %v", err)
-		}
+		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil)
+		ensure(t, errors.Is(err, queue.ErrShards), "the upkeep of another division: %v", err)
 		for shard := range 8 {
-			if got := s.in(shard, 9).Started; len(got) > 0 {
-				t.Errorf("it started %d", len(got))
-			}
+			equal(t, len(s.in(shard, 9).Started), 0, "it started")
 		}
-		if more := other.start("w", 9); len(more) > 0 {
-			t.Errorf("%d were started beside those that run", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 		s.settle("w", finished, running...) // what it has it settles
-		if more := other.start("w", 9); len(more) != 4 {
-			t.Errorf("then %d were started", len(more))
-		}
+		equal(t, len(other.start("w", 9)), 4, "then started")
 	})
 }
 
@@ -354,8 +324,7 @@ func TestSnapshotOverShards(t *testing.T) {
 		before := sum()
 		s.settle("w", finished, s.shared(3, 8, 8)...)
 		s.shared(3, 8, 8)
-		if after := sum(); before != 8 || after != 8 {
-			t.Errorf("the parts sum to %d, then to %d", before, after)
-		}
+		after := sum()
+		ensure(t, before == 8 && after == 8, "the parts sum to %d, then to %d", before, after)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
@@ -44,9 +45,7 @@ func inOneShard(jobs []job.Params) []job.Params {
 func (s env) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
-	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
-	r.Slots, r.Candidates = n, s.core().Candidates(shard, []string{"send", "report"})
-	return s.do(r).Started
+	return s.doWith(s.core().Candidates(shard, []string{"send", "report"}), worker, n).Started
 }
 
 // candidates are those of these types in all of the queue's shards.
@@ -171,3 +170,5 @@ func undivided(t *testing.T) {
 		t.Skip("with one shard alone")
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, "emails")) }

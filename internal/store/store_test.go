@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,11 +60,7 @@ var besides sync.Map
 // suite runs a test on both engines.
 func suite(t *testing.T, f func(s env)) {
 	t.Helper()
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
-		f(openStore(t, db, options()))
-	})
+	suiteWith(t, func(*queue.Options) {}, f)
 }
 
 func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
@@ -94,6 +91,57 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
+// value is what a query of one row and one column gives; column has those of several rows.
+func value[T any](s env, query string, args ...any) (v T) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &v, query, args...))
+	return v
+}
+
+func column[T any](s env, query string, args ...any) (rows []T) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &rows, query, args...))
+	return rows
+}
+
+// fails wants an error of this kind; about is as equal has it.
+func fails(t *testing.T, want error, about ...any) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			equal(t, err, want, about...)
+		}
+	}
+}
+
+// ensure wants something to be so, or says what is wrong.
+func ensure(t *testing.T, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Errorf(format, args...)
+	}
+}
+
+// require is ensure where the test can't go on otherwise.
+func require(t *testing.T, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Fatalf(format, args...)
+	}
+}
+
+// equal wants two values to be the same; about says of what they are, as a format and what goes into it.
+func equal[T any](t *testing.T, got, want T, about ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		what := ""
+		if len(about) > 0 {
+			what = fmt.Sprintf(about[0].(string), about[1:]...) + ": "
+		}
+		t.Errorf("%sgot %+v, want %+v", what, got, want)
+	}
+}
+
 func (s env) add(jobs ...job.Params) []job.Added {
 	s.t.Helper()
 	if defaultShards(s.t) > 0 {
@@ -111,8 +159,7 @@ func (s env) Counts(ctx context.Context) (admin.Counts, error) {
 // hire makes the worker known, unless it is; bury declares it dead.
 func (s env) hire(worker string) {
 	s.t.Helper()
-	var known bool
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
+	known := value[bool](s, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker)
 	if !known {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
@@ -141,9 +188,7 @@ func (s env) wantRan(id, ms int64) {
 		}
 		return nil
 	}))
-	if n != 1 {
-		s.t.Errorf("%d attempts ended in an error", n)
-	}
+	equal(s.t, n, 1, "attempts ended in an error")
 }
 
 // newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
@@ -157,6 +202,14 @@ func (s env) newRound(worker string, n int, settle ...store.Settled) store.Round
 func (s env) do(r store.Round) store.Done {
 	s.t.Helper()
 	return must[store.Done](s.t)(s.round(s.t.Context(), r))
+}
+
+// doWith does a round with these candidates.
+func (s env) doWith(c *store.Candidates, worker string, n int, settle ...store.Settled) store.Done {
+	s.t.Helper()
+	r := s.newRound(worker, n, settle...)
+	r.Candidates = c
+	return s.do(r)
 }
 
 func (s env) start(worker string, n int) []*job.Job {
@@ -210,8 +263,7 @@ func (s env) nth(n int) (id int64) {
 // places says which rows the jobs are, as nth counts them.
 func (s env) places(jobs []*job.Job) (list []int64) {
 	s.t.Helper()
-	var all []int64
-	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
+	all := column[int64](s, "SELECT id FROM shop_emails ORDER BY id")
 	for _, j := range jobs {
 		list = append(list, int64(slices.Index(all, j.ID)+1))
 	}
@@ -264,9 +316,7 @@ func (s env) history(id int64) string {
 
 func (s env) wantHistory(id int64, want string) {
 	s.t.Helper()
-	if got := s.history(id); got != want {
-		s.t.Errorf("activity of job %d: %s, want %s", id, got, want)
-	}
+	equal(s.t, s.history(id), want, "activity of job %d", id)
 }
 
 func (s env) wantState(id int64, state job.State, status job.Status, attempt int) *job.Job {
@@ -297,12 +347,9 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 func TestEnqueueTakesAnUnknownType(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "Ünknown"})
-		if names := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
-			s.t.Errorf("known are %v", names)
-		}
-		if got := s.start("w", 10); len(got) != 0 {
-			s.t.Errorf("a worker took %d jobs of a type that it has no handler for", len(got))
-		}
+		names := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
+		ensure(s.t, slices.Contains(names, "Ünknown"), "known are %v", names)
+		equal(s.t, len(s.start("w", 10)), 0, "a worker took jobs of a type that it has no handler for")
 	})
 }
 
@@ -316,14 +363,10 @@ func TestEnqueueRefuses(t *testing.T) {
 			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
 			"year": {Type: "send", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		} {
-			if _, err := s.Enqueue(s.t.Context(), j); !errors.Is(err, job.ErrInvalid) {
-				s.t.Errorf("%s: %v", name, err)
-			}
+			fails(s.t, job.ErrInvalid, "%s", name)(s.Enqueue(s.t.Context(), j))
 		}
 		largest := job.Params{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
-		if j := s.get(s.add(largest)[0].ID); j.Data != largest.Data {
-			s.t.Error("the largest job comes back otherwise")
-		}
+		equal(s.t, s.get(s.add(largest)[0].ID).Data, largest.Data, "the largest job")
 	})
 }
 
@@ -334,22 +377,17 @@ func TestLiveKeyIsUnique(t *testing.T) {
 			job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "K"}, job.Params{Type: "send", Key: "k "},
 			job.Params{Type: "report", Key: "k"}, job.Params{Type: "send", Key: "k"},
 		)
-		if added[4].ID != added[0].ID || !added[4].Duplicate {
-			s.t.Errorf("twins in one call: %+v", added)
-		}
+		ensure(s.t, added[4].ID == added[0].ID && added[4].Duplicate, "twins in one call: %+v", added)
 		for i, a := range added[:4] {
 			if a.Duplicate || slices.ContainsFunc(added[:i], func(b job.Added) bool { return b.ID == a.ID }) {
 				s.t.Errorf("%d: %+v", i, a)
 			}
 		}
 		again := s.add(job.Params{Type: "send", Key: "new"}, job.Params{Type: "send", Key: "k"})
-		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
-			s.t.Errorf("a key that is taken: %+v", again)
-		}
+		ensure(s.t, !again[0].Duplicate && again[1].Duplicate && again[1].ID == added[0].ID, "a key that is taken: %+v", again)
 		s.settle("w", finished, s.start("w", 10)...)
-		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
-			s.t.Errorf("a key whose job is final is not free: %+v", free)
-		}
+		free := s.add(job.Params{Type: "send", Key: "k"})[0]
+		ensure(s.t, !free.Duplicate && free.ID != added[0].ID, "a key whose job is final is not free: %+v", free)
 		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
 	})
 }
@@ -395,9 +433,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 			}
 			if !commit {
 				must[any](s.t)(nil, tx.Rollback())
-				if _, err := s.Get(s.t.Context(), added[0].ID); !errors.Is(err, queue.ErrNotFound) {
-					s.t.Errorf("after the rollback: %v", err)
-				}
+				fails(s.t, queue.ErrNotFound, "after the rollback")(s.Get(s.t.Context(), added[0].ID))
 				continue
 			}
 			must[any](s.t)(nil, tx.Commit())
@@ -422,14 +458,11 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
 		first := s.add(job.Params{Type: "send", Key: "k"})[0]
 		added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, job.Params{Type: "send", Key: "k"}, job.Params{Type: "send", Key: "l"}))
-		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
-			t.Errorf("added %+v", added)
-		}
+		ensure(t, added[0].Duplicate && added[0].ID == first.ID && !added[1].Duplicate, "added %+v", added)
 		must[any](t)(nil, tx.Commit())
 		now := must[time.Time](t)(s.db.SQL.Clock(t.Context()))
-		if age := now.Sub(s.get(added[1].ID).ScheduledRunTime); age < 0 || age > time.Minute {
-			t.Errorf("scheduled %s ago: the connection's zone has got into it", age)
-		}
+		age := now.Sub(s.get(added[1].ID).ScheduledRunTime)
+		ensure(t, age >= 0 && age <= time.Minute, "scheduled %s ago: the connection's zone has got into it", age)
 	})
 }
 
@@ -445,14 +478,10 @@ func TestStartKeepsTheOrder(t *testing.T) {
 		var got []int64
 		candidates := s.candidates("report", "send")
 		for range 3 {
-			r := s.newRound("w", 2)
-			r.Candidates = candidates
-			got = append(got, ids(s.do(r).Started)...)
+			got = append(got, ids(s.doWith(candidates, "w", 2).Started)...)
 		}
 		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
-		if !slices.Equal(got, want) {
-			s.t.Errorf("started %v, want %v", got, want)
-		}
+		equal(s.t, got, want, "started")
 	})
 }
 
@@ -503,9 +532,7 @@ func roundsShareNothing(s env) {
 	}
 	wg.Wait()
 	for id, times := range seen {
-		if times != 1 {
-			s.t.Errorf("job %d was started %d times", id, times)
-		}
+		equal(s.t, times, 1, "starts of job %d", id)
 		s.wantHistory(id, "added/0 starting/1")
 	}
 	// a round that skipped rows of another may end early; then they are still due
@@ -513,9 +540,7 @@ func roundsShareNothing(s env) {
 	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
 		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	}
-	if s.core().TakesTurns() && c.Running != 8*30 {
-		s.t.Errorf("%d running, want all groups full", c.Running)
-	}
+	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
 // What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
@@ -524,16 +549,12 @@ func TestALockCostsNoAttempt(t *testing.T) {
 		id := s.add(job.Params{Type: "send"})[0].ID
 		s.hire("outside")
 		s.lockOutside("outside", id)
-		if got := s.start("w", 1); len(got) != 0 {
-			s.t.Error("started a job that another has locked")
-		}
+		equal(s.t, len(s.start("w", 1)), 0, "started a job that another has locked")
 		s.upkeep()
 		s.wantState(id, job.Initial, "locked", 0)
 		s.bury("outside")
 		s.upkeep()
-		if j := s.wantState(id, job.Initial, "available", 0); j.WorkerID != job.None {
-			s.t.Errorf("it is still of %s", j.WorkerID)
-		}
+		equal(s.t, s.wantState(id, job.Initial, "available", 0).WorkerID, job.None, "its worker")
 		s.start("w", 1)
 		s.wantState(id, job.Running, "running", 1)
 		s.wantHistory(id, "added/0 starting/1")
@@ -568,14 +589,11 @@ func TestOutcomes(t *testing.T) {
 				if wantResult == "" {
 					wantResult = job.None
 				}
-				if j.Error != wantError || j.Result != wantResult {
-					t.Errorf("error %q, result %q", j.Error, j.Result)
-				}
+				ensure(t, j.Error == wantError && j.Result == wantResult, "error %q, result %q", j.Error, j.Result)
 				s.wantHistory(id, c.history)
 				delay := j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Second)
-				if want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]; want != 0 && delay != want {
-					t.Errorf("again after %s, want %s", delay, want)
-				}
+				want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]
+				ensure(t, want == 0 || delay == want, "again after %s, want %s", delay, want)
 			})
 		})
 	}
@@ -610,26 +628,20 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 				s.bury("dead")
 				lose(s)
 				s.wantState(id, job.Retry, "scheduled", 1)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled a job that waits for its next attempt")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled a job that waits for its next attempt")
 				s.wantState(id, job.Retry, "scheduled", 1)
 
 				lose(s)
 				again := s.start("new", 1)
 				s.wantState(id, job.Running, "running", 2)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled another worker's attempt")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled another worker's attempt")
 				stale := *again[0]
 				stale.Attempt = 1
 				s.settle("new", late, &stale) // with the wrong attempt
 				s.wantState(id, job.Running, "running", 2)
 
 				s.settle("new", finished, again...)
-				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
-					t.Error("settled a final job")
-				}
+				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled a final job")
 				s.wantState(id, job.Final, "finished", 2)
 				s.wantHistory(id, "added/0 starting/1 error/1 starting/2 finished/2")
 			})
@@ -647,18 +659,15 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.wantState(added[1].ID, job.Initial, "locked", 0)
 		s.hearOnly("dead", added[0].ID)
 		s.bury("dead")
-		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
-			s.t.Error("a worker that was declared dead started a job")
-		}
+		equal(s.t, len(s.do(s.newRound("dead", 9)).Started), 0, "a worker that was declared dead started a job")
 		s.wantState(added[2].ID, job.Initial, "available", 0)
 		s.upkeep()
 		s.wantState(added[0].ID, job.Retry, "scheduled", 1)
 		s.wantState(added[1].ID, job.Initial, "available", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
 		s.wantHistory(added[1].ID, "added/0")
-		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
-			s.t.Errorf("error is %q", j.Error)
-		}
+		j := s.get(added[0].ID)
+		ensure(s.t, strings.HasPrefix(j.Error, "worker lost"), "error is %q", j.Error)
 		// it ran as long as anything was heard of its worker, not until that was declared dead
 		s.wantRan(added[0].ID, 38_500)
 	})
@@ -726,25 +735,18 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		}
 		s.upkeep()
 		first := s.wantState(s.nth(1), job.Initial, "available", 0)
-		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
-			s.t.Errorf("taken in as %+v", first)
-		}
+		ensure(s.t, first.Priority == 100 && first.Timeout == 24*time.Hour && len(first.Key) >= 32, "taken in as %+v", first)
 		now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
-		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
-			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
-		}
-		if second := s.wantState(s.nth(2), job.Initial, "available", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
-			s.t.Errorf("taken in as %+v", second)
-		}
+		age := now.Sub(first.ScheduledRunTime)
+		ensure(s.t, age >= 0 && age <= time.Minute, "scheduled %s ago: the session's time zone has got into it", age)
+		second := s.wantState(s.nth(2), job.Initial, "available", 0)
+		ensure(s.t, second.Priority == 5 && second.Windows.Encode() != job.None, "taken in as %+v", second)
 		s.wantHistory(s.nth(1), "added/0")
-		if bad := must[[]string](s.t)(s.core().TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
-			s.t.Errorf("types: %v", bad)
-		}
+		bad := must[[]string](s.t)(s.core().TypeNames(s.t.Context()))
+		ensure(s.t, slices.Contains(bad, "never seen"), "types: %v", bad)
 		var state, problem string
 		must[any](s.t)(nil, s.db.SQL.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
-		if state != "final" || !strings.Contains(problem, "teatime") {
-			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
-		}
+		ensure(s.t, state == "final" && strings.Contains(problem, "teatime"), "a row that can't be a job is %s: %s", state, problem)
 	})
 }
 
@@ -770,9 +772,8 @@ func TestPlainInsertIsChecked(t *testing.T) {
 				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
 				"sqlite": "PRAGMA ignore_check_constraints = OFF",
 			}[s.db.SQL.Engine]))
-			if _, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
-				s.t.Errorf("the table takes %.80s", bad)
-			}
+			_, err := conn.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad)
+			ensure(s.t, err != nil, "the table takes %.80s", bad)
 			must[any](s.t)(nil, conn.Close())
 		}
 		for i, late := range []string{
@@ -782,11 +783,9 @@ func TestPlainInsertIsChecked(t *testing.T) {
 		} {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()
-			var id int64
-			must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
-			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
-				s.t.Errorf("%d: refused without a reason", i)
-			}
+			id := value[int64](s, "SELECT MAX(id) FROM shop_emails")
+			j := s.wantState(id, job.Final, "failed", 0)
+			ensure(s.t, j.Error != job.None, "%d: refused without a reason", i)
 			s.wantHistory(id, "failed/0")
 		}
 	})
@@ -799,44 +798,31 @@ func TestWindows(t *testing.T) {
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
 		id := s.add(job.Params{Type: "send", Windows: &closed})[0].ID
 		j := s.wantState(id, job.Initial, "scheduled", 0)
-		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
-			s.t.Errorf("scheduled in %s", wait)
-		}
+		wait := j.ScheduledRunTime.Sub(now)
+		ensure(s.t, wait >= 119*time.Minute && wait <= 121*time.Minute, "scheduled in %s", wait)
 		// one whose window closes while it is in the line goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
 		s.wantState(id, job.Initial, "available", 0)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
-		if got := s.start("w", 1); len(got) != 0 {
-			s.t.Error("started outside of its windows")
-		}
+		equal(s.t, len(s.start("w", 1)), 0, "started outside of its windows")
 		s.wantState(id, job.Initial, "scheduled", 0)
 	})
 }
 
 func TestThrottle(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		o := options()
-		o.ThrottleLimit = 10
-		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		weight := func(w, priority int) job.Params {
 			return job.Params{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
 		// the heaviest goes alone, and only the weightless goes beside it
 		first := s.start("w", 10)
-		if got, want := ids(first), []int64{added[4].ID, added[3].ID}; !slices.Equal(got, want) {
-			t.Fatalf("started %v, want %v", got, want)
-		}
-		if got := s.start("w", 10); len(got) != 0 {
-			t.Fatalf("started %v beside the heaviest", ids(got))
-		}
+		equal(s.t, ids(first), []int64{added[4].ID, added[3].ID}, "started")
+		equal(s.t, len(s.start("w", 10)), 0, "started beside the heaviest")
 		s.settle("w", finished, first...)
 		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
-		if got, want := ids(s.start("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
-			t.Fatalf("started %v, want %v", got, want)
-		}
+		equal(s.t, ids(s.start("w", 10)), []int64{added[0].ID}, "started")
 	})
 }
 
@@ -850,18 +836,15 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 			must[any](s.t)(nil, s.Pause(s.t.Context()))
 		}
 		// what runs is settled in the same round that finds the queue paused
-		if done := s.do(s.newRound("w", 9, settled(finished, jobs...)...)); len(done.Started) != 0 || done.More {
-			s.t.Errorf("in a paused queue: %+v", done)
-		}
+		done := s.do(s.newRound("w", 9, settled(finished, jobs...)...))
+		ensure(s.t, len(done.Started) == 0 && !done.More, "in a paused queue: %+v", done)
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "available", 0)
-		if look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), []string{"report"})); look.Due {
-			s.t.Error("a paused queue looks as if it had work")
-		}
-		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		look := must[store.Poll](s.t)(s.core().Poll(s.t.Context(), []string{"report"}))
+		ensure(s.t, !look.Due, "a paused queue looks as if it had work")
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		ensure(s.t, c.Paused && c.Due == 1, "%+v", c)
 		must[any](s.t)(nil, s.Resume(s.t.Context()))
 		s.settle("w", finished, s.start("w", 1)...)
 		s.wantState(id, job.Final, "finished", 1)
@@ -884,19 +867,15 @@ func TestCancel(t *testing.T) {
 		}
 		s.wantHistory(added[0].ID, "added/0 cancelled/0")
 		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
-		if got := s.start("w", 9); len(got) != 0 {
-			s.t.Error("a worker started a job that was cancelled")
-		}
+		equal(s.t, len(s.start("w", 9)), 0, "a worker started a job that was cancelled")
 		for id, want := range map[int64]error{running[0].ID: store.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
-			if err := s.Cancel(in, id); !errors.Is(err, want) {
-				s.t.Errorf("cancel %d: %v, want %v", id, err, want)
-			}
+			err := s.Cancel(in, id)
+			ensure(s.t, errors.Is(err, want), "cancel %d: %v, want %v", id, err, want)
 		}
 		s.settle("w", finished, running[0])
 		s.wantState(running[0].ID, job.Final, "finished", 1)
-		if free := s.add(job.Params{Type: "send", Key: "k"})[0]; free.Duplicate {
-			s.t.Error("the key of a cancelled job is not free")
-		}
+		free := s.add(job.Params{Type: "send", Key: "k"})[0]
+		ensure(s.t, !free.Duplicate, "the key of a cancelled job is not free")
 	})
 }
 
@@ -927,26 +906,17 @@ func TestReschedule(t *testing.T) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
 		added := s.add(job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"})
 		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon, Priority: &first}))
-		if j := s.wantState(added[0].ID, job.Initial, "available", 0); j.Priority != 1 {
-			s.t.Errorf("priority %d", j.Priority)
-		}
+		equal(s.t, s.wantState(added[0].ID, job.Initial, "available", 0).Priority, 1, "priority")
 		s.lockOutside("w", added[1].ID)
 		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.RescheduleOptions{In: &later}))
-		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
-			s.t.Errorf("started %v", got)
-		}
-		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
-			s.t.Errorf("it is still locked: %+v", j)
-		}
-		if err := s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}); !errors.Is(err, store.ErrStarted) {
-			s.t.Error(err)
-		}
+		equal(s.t, ids(s.start("w", 2)), []int64{added[0].ID}, "started")
+		j := s.wantState(added[1].ID, job.Initial, "scheduled", 0)
+		ensure(s.t, j.WorkerID == job.None && j.Token == job.None, "it is still locked: %+v", j)
+		fails(s.t, store.ErrStarted)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.RescheduleOptions{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
-		if j := s.wantState(s.nth(3), job.Initial, "scheduled", 0); j.Priority != 100 {
-			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
-		}
+		equal(s.t, s.wantState(s.nth(3), job.Initial, "scheduled", 0).Priority, 100, "priority: what the row left to its type was lost")
 	})
 }
 
@@ -979,12 +949,8 @@ func TestOnDuplicate(t *testing.T) {
 		if !errors.As(err, &refused) || !errors.Is(err, job.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
 			s.t.Errorf("added %d: %v", len(added), err)
 		}
-		if c := must[admin.Counts](s.t)(s.Counts(in)); c.Due != 2 {
-			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
-		}
-		if _, err := s.EnqueueMany(in, []job.Params{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, job.ErrDuplicateKey) {
-			s.t.Error(err)
-		}
+		equal(s.t, must[admin.Counts](s.t)(s.Counts(in)).Due, 2, "due: those before the refused one should be in, and none after it")
+		fails(s.t, job.ErrDuplicateKey)(s.EnqueueMany(in, []job.Params{with("e", "", ""), with("e", "", job.RefuseDuplicate)}))
 		s.settle("w", finished, running...)
 		s.wantHistory(a[0].ID, "added/0 starting/1 finished/1")
 	})

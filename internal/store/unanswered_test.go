@@ -52,15 +52,10 @@ func TestUnansweredEnqueue(t *testing.T) {
 				job.Params{Type: "send", Key: "b"},
 				job.Params{Type: "send"},
 			)
-			var ids []int64
-			must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &ids, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id"))
-			if len(ids) != 3 {
-				t.Fatalf("%d were added", len(ids))
-			}
+			ids := column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added' ORDER BY job_id")
+			require(t, len(ids) == 3, "%d were added", len(ids))
 			for i, a := range added {
-				if a.ID != ids[i] || a.Duplicate {
-					t.Errorf("%+v", a)
-				}
+				ensure(t, a.ID == ids[i] && !a.Duplicate, "%+v", a)
 			}
 		})
 	}
@@ -72,9 +67,7 @@ func TestUnansweredCancel(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){"kept": func(*queue.Options) {}, "discarded": discard} {
 		t.Run(name, func(t *testing.T) {
 			s := unanswered(t, "'cancelled'", change, func(s env) { s.add(job.Params{Type: "send"}) }, nothing)
-			if err := s.Cancel(t.Context(), 1); err != nil {
-				t.Error(err)
-			}
+			must[any](t)(nil, s.Cancel(t.Context(), 1))
 			s.wantHistory(1, "added/0 cancelled/0")
 		})
 		t.Run(name+", waiting", func(t *testing.T) {
@@ -82,9 +75,8 @@ func TestUnansweredCancel(t *testing.T) {
 				s.add(job.Params{Type: "send"})
 				s.settle("w1", done, s.start("w1", 1)...)
 			}, nothing)
-			if asked, err := s.Stop(t.Context(), 1); err != nil || asked != job.None {
-				t.Errorf("asked %s, %v", asked, err)
-			}
+			asked, err := s.Stop(t.Context(), 1)
+			ensure(t, err == nil && asked == job.None, "asked %s, %v", asked, err)
 			s.wantHistory(1, "added/0 starting/1 failed/1")
 		})
 	}
@@ -97,12 +89,10 @@ func TestUnansweredRetry(t *testing.T) {
 		s.add(job.Params{Type: "send"})
 		s.settle("w1", fail, s.start("w1", 1)...)
 	}, func(s env) { s.settle("w1", done, s.start("w1", 1)...) }) // its key is free again
-	if added, err := s.Retry(t.Context(), false, 1); err != nil || added[0].ID != s.nth(2) || added[0].Duplicate {
-		t.Errorf("%+v, %v", added, err)
-	}
-	if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Closed != 1 || c.Finished != 1 || c.Due != 0 {
-		t.Errorf("%+v", c)
-	}
+	added, err := s.Retry(t.Context(), false, 1)
+	ensure(t, err == nil && added[0].ID == s.nth(2) && !added[0].Duplicate, "%+v, %v", added, err)
+	c := must[admin.Counts](t)(s.Counts(t.Context()))
+	ensure(t, c.Closed == 1 && c.Finished == 1 && c.Due == 0, "%+v", c)
 }
 
 func TestUnansweredAnswer(t *testing.T) {
@@ -143,9 +133,7 @@ func TestUnansweredAnswer(t *testing.T) {
 			}, c.then)
 			c.answer.Type, c.answer.Key = "send", "k"
 			got, err := s.Answer(t.Context(), c.answer)
-			if err != nil || got.Changed != c.changed || got.Job.ID != 1 {
-				t.Errorf("%+v, %v", got, err)
-			}
+			ensure(t, err == nil && got.Changed == c.changed && got.Job.ID == 1, "%+v, %v", got, err)
 			s.wantHistory(1, c.history)
 			if name == "a new job of the key" {
 				s.wantState(s.nth(2), job.Running, "awaiting", 1)

@@ -25,9 +25,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		types := []string{"send", "report"}
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), types))
 		_, err := s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
-		if !engine.IsLockTimeout(err) {
-			t.Errorf("the upkeep ends with %v", err)
-		}
+		ensure(t, engine.IsLockTimeout(err), "the upkeep ends with %v", err)
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1")
 		s.wantState(s.nth(2), job.Initial, "scheduled", 0)

@@ -38,9 +38,7 @@ func (s *sent) looks(t *testing.T, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for seen := 0; seen < n; {
-		if ctx.Err() != nil {
-			t.Fatalf("looked at %d times", seen)
-		}
+		require(t, ctx.Err() == nil, "looked at %d times", seen)
 		for _, text := range s.during(func() { <-time.After(time.Millisecond) }) {
 			if strings.Contains(text, "SELECT state FROM shop_emails") {
 				seen++
@@ -93,9 +91,7 @@ func TestWait(t *testing.T) {
 				end := <-got
 				switch kind, _ := schema.Diagnose(end.err); {
 				case test.err != nil, test.trouble != schema.NoTrouble:
-					if kind != test.trouble || test.err != nil && !errors.Is(end.err, test.err) {
-						t.Errorf("the error is %v", end.err)
-					}
+					ensure(t, kind == test.trouble && (test.err == nil || errors.Is(end.err, test.err)), "the error is %v", end.err)
 				case end.err != nil:
 					t.Error(end.err)
 				case end.job.State() != job.Final, end.job.Error != test.want, end.job.ID != j.ID:
@@ -109,15 +105,12 @@ func TestWait(t *testing.T) {
 // What is final, or not there, is not waited for; who has retried a job by hand finds the next one.
 func TestWaitForWhatIsOver(t *testing.T) {
 	suite(t, func(s env) {
-		if _, err := s.Wait(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			t.Errorf("no such job: %v", err)
-		}
+		fails(t, queue.ErrNotFound, "no such job")(s.Wait(t.Context(), 1))
 		s.add(job.Params{Type: "send"})
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "no"}, s.start("w", 1)...)
 		again := must[[]job.Added](t)(s.Retry(t.Context(), false, 1))[0]
-		if j := must[*job.Job](t)(s.Wait(t.Context(), 1)); j.Error != "no" || j.RetriedAs != again.ID {
-			t.Errorf("it is %+v", j)
-		}
+		j := must[*job.Job](t)(s.Wait(t.Context(), 1))
+		ensure(t, j.Error == "no" && j.RetriedAs == again.ID, "it is %+v", j)
 	})
 }
 
@@ -149,9 +142,8 @@ func TestWaitLooksSeldom(t *testing.T) {
 			defer cancel()
 			_, _ = s.Wait(ctx, 1)
 		})
-		if n := len(looks); n < 3 || n > 10 {
-			t.Errorf("it looked %d times in 3 seconds", n)
-		}
+		n := len(looks)
+		ensure(t, n >= 3 && n <= 10, "it looked %d times in 3 seconds", n)
 	})
 }
 
@@ -166,14 +158,12 @@ func TestWaitOutlastsTheDatabase(t *testing.T) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Wait(ctx, 1)
-		if kind, _ := schema.Diagnose(err); !errors.Is(err, context.DeadlineExceeded) || kind != schema.TryLater {
-			s.t.Errorf("while it is away: %v", err)
-		}
+		kind, _ := schema.Diagnose(err)
+		ensure(s.t, errors.Is(err, context.DeadlineExceeded) && kind == schema.TryLater, "while it is away: %v", err)
 		mend()
 		s.settle("w", finished, running...)
-		if end := <-got; end.err != nil || end.job.State() != job.Final {
-			s.t.Errorf("then: %+v", end)
-		}
+		end := <-got
+		ensure(s.t, end.err == nil && end.job.State() == job.Final, "then: %+v", end)
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		source := dbtest.SQLite(t)

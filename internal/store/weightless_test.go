@@ -22,9 +22,7 @@ func weightless(key string) job.Params {
 
 func wantWeightless(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "allow_weightless") {
-		t.Errorf("%s: %v", what, err)
-	}
+	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
 }
 
 // A queue that refuses jobs without weight has none by whatever door: also not by a program that knows no more of it than
@@ -56,9 +54,8 @@ func TestEnqueueRefusesWeightless(t *testing.T) {
 				wantWeightless(t, name+", "+what, do(t.Context()))
 			}
 		}
-		if c := must[admin.Counts](t)(s.Counts(t.Context())); c.Due != 1 || s.get(s.nth(1)).ThrottleFactor != 1 {
-			t.Errorf("in are %+v, %+v", c, s.get(s.nth(1)))
-		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		ensure(t, c.Due == 1 && s.get(s.nth(1)).ThrottleFactor == 1, "in are %+v, %+v", c, s.get(s.nth(1)))
 		s.add(job.Params{Type: "send", ThrottleFactor: new(1)}, job.Params{Type: "other"})
 		must[job.Added](t)(stranger.Enqueue(t.Context(), job.Params{Type: "other"}))
 	})
@@ -72,18 +69,15 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 		for _, values := range []string{"'send', 0", "'send', NULL", "'light', NULL", "'send', 2", "'send', 0"} {
 			s.exec("INSERT INTO shop_emails (job_type, throttle_factor) VALUES (" + values + ")")
 		}
-		if why := must[admin.Why](t)(s.Why(t.Context(), s.nth(1), admin.Asker{})); !strings.Contains(why.Reasons[0].Text, "allow_weightless") {
-			t.Errorf("why: %v", why.Reasons)
-		}
+		why := must[admin.Why](t)(s.Why(t.Context(), s.nth(1), admin.Asker{}))
+		ensure(t, strings.Contains(why.Reasons[0].Text, "allow_weightless"), "why: %v", why.Reasons)
 		must[any](t)(nil, s.Cancel(t.Context(), s.nth(5)))
 		s.upkeep()
 		for _, n := range []int{1, 5} {
 			s.wantRefused(s.nth(n), "allow_weightless")
 		}
 		for n, factor := range map[int]int{2: 1, 3: 1, 4: 2} {
-			if j := s.wantState(s.nth(n), job.Initial, "available", 0); j.ThrottleFactor != factor {
-				t.Errorf("row %d weighs %d, want %d", n, j.ThrottleFactor, factor)
-			}
+			equal(t, s.wantState(s.nth(n), job.Initial, "available", 0).ThrottleFactor, factor, "weight of row %d", n)
 		}
 	})
 }
@@ -100,9 +94,8 @@ func TestWeightlessFromBefore(t *testing.T) {
 		strict := openStore(t, s.db, o)
 		_, err := strict.Retry(t.Context(), false, failed)
 		wantWeightless(t, "retry", err)
-		if got := strict.start("w", 3); len(got) != 2 || got[0].Key != "heavy" || got[1].Key != "due" {
-			t.Errorf("started %v", ids(got))
-		}
+		got := strict.start("w", 3)
+		ensure(t, len(got) == 2 && got[0].Key == "heavy" && got[1].Key == "due", "started %v", ids(got))
 		openStore(t, s.db, options())
 		s.add(weightless("again"))
 		must[[]job.Added](t)(s.Retry(t.Context(), false, failed))
@@ -128,9 +121,7 @@ func TestRetryOfARefusedRow(t *testing.T) {
 		s.upkeep()
 		s.start("w", 1)
 		n := int(must[admin.Counts](t)(s.Counts(t.Context())).Failed)
-		if n == 0 {
-			t.Fatal("nothing was refused")
-		}
+		require(t, n != 0, "nothing was refused")
 		for i := range n {
 			added := must[[]job.Added](t)(s.Retry(t.Context(), false, s.nth(i+1)))[0]
 			if j := s.get(added.ID); j.ThrottleFactor != 3 || j.Priority != 100 || j.Timeout != 24*time.Hour && j.Timeout != time.Minute {

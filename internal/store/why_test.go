@@ -26,17 +26,11 @@ func (s env) wantWhy(id int64, want ...string) {
 	for i := range min(len(reasons), len(want)) {
 		ok = ok && strings.Contains(reasons[i].Text, want[i])
 	}
-	if !ok {
-		s.t.Errorf("job %d: %q, want %q", id, reasons, want)
-	}
+	ensure(s.t, ok, "job %d: %q, want %q", id, reasons, want)
 }
 
 func TestWhy(t *testing.T) {
-	parallel(t)
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		o := options()
-		o.ThrottleLimit = 10
-		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		heavy, none := 8, 0
 		first := s.add(job.Params{Type: "send", ThrottleFactor: &heavy})[0].ID
 		s.wantWhy(first, "no worker has run yet")
@@ -127,9 +121,8 @@ func TestWhyOfFullHosts(t *testing.T) {
 		why := must[admin.Why](t)(s.Why(t.Context(), id, admin.Asker{Handled: []string{"send"}, Concurrency: 4}))
 		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are held, whether jobs run in them or not, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
 			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
-		if got := fmt.Sprint(why.Reasons); !want.MatchString(got) {
-			t.Error(got)
-		}
+		got := fmt.Sprint(why.Reasons)
+		ensure(t, want.MatchString(got), "%v", got)
 		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", engine.At(now.Add(-time.Second)))
 		s.wantWhy(id, "nothing stands in its way")
 	})

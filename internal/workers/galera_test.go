@@ -19,9 +19,7 @@ func TestGaleraSlots(t *testing.T) {
 		var all sync.WaitGroup
 		for n, r := range rosters {
 			w := Worker{ID: fmt.Sprintf("worker-%d-%d", round, n), Host: fmt.Sprint("host", round), PID: 1}
-			if err := r.Register(t.Context(), w, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, r.Register(t.Context(), w, time.Hour))
 			all.Go(func() {
 				_, _, err := r.ClaimSlots(t.Context(), w, map[string]Claim{"": {Want: 4, Limit: 4}}, true)
 				if err != nil {
@@ -35,21 +33,14 @@ func TestGaleraSlots(t *testing.T) {
 	last := Worker{ID: "last", Host: "last", PID: 1}
 	for _, r := range rosters {
 		last.ID += "."
-		if err := r.Register(t.Context(), last, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, r.Register(t.Context(), last, time.Hour))
 	}
-	rows, err := rosters[0].AtWork(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := dbtest.Must(rosters[0].AtWork(t.Context()))(t)
 	taken := map[string]int{}
 	for _, row := range rows {
 		taken[row.Host] += row.Slots
 	}
 	for host, n := range taken {
-		if n != 4 && host != last.Host {
-			t.Errorf("%d slots of 4 are taken on %s", n, host)
-		}
+		dbtest.Ensure(t, n == 4 || host == last.Host, "%d slots of 4 are taken on %s", n, host)
 	}
 }

@@ -40,17 +40,12 @@ func TestPurge(t *testing.T) {
 		worker("young", "finished", at(time.Hour), at(time.Hour))
 		for _, dry := range []bool{true, false} {
 			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
-			if err != nil || n != engine.PurgeBatch+11 {
-				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
-			}
+			dbtest.Ensure(t, err == nil && n == engine.PurgeBatch+11, "dry run %v: %d workers, %v", dry, n, err)
 		}
 		var ids []string
-		if err := r.db.SQL.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		dbtest.OK(t, r.db.SQL.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"))
+		diff := cmp.Diff([]string{"just ended", "working", "young"}, ids)
+		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 	})
 }
 
@@ -60,19 +55,12 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
-	open, err := r.db.SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := dbtest.Must(r.db.SQL.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = open.Rollback() }()
-	_, err = open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
-		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
+		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)}); err != nil || n != 1 {
-		t.Errorf("%d workers, %v", n, err)
-	}
+	n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)})
+	dbtest.Ensure(t, err == nil && n == 1, "%d workers, %v", n, err)
 }

@@ -26,10 +26,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 // purgeRow inserts a row that was last touched this long ago, n times.
 func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
-	now, err := q.s.DB().SQL.Clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := dbtest.Must(q.s.DB().SQL.Clock(t.Context()))(t)
 	name, at := fmt.Sprintf("%s/%s", status, ago), engine.At(now.Add(-ago))
 	var wake engine.Time
 	if status == job.StatusScheduled || status == job.StatusAwaiting {
@@ -39,19 +36,15 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
 	}
-	_, err = q.s.DB().SQL.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(q.s.DB().SQL.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type, job_key, status, create_time, update_time, wake_time,"+
+		" timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...))(t)
 }
 
 // purgeLeft counts the rows there are, by the names that purgeRow gave them.
 func purgeLeft(t *testing.T, q *Queue) map[string]int {
 	t.Helper()
 	var names []string
-	if err := q.s.DB().SQL.SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.s.Table()); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, q.s.DB().SQL.SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.s.Table()))
 	n := map[string]int{}
 	for _, name := range names {
 		n[name]++
@@ -111,19 +104,14 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
-		if err := q.s.DB().SQL.SelectContext(t.Context(), &found, "SELECT id FROM "+q.s.Table()); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, q.s.DB().SQL.SelectContext(t.Context(), &found, "SELECT id FROM "+q.s.Table()))
 		for _, id := range found {
 			ids = append(ids, id)
 		}
 		p, n := purge{Queue: q}, int64(0)
-		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
-			t.Errorf("%d deleted, %v", n, err)
-		}
-		if rest := purgeLeft(t, q); len(rest) != 1 {
-			t.Errorf("left: %v", rest)
-		}
+		err := p.delete(t.Context(), job.StatusFinished, ids, &n)
+		dbtest.Ensure(t, err == nil && n == 1, "%d deleted, %v", n, err)
+		dbtest.Same(t, len(purgeLeft(t, q)), 1, "left")
 	})
 }
 
@@ -132,22 +120,14 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
 	purgeRow(t, q, "available", time.Hour, 1)
-	tx, err := q.s.DB().SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := dbtest.Must(q.s.DB().SQL.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(tx.ExecContext(t.Context(), "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'locked' WHERE state = 'initial'"))(t)
+	dbtest.Must(tx.ExecContext(t.Context(), "INSERT INTO "+q.s.Table()+" (job_type) VALUES ('new')"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if finished, _, err := q.Purge(ctx, PurgeOptions{}); err != nil || finished != 50 {
-		t.Errorf("%d purged, %v", finished, err)
-	}
+	finished, _, err := q.Purge(ctx, PurgeOptions{})
+	dbtest.Ensure(t, err == nil && finished == 50, "%d purged, %v", finished, err)
 }
 
 func TestPurgeStops(t *testing.T) {
@@ -158,14 +138,11 @@ func TestPurgeStops(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := q.Purge(ctx, PurgeOptions{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped with %v", err)
-		}
+		_, _, err := q.Purge(ctx, PurgeOptions{})
+		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
 		rest := purgeLeft(t, q)
 		for _, n := range rest {
-			if n != 15*engine.PurgeBatch {
-				t.Errorf("left: %v", rest)
-			}
+			dbtest.Ensure(t, n == 15*engine.PurgeBatch, "left: %v", rest)
 		}
 	})
 }

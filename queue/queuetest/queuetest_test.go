@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
@@ -37,10 +38,7 @@ func sending(q *queuetest.Queue, f handler.Func) worker.Params {
 
 func enqueue(t testing.TB, q *queuetest.Queue, jobs ...job.Params) (ids []int64) {
 	t.Helper()
-	added, err := q.EnqueueMany(t.Context(), jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := dbtest.Must(q.EnqueueMany(t.Context(), jobs))(t)
 	for _, a := range added {
 		ids = append(ids, a.ID)
 	}
@@ -52,9 +50,7 @@ func exec(t testing.TB, db interface {
 }, statement string,
 ) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(db.ExecContext(t.Context(), statement))(t)
 }
 
 func want[T comparable](t testing.TB, what string, is, wanted T) {
@@ -66,9 +62,7 @@ func want[T comparable](t testing.TB, what string, is, wanted T) {
 
 func wantTimes(t testing.TB, are, wanted []time.Time) {
 	t.Helper()
-	if !slices.EqualFunc(are, wanted, time.Time.Equal) {
-		t.Errorf("it ran at\n%v, not at\n%v", are, wanted)
-	}
+	dbtest.Ensure(t, slices.EqualFunc(are, wanted, time.Time.Equal), "it ran at\n%v, not at\n%v", are, wanted)
 }
 
 // Whatever asks the database for the time is told the clock's: hipq, an application's SQL, the defaults of tables, and who
@@ -77,16 +71,11 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
 	other, _ := newShop(t)
-	own, err := sql.Open("sqlite", in.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := dbtest.Must(sql.Open("sqlite", in.DSN))(t)
 	defer func() { _ = own.Close() }()
 	read := func(db *sql.DB, expression string) (now string) {
 		t.Helper()
-		if err := db.QueryRowContext(t.Context(), "SELECT "+expression).Scan(&now); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, db.QueryRowContext(t.Context(), "SELECT "+expression).Scan(&now))
 		return now
 	}
 	exec(t, in.App, "CREATE TABLE orders (id INTEGER PRIMARY KEY, at TEXT DEFAULT CURRENT_TIMESTAMP)")
@@ -98,10 +87,7 @@ func TestClock(t *testing.T) {
 		in.Clock.Set(at)
 		const layout = "2006-01-02 15:04:05.000"
 		wanted := at.UTC().Format(layout)
-		now, err := in.DB.SQL.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := dbtest.Must(in.DB.SQL.Clock(t.Context()))(t)
 		want(t, "hipq's clock", now.Format(layout), wanted)
 		want(t, "the clock", in.Clock.Now().Format(layout), wanted)
 		want(t, "strftime", read(in.App, "strftime('%Y-%m-%d %H:%M:%f', 'now')"), wanted)
@@ -124,10 +110,7 @@ func TestClock(t *testing.T) {
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	for _, template := range []string{"q_{instance}_{queue}", "{queue}_of_{instance}"} {
-		names, err := schema.NewNames("office", template)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := dbtest.Must(schema.NewNames("office", template))(t)
 		in := queuetest.NewNamed(t, names, queue.Options{Name: "emails"}, queue.Options{Name: "reports"})
 		table := strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)
 		exec(t, in.App, "INSERT INTO "+table+" (job_type) VALUES ('send')")
@@ -142,14 +125,9 @@ func TestTransaction(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
 	for _, commit := range []bool{false, true} {
-		tx, err := in.App.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := dbtest.Must(in.App.BeginTx(t.Context(), nil))(t)
 		letter := job.Params{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
-		if _, err := emails.EnqueueTx(t.Context(), tx, letter); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(emails.EnqueueTx(t.Context(), tx, letter))(t)
 		exec(t, tx, `INSERT INTO shop_emails (job_type, job_key) VALUES ('remind', 'order-4711')`)
 		emails.WantEmpty() // others don't see them yet
 		if !commit {
@@ -157,9 +135,7 @@ func TestTransaction(t *testing.T) {
 			emails.WantEmpty()
 			continue
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, tx.Commit())
 		found := emails.WantOnly(
 			job.Params{Type: "remind", Key: "order-4711", At: in.Clock.Now()},
 			job.Params{Type: "send", Data: `{"to": ["ann"], "order": 4711}`, At: queuetest.Start().Add(time.Hour)},
@@ -280,15 +256,9 @@ func TestRetryHandler(t *testing.T) {
 // Time windows are those of the clock, in the queue's zone, on the day that has 23 hours too.
 func TestWindows(t *testing.T) {
 	t.Parallel()
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	send := job.DefaultType("send")
-	opens, err := job.ParseWindow("sun 09:00-10:00")
-	if err != nil {
-		t.Fatal(err)
-	}
+	opens := dbtest.Must(job.ParseWindow("sun 09:00-10:00"))(t)
 	send.Windows = job.Windows{opens}
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
 	emails := in.Queue("emails")
@@ -312,10 +282,7 @@ func TestSchedules(t *testing.T) {
 	t.Parallel()
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails"})
 	in.Clock.Set(time.Date(2026, time.March, 28, 11, 30, 0, 0, time.UTC))
-	hourly, err := schedule.ParseSpec("@hourly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hourly := dbtest.Must(schedule.ParseSpec("@hourly"))(t)
 	var at []time.Time
 	p := sending(in.Queue("emails"), func(_ context.Context, j *job.Job) error {
 		at = append(at, in.Clock.Now())
@@ -371,9 +338,7 @@ func TestAnswer(t *testing.T) {
 	}
 	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
 	answer := queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}
-	if _, err := emails.Answer(t.Context(), answer); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(emails.Answer(t.Context(), answer))(t)
 	want(t, "the result", emails.WantFinished(job.Params{Key: "answered"}).Result, "ok")
 	in.WorkUntil(queuetest.Start().Add(59*time.Minute), p)
 	emails.WantOnly(job.Params{Key: "silent"})
@@ -395,9 +360,7 @@ func TestNothingToWait(t *testing.T) {
 		p.Queues = append(p.Queues, sending(in.Queue(name), func(context.Context, *job.Job) error { return nil }).Queues...)
 	}
 	in.Work(p)
-	if err := admin.Of(in.Queue("paused").Queue).Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, admin.Of(in.Queue("paused").Queue).Pause(t.Context()))
 	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
 	in.Queue("full").WantOnly(job.Params{}, job.Params{}, job.Params{}) // the first waits for its answer
 	in.Queue("paused").WantOnly(job.Params{}, job.Params{})

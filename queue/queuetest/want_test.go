@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/queuetest"
@@ -18,10 +19,7 @@ func TestWants(t *testing.T) {
 	defer tried.end()
 	_, emails := newShop(tried)
 	priority, weight := 7, 2
-	window, err := job.ParseWindow("00:00-24:00")
-	if err != nil {
-		t.Fatal(err)
-	}
+	window := dbtest.Must(job.ParseWindow("00:00-24:00"))(t)
 	windows := job.Windows{window}
 	at := queuetest.Start().Add(time.Hour)
 	all := job.Params{
@@ -102,13 +100,9 @@ func TestWants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := func(said string) {
 				t.Helper()
-				if (said == "") != (c.says == nil) {
-					t.Errorf("it says %q", said)
-				}
+				dbtest.Ensure(t, (said == "") == (c.says == nil), "it says %q", said)
 				for _, text := range c.says {
-					if !strings.Contains(said, text) {
-						t.Errorf("it doesn't say %q:\n%s", text, said)
-					}
+					dbtest.Ensure(t, strings.Contains(said, text), "it doesn't say %q:\n%s", text, said)
 				}
 			}
 			check(tried.run(func() { emails.WantOnly(c.want...) }))
@@ -175,9 +169,7 @@ func TestWantsFail(t *testing.T) {
 				exec(t, in.App, "INSERT INTO shop_emails (job_type) VALUES ('sql')")
 				c.f(in, emails)
 			})
-			if !strings.Contains(said, c.says) {
-				t.Errorf("it doesn't say %q:\n%s", c.says, said)
-			}
+			dbtest.Ensure(t, strings.Contains(said, c.says), "it doesn't say %q:\n%s", c.says, said)
 		})
 	}
 	said := pretend(func(t testing.TB) { queuetest.New(t, "shop", queue.Options{Name: "E mails"}) })

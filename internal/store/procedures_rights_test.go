@@ -1,8 +1,12 @@
 package store_test
 
 import (
+	"database/sql"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -17,8 +21,7 @@ func TestProceduresWantTheSecret(t *testing.T) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
 		running, grabbed := s.begin("w1"), s.grab("w1")
 		other := s.start(hipqWork, 1)[0]
-		var id string
-		must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &id, "SELECT worker_id FROM shop_emails WHERE id = ?", running["id"]))
+		id := value[string](s, "SELECT worker_id FROM shop_emails WHERE id = ?", running["id"])
 		for _, seen := range []string{id, hipqWork} {
 			s.wantRefusal(31005, "unknown worker", "worker_heartbeat", []byte(seen))
 			s.wantRefusal(31005, "unknown worker", "worker_deregister", []byte(seen))
@@ -46,5 +49,29 @@ func TestProceduresTokens(t *testing.T) {
 		if len(a) < 32 || len(b) < 32 || same > 16 || strings.Count(a, "-") == 4 && a[14] == '1' {
 			t.Errorf("%s, and then %s: %d characters are the same", a, b, same)
 		}
+	})
+}
+
+// The procedures of one queue do what those of the instance do, also in the caller's transaction.
+func TestProceduresOfOneQueue(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		s.add(job.Params{Type: "send", Key: "a"})
+		conn := s.conn()
+		exec := func(statement string) sql.Result {
+			return must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
+		}
+		exec("START TRANSACTION")
+		g := must[[]row](t)(tryOn(t.Context(), conn, "emails$job_grab", "w1", "send", 1))[0]
+		_, err := tryOn(t.Context(), conn, "emails$job_complete", "w1", g["id"], g["token"], nil)
+		my, _ := errors.AsType[*mysql.MySQLError](err)
+		ensure(t, my != nil && my.Number == 31010, "a job that was not started: %v", err)
+		must[[]row](t)(tryOn(t.Context(), conn, "emails$job_start", "w1", g["id"], g["token"]))
+		exec("ROLLBACK")
+		s.wantState(s.byKey("a"), job.Initial, "available", 0)
+		g = s.one("emails$job_grab", "w1", "send", 1)
+		s.one("emails$job_start", "w1", g["id"], g["token"])
+		r := s.one("emails$job_fail", "w1", g["id"], g["token"], "no", `{"final": true}`)
+		ensure(t, g["job_key"] == "a" && r["state"] == "final", "%v, %v", g, r)
+		s.wantHistory(s.byKey("a"), "added/0 starting/1 failed/1")
 	})
 }
