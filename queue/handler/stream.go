@@ -152,8 +152,8 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 		s.talks = append(s.talks, t)
 		s.ending.Add(1)
 	}
-	s.mu.Unlock()
 	s.wake()
+	s.mu.Unlock()
 	if err == nil {
 		t.begin()
 	}
@@ -162,15 +162,13 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 
 func (s *Stream) giveBack(t *talk) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.taken--
-	s.mu.Unlock()
 	s.wake()
 }
 
-// wake has those look again who wait for room.
+// wake has those look again who wait for room. The mutex is held.
 func (s *Stream) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
@@ -180,8 +178,8 @@ func (s *Stream) wake() {
 // leave takes a program from those that take jobs.
 func (s *Stream) leave(t *talk) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.talks = slices.DeleteFunc(s.talks, func(one *talk) bool { return one == t })
-	s.mu.Unlock()
 	s.wake()
 }
 

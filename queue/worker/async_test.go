@@ -10,6 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -62,9 +63,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
-		if c := s.counts(s.emails); c.Waiting != 2 || c.Due != 2 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Waiting: 2, Due: 2})
 		// they weigh as if they ran here
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 

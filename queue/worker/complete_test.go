@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -43,9 +44,7 @@ func TestWorkerIDIsNew(t *testing.T) {
 		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, workers.ErrDuplicateID) {
 			s.t.Errorf("the same id again: %v", err)
 		}
-		if c := s.counts(s.emails); c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 1})
 	})
 }
 

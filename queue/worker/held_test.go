@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -28,7 +29,7 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(s.elsewhere().db.Conn(t.Context()))
+		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).Conn(t.Context()))
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
@@ -42,6 +43,14 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 		})
 		return release
 	})
+}
+
+// keyed are jobs with the keys 00, 01 …
+func keyed(n int) (jobs []job.Params) {
+	for i := range n {
+		jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
+	}
+	return jobs
 }
 
 // What an application's transaction may hold of the job whose key is 02.
@@ -58,11 +67,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	for name, h := range holds {
 		t.Run(name, func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
-				var jobs []job.Params
-				for i := range 40 {
-					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-				}
-				ids := s.addJobs(s.emails, jobs...)
+				ids := s.addJobs(s.emails, keyed(40)...)
 				g := s.gate()
 				p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 					if j.ID <= ids[3] {
@@ -101,9 +106,7 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		g.open()
 		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
-		if c := s.counts(s.emails); c.Due != 8 || c.Running != 0 {
-			t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 		s.wantHistory(s.emails, atOnce, ids...)
@@ -114,12 +117,13 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 func TestStartsWaitForATurn(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
-		ids := s.add(s.emails, "once", 6)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
-		p := only(s.emails, s.worker(all(nothing)))
-		p.Linger = true
+		p, j := only(s.emails, s.worker(all(nothing))), &journal{}
+		p.Linger, p.Log = true, j.log()
 		r := s.start(p)
-		s.pass(5 * time.Second) // longer than a statement waits
+		eventually(t, "it works", func() bool { return s.row(p.ID).State == "working" })
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
+		ids := s.add(s.emails, "once", 6)
+		eventually(t, "it has waited in vain", func() bool { return j.count("another transaction holds what a round needs") > 0 })
 		s.wantHistory(s.emails, untouched, ids...)
 		release()
 		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 6 })
@@ -147,9 +151,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		if !strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])) {
 			t.Errorf("it doesn't say which: %v", err)
 		}
-		if c := s.counts(s.emails); c.Finished != 3 || c.Running != 1 {
-			t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Finished: 3, Running: 1})
 	})
 }
 
@@ -201,7 +203,7 @@ func TestKeepsWhatItCannotWrite(t *testing.T) {
 		p := only(s.emails, s.worker(all(nothing)))
 		p.RunFor, p.Grace, p.LockFor = time.Second, time.Second, 6*time.Second
 		r := s.start(p)
-		s.pass(25 * time.Second) // longer than it has patience with a database, and its lock several times
+		s.pass(14 * time.Second) // longer than it has patience with a database, and its lock twice
 		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		wantSummary(t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		release()
@@ -248,11 +250,7 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 // The retry decision about one job waits for another transaction, those about the others don't.
 func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.Params
-		for i := range 8 {
-			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-		}
-		ids := s.addJobs(s.emails, jobs...)
+		ids := s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		p := only(s.emails, s.worker(all(nothing)))
@@ -273,11 +271,7 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
 				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
-				var jobs []job.Params
-				for i := range 60 {
-					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-				}
-				ids := s.addJobs(s.emails, jobs...)
+				ids := s.addJobs(s.emails, keyed(60)...)
 				g := s.gate()
 				s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 					if j.ID <= ids[3] {
@@ -321,21 +315,22 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
 		s.add(s.emails, "once", 120)
 		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.Concurrency, p.Batch = 120, 120
-		s.start(p)
+		p, j := only(s.emails, s.worker(all(g.handle))), &journal{}
+		p.Concurrency, p.Batch, p.Log = 120, 120, j.debug()
+		r := s.start(p)
 		g.holds(120)
 		release := hold("REPEATABLE READ", "SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'once' LOCK IN SHARE MODE")
 		g.open()
 		most := 0
-		for range 140 {
-			time.Sleep(100 * time.Millisecond)
+		eventually(t, "many have waited in vain, each in a round of its own", func() bool {
 			most = max(most, s.db.Stats().OpenConnections)
-		}
+			return j.count("another transaction holds what a round needs") > 20
+		})
 		if most > 30 {
 			t.Errorf("%d connections at once", most)
 		}
 		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 120, Finished: 120})
 	})
 }
 
@@ -347,31 +342,28 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key, time_windows) VALUES ('once', '02', 'never')")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		s.start(p)
-		time.Sleep(1500 * time.Millisecond)
+		eventually(t, "it works", func() bool { return s.row(p.ID).State == "working" })
 		s.add(s.reports, "once", 1)
 		within(t, 15*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
 		release()
+		eventually(t, "it is refused", func() bool { return s.counts(s.emails).Failed == 1 })
 	})
 }
 
 // Decisions that wait for another transaction stop no other queue.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.Params
-		for i := range 8 {
-			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-		}
-		s.addJobs(s.emails, jobs...)
+		s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
 		p := s.worker(all(nothing))
 		p.Linger = true
 		s.start(p)
-		time.Sleep(500 * time.Millisecond)
+		eventually(t, "what is free is decided about", func() bool { return s.counts(s.emails).Failed == 4 })
 		s.add(s.reports, "once", 1)
 		within(t, 9*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
-		time.Sleep(9 * time.Second)
 		release()
+		eventually(t, "all are decided about", func() bool { return s.counts(s.emails).Failed == 8 })
 	})
 }
 

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
@@ -26,11 +29,9 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		// these tests wait more than they work
-		if err := flag.Set("test.parallel", "8"); err != nil {
+	// These tests wait more than they work, so 16 run at once unless one by one is wanted.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" {
+		if err := parallel.Value.Set("16"); err != nil {
 			panic(err)
 		}
 	}
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // shop is an instance with two queues in a database of its own.
 type shop struct {
@@ -127,6 +128,14 @@ func (s shop) counts(q *queue.Queue) admin.Counts {
 	return must[admin.Overview](s.t)(admin.Of(q).Overview(s.t.Context())).Counts
 }
 
+func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
+	s.t.Helper()
+	got := s.counts(q)
+	if got.OldestDue = want.OldestDue; got != want {
+		s.t.Errorf("%s: %+v, want %+v", q.Name, got, want)
+	}
+}
+
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
@@ -183,6 +192,13 @@ func (s shop) life(id string) string {
 		states = append(states, string(e.State))
 	}
 	return strings.Join(states, " ")
+}
+
+func (s shop) wantLife(id, want string) {
+	s.t.Helper()
+	if life := s.life(id); life != want {
+		s.t.Errorf("the worker: %s, want %s", life, want)
+	}
 }
 
 // histories are the states that the activity has of each job of a queue, with their attempts.
@@ -259,6 +275,14 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
+// wantCause waits for a handler to be stopped for this cause.
+func wantCause(t *testing.T, what string, stopped <-chan error, want error) {
+	t.Helper()
+	if cause := receive(t, what, stopped); !errors.Is(cause, want) {
+		t.Errorf("the context ends with %v, want %v", cause, want)
+	}
+}
+
 // all handles every job type of the queues' config in the same way.
 func all(f handler.Func) map[string]handler.Handler {
 	return map[string]handler.Handler{"send": f, "later": f, "once": f}
@@ -270,7 +294,7 @@ func nothing(context.Context, *job.Job) error { return nil }
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
-		ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711,
+		ID: uuid.NewString(), Host: "here", PID: 4711,
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
 			Concurrency: 4, Batch: 100, RunFor: 3 * patience, LockFor: time.Minute, Grace: 2 * time.Second,
@@ -306,6 +330,14 @@ func (r *run) end() (worker.Summary, error) {
 		r.t.Errorf("the worker ends with %v", r.err)
 	}
 	return r.summary, r.err
+}
+
+// endsWith waits for the end of the worker, which must be this error.
+func (r *run) endsWith(want error) {
+	r.t.Helper()
+	if _, err := r.end(); !errors.Is(err, want) {
+		r.t.Errorf("the worker ends with %v, want %v", err, want)
+	}
 }
 
 // ended waits for the end of the worker, which must be a good one.

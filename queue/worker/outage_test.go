@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -64,9 +65,7 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 		s.wantHistory(s.emails, atOnce, emails...)
 		s.wantHistory(s.reports, atOnce, reports...)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 		if away, again := log.count("busy or away"), log.count("answers again"); away > 1 || again != away {
 			s.t.Errorf("it is said %d times that it is away, %d times that it is back", away, again)
 		}
@@ -91,9 +90,7 @@ func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 4})
 		s.wantHistory(s.emails, atOnce, ids[:4]...)
 		s.wantHistory(s.emails, untouched, ids[4:]...)
-		if c := s.counts(s.emails); c.Due != 2 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 2, Finished: 4})
 	})
 }
 
@@ -117,9 +114,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		r := s.start(p)
 		g.next()
 		cut()
-		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-			s.t.Errorf("the context ends with %v", cause)
-		}
+		wantCause(s.t, "the lock is given up", g.stopped, workers.ErrLockLost)
 		// the grace, without something for a slow machine
 		end, row := receive(s.t, "the end of the handler", ends), direct.row(p.ID)
 		if left := row.LockUntil.Sub(end); left < time.Second || left > p.LockFor {
@@ -157,9 +152,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
 	proxy.Stall()
 	defer proxy.Resume()
-	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-		t.Errorf("the context ends with %v", cause)
-	}
+	wantCause(t, "the lock is given up", g.stopped, workers.ErrLockLost)
 	if now, row := direct.clock(), direct.row(p.ID); now.After(row.LockUntil.Time) {
 		t.Errorf("the handler ended at %s, the lock at %s", now, row.LockUntil)
 	}
@@ -264,9 +257,7 @@ func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	defer proxy.Resume()
 	r := s.start(s.worker(all(nothing)))
 	r.stop()
-	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	r.endsWith(schema.ErrNoAnswer)
 }
 
 // Nor does a tick wait longer than its lock would last for the answer that it has it.
@@ -280,9 +271,7 @@ func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 	defer proxy.Resume()
 	r := s.start(p)
 	receive(t, "the silence", silent)
-	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	r.endsWith(schema.ErrNoAnswer)
 }
 
 // A worker whose jobs were interrupted signs off as soon as the database lets it.
@@ -298,15 +287,11 @@ func TestSignOffAfterAnInterruption(t *testing.T) {
 	r := s.start(p)
 	g.next()
 	r.stop()
-	if cause := receive(t, "the interruption", g.stopped); !errors.Is(cause, worker.ErrInterrupted) {
-		t.Errorf("interrupted by %v", cause)
-	}
+	wantCause(t, "the interruption", g.stopped, worker.ErrInterrupted)
 	s.pass(1500 * time.Millisecond)
 	s.exec("DROP TRIGGER refuse")
 	r.ended()
-	if life := s.life(p.ID); life != "starting finished" {
-		t.Errorf("the worker: %s", life)
-	}
+	s.wantLife(p.ID, "starting finished")
 }
 
 // has says whether a transaction with these statements is the one of that name.
@@ -398,9 +383,7 @@ func TestLostAnswers(t *testing.T) {
 				}
 				s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
 				s.wantHistory(s.emails, atSecond, ids[1])
-				if life := s.life(p.ID); life != "starting finished" {
-					t.Errorf("the worker: %s", life)
-				}
+				s.wantLife(p.ID, "starting finished")
 			})
 		}
 	}
@@ -462,31 +445,6 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestManyAnswersAreLost(t *testing.T) {
-	t.Parallel()
-	s, proxy := proxied(t)
-	const n = 40
-	emails, reports := s.add(s.emails, "send", n), s.add(s.reports, "send", n)
-	var mu sync.Mutex
-	commits := 0
-	proxy.Loses(func(string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		commits++
-		return commits%3 == 0
-	}, nil)
-	var l ledger
-	p := s.worker(all(l.handle))
-	p.Batch = 10
-	wantSummary(t, s.work(p), worker.Summary{Started: 2 * n, Finished: 2 * n})
-	proxy.Loses(nil, nil)
-	if len(l.jobs) != 2*n || commits < 10 {
-		t.Errorf("%d attempts ran, want %d; %d commits", len(l.jobs), 2*n, commits)
-	}
-	s.wantHistory(s.emails, atOnce, emails...)
-	s.wantHistory(s.reports, atOnce, reports...)
 }
 
 // After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.

@@ -232,10 +232,10 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
 		}
-		may := len(s.types) > 0 && in.waitUntil.IsZero()
-		if may && (seen.Due || seen.Held && s.ThrottleGroups != nil) {
+		switch may := len(s.types) > 0 && in.waitUntil.IsZero(); {
+		case may && (seen.Due || seen.Held && s.ThrottleGroups != nil):
 			in.foundMore()
-		} else if may {
+		case may:
 			in.full = false
 		}
 	}
@@ -244,7 +244,6 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	}
 	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
-			a.look() // makes the context
 			a.cancel(errCancelled)
 		}
 	}

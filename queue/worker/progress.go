@@ -33,14 +33,12 @@ func (p *progress) send() {
 	if p.until() > 0 {
 		return
 	}
-	p.askedAt = time.Now()
+	if p.askedAt = time.Now(); p.sending || p.untilAnswer() > 0 {
+		return
+	}
 	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
-			a.glance() // a handler that never looks at its context is abandoned in time, too
-			if p.sending || p.untilAnswer() > 0 {
-				continue
-			}
 			if latest := a.said.Swap(nil); latest != nil {
 				said[s] = append(said[s], store.Said{Job: a.Job, Progress: *latest})
 			}

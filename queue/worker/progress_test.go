@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -172,7 +174,7 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 
 		id = s.add(s.emails, "once", 1)[0]
 		s.exec("ALTER TABLE shop_emails DROP COLUMN progress_note")
-		p.ID = must[string](t)(worker.NewID())
+		p.ID = uuid.NewString()
 		r = s.start(p)
 		g.next()
 		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })

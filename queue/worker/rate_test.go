@@ -58,9 +58,7 @@ func TestRate(t *testing.T) {
 		}
 		s.wantHistory(s.emails, atOnce, ids...)
 		s.wantHistory(s.reports, atOnce, others...)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 	})
 }
 
@@ -109,12 +107,8 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
 		ids := s.add(s.emails, "send", 3)
-		began := time.Now()
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		if took := time.Since(began); took > patience/2 {
-			s.t.Errorf("it took %s", took)
-		}
 		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
 	})
 }
@@ -129,20 +123,7 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 		r, asked := s.startWatched(p)
 		eventually(s.t, "the first is done", func() bool { return s.counts(s.emails).Finished == 1 })
 		s.wantCalm(asked)
-		s.add(s.reports, "send", 4)
-		g := s.gate()
-		eventually(s.t, "another worker has slots", func() bool {
-			p := only(s.reports, s.worker(all(g.handle)))
-			p.MaxJobs = 1
-			r := s.start(p)
-			select {
-			case <-r.done:
-				return false
-			case <-g.started:
-				return true
-			}
-		})
-		g.open()
+		s.wantSlotsLeft()
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 	})

@@ -197,7 +197,7 @@ func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	case done.More && s.gone == nil:
 		r.shard.foundMore()
 	case r.sent.After(r.shard.moreAt):
-		r.shard.more = false // else the round beside it, or a look, has found something since
+		r.shard.moreAt = time.Time{} // else the round beside it, or a look, has found something since
 	}
 	if len(done.Started) == 0 {
 		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots

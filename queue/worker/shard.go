@@ -11,9 +11,8 @@ import (
 // shard is one shard of a source's queue, as the worker sees it.
 type shard struct {
 	candidates *store.Candidates
-	// more says that a round may find something to start, moreAt when that was found out. waitUntil is until when the queue's rate
-	// is used up there.
-	more              bool
+	// moreAt is when it was found out that a round may find something to start; zero if none may. waitUntil is until when the
+	// queue's rate is used up there.
 	moreAt, waitUntil time.Time
 	// full says that a round has found jobs that wait for room in the limit, and may get it soon.
 	full bool
@@ -51,7 +50,7 @@ func (s *source) numbered(number int) *shard {
 
 // more says that a round may find something to start in one of the shards.
 func (s *source) more() bool {
-	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more })
+	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more() })
 }
 
 // full says that jobs wait for room in the limit in one of the shards.
@@ -75,7 +74,7 @@ func (s *source) waits() (until time.Time) {
 func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
-		if !one.more || s.isBusy(one) {
+		if !one.more() || s.isBusy(one) {
 			continue
 		}
 		ago := s.counted + 1 - one.turn
@@ -111,9 +110,11 @@ func (s *source) isBusy(one *shard) bool {
 // nothing takes note that nothing is to be started any more.
 func (s *source) nothing() {
 	for _, one := range s.shards {
-		one.more, one.full, one.waitUntil = false, false, time.Time{}
+		one.moreAt, one.full, one.waitUntil = time.Time{}, false, time.Time{}
 	}
 }
 
 // foundMore takes note that a round may find something to start there.
-func (one *shard) foundMore() { one.more, one.moreAt = true, time.Now() }
+func (one *shard) foundMore() { one.moreAt = time.Now() }
+
+func (one *shard) more() bool { return !one.moreAt.IsZero() }

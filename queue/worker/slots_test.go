@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -42,20 +43,6 @@ func (m *meter) add(n int) {
 		close(m.full)
 	}
 	m.peak = max(m.peak, m.now)
-}
-
-func TestConcurrencyOfOneWorker(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 40)
-		s.add(s.reports, "once", 40)
-		m := newMeter(3)
-		p := s.worker(all(m.handle))
-		p.Concurrency = 3
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
-		if m.peak != 3 {
-			s.t.Errorf("%d ran at once, want 3", m.peak)
-		}
-	})
 }
 
 func TestConcurrencyOfAHost(t *testing.T) {
@@ -100,12 +87,8 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		}
 		third := only(s.reports, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(third), worker.Summary{})
-		if life := s.life(third.ID); life != "starting finished" {
-			s.t.Errorf("the third worker: %s", life)
-		}
-		if c := s.counts(s.reports); c.Running != 1 || c.Due != 11 {
-			s.t.Errorf("reports: %+v", c)
-		}
+		s.wantLife(third.ID, "starting finished")
+		s.wantCounts(s.reports, admin.Counts{Running: 1, Due: 11})
 		second.open()
 		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 		first.open()
@@ -204,22 +187,28 @@ func TestThrottledWorkerLeavesItsSlots(t *testing.T) {
 		waiting.Linger = true
 		s.start(waiting)
 		eventually(s.t, "the worker waits", func() bool { return s.row(waiting.ID).State == "working" })
-		s.add(s.reports, "send", 4)
-		here := s.gate()
-		eventually(s.t, "another worker has slots", func() bool {
-			p := only(s.reports, s.worker(all(here.handle)))
-			p.MaxJobs = 1
-			r := s.start(p)
-			select {
-			case <-r.done:
-				return false
-			case <-here.started:
-				return true
-			}
-		})
-		here.open()
+		s.wantSlotsLeft()
 		g.open()
 	})
+}
+
+// wantSlotsLeft waits until the host has slots for a job of reports.
+func (s shop) wantSlotsLeft() {
+	s.t.Helper()
+	s.add(s.reports, "send", 4)
+	g := s.gate()
+	eventually(s.t, "another worker has slots", func() bool {
+		p := only(s.reports, s.worker(all(g.handle)))
+		p.MaxJobs = 1
+		r := s.start(p)
+		select {
+		case <-r.done:
+			return false
+		case <-g.started:
+			return true
+		}
+	})
+	g.open()
 }
 
 // Slots that others leave are taken, also while those that the worker has are all in use.
@@ -253,21 +242,6 @@ func TestThrottleLimit(t *testing.T) {
 	})
 }
 
-func TestThrottledQueueIsNotHoarded(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = openQueue(s.t, s.db, "emails", 50)
-		s.add(s.emails, "send", 20)
-		g := s.gate()
-		r := s.start(s.worker(all(g.handle)))
-		g.holds(4)
-		if c := s.counts(s.emails); c.Running != 4 || c.Locked != 0 {
-			s.t.Errorf("%+v", c)
-		}
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
-	})
-}
-
 // Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.
 func TestSlotsInUseStay(t *testing.T) {
 	suite(t, func(s shop) {
@@ -295,9 +269,7 @@ func TestSlotsInUseStay(t *testing.T) {
 		if n := s.row(p.ID).Slots; n != 2 {
 			s.t.Errorf("%d slots while two jobs run", n)
 		}
-		if c := s.counts(s.emails); c.Running != 2 || c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 1})
 		high.open()
 		wantSummary(s.t, low.ended(), worker.Summary{Started: 3, Finished: 3})
 		g.open()
