@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -33,6 +34,13 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		}
+	}
+	flag.Parse()
+	// These tests wait more than they work, so 12 run at once unless one by one is wanted.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" {
+		if err := parallel.Value.Set("12"); err != nil {
+			panic(err)
 		}
 	}
 	goleak.VerifyTestMain(m)

@@ -89,19 +89,22 @@ func TestStreamNotRead(t *testing.T) {
 		t.Skip("only Linux says what nobody has read")
 	}
 	for _, answered := range []bool{true, false} {
-		s := stream(t, 1, 2, "single")
-		s.Grace = 200 * time.Millisecond
-		if answered {
-			if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
-				t.Fatalf("%+v", o)
+		t.Run(fmt.Sprintf("answered=%t", answered), func(t *testing.T) {
+			t.Parallel()
+			s := stream(t, 1, 2, "single")
+			s.Grace = 200 * time.Millisecond
+			if answered {
+				if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
+					t.Fatalf("%+v", o)
+				}
 			}
-		}
-		hangs := jobOf(2, task{SleepMS: 60_000})
-		hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
-		got := outcomes(t, s, hangs, jobOf(3, task{}))
-		if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
-			t.Errorf("answered %v: %q, %s %q", answered, got[0].Error, got[1].Verdict, got[1].Error)
-		}
+			hangs := jobOf(2, task{SleepMS: 60_000})
+			hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
+			got := outcomes(t, s, hangs, jobOf(3, task{}))
+			if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
+				t.Errorf("%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
+			}
+		})
 	}
 }
 
@@ -194,6 +197,7 @@ func TestStreamFloods(t *testing.T) {
 
 // Of a flood without a newline the end is kept, and what was cut is counted, as of one on stderr.
 func TestStreamFloodIsCounted(t *testing.T) {
+	t.Parallel()
 	const reply = `echo '{"id":7,"outcome":"finished"}'`
 	for _, tt := range []struct {
 		name, script string
@@ -208,6 +212,7 @@ func TestStreamFloodIsCounted(t *testing.T) {
 		{"behind others", `echo begin; head -c 2097152 /dev/zero | tr '\0' x; echo; echo 'at end'; ` + reply, 6 + 2<<20 + 1 + 7 - 16<<10, "x\nat end\n", job.Finished},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			o := within(t, shStream(t, "read -r line; "+tt.script), testJob(), time.Minute)
 			note, kept, _ := strings.Cut(o.Output, "\n")
 			if want := fmt.Sprintf("[%d bytes cut]", tt.cut); note != want || len(kept) != 16<<10 || !strings.HasSuffix(kept, tt.end) || o.Verdict != tt.verdict {

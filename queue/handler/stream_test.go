@@ -536,7 +536,7 @@ func TestStreamClose(t *testing.T) {
 // After many jobs, and programs that end now and then, a stream holds no more memory than before, and no file. For a million of
 // them see BenchmarkStreamMemory.
 func TestStreamStaysSmall(t *testing.T) {
-	const rounds, width, n = 5, 4, 4000
+	const rounds, width, n = 5, 4, 2000
 	s := shStream(t, "exec '"+os.Args[0]+"' echo")
 	s.Processes, s.InFlight = 2, width/2
 	var heaps []uint64
