@@ -46,6 +46,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFinished(t *testing.T, o job.Outcome) {
+	t.Helper()
+	if o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+}
+
 func guardArgv() []string { return []string{os.Args[0], "guard"} }
 
 func newWorkerID() string { return uuid.NewString() }

@@ -252,9 +252,7 @@ func TestStreamCrash(t *testing.T) {
 	if errors != 2 { // the crashed one had two in flight
 		t.Errorf("%d jobs went with the program, not 2: %+v", errors, got)
 	}
-	if o := outcomes(t, s, jobOf(5, task{}))[0]; o.Verdict != job.Finished {
-		t.Errorf("after the crash: %+v", o)
-	}
+	wantFinished(t, outcomes(t, s, jobOf(5, task{}))[0])
 }
 
 // What can't be understood is the error of the job that stays without an answer, and of no other.
@@ -281,9 +279,7 @@ func TestStreamMisunderstood(t *testing.T) {
 			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) || strings.Contains(got[1].Error, "exit status 0") {
 				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
 			}
-			if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
-				t.Errorf("afterwards: %+v", o)
-			}
+			wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 		})
 	}
 }
@@ -327,9 +323,7 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	if want := "its program was ended because job 1 had to be stopped: timeout after 400ms"; got[1].Verdict != job.TryAgain || got[1].Error != want {
 		t.Errorf("got %q\nwant %q", got[1].Error, want)
 	}
-	if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
-		t.Errorf("afterwards: %+v", o)
-	}
+	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 }
 
 // A program that answers the job late, and lives, may go on with the others.
@@ -394,9 +388,7 @@ func TestStreamHints(t *testing.T) {
 	}
 	// who has answered before knows how, and took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
-	if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	wantFinished(t, within(t, s, testJob(), 20*time.Second))
 	if o := within(t, s, testJob(), time.Second); o.Error != "timeout after 1s" {
 		t.Errorf("%+v", o)
 	}
@@ -469,9 +461,7 @@ func TestStreamEndsInOrder(t *testing.T) {
 	over := 0
 	s := stream(t, 2, 1, "single")
 	for i := range 30 {
-		if o := outcomes(t, s, jobOf(int64(i+1), task{Exit: &over}))[0]; o.Verdict != job.Finished {
-			t.Errorf("%+v", o)
-		}
+		wantFinished(t, outcomes(t, s, jobOf(int64(i+1), task{Exit: &over}))[0])
 	}
 }
 

@@ -269,8 +269,7 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 func TestOneJobNotTakenIn(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		var id int64
-		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+		id := s.count("SELECT MAX(id) FROM shop_emails")
 		_, err := s.startOne(s.one(nothing), id).end()
 		if !errors.Is(err, store.ErrNotIngested) {
 			s.t.Errorf("the worker ends with %v", err)

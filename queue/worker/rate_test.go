@@ -129,44 +129,6 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// Several may know of the same jobs, of which the rate allows only one to start some. The others wait, and say how long.
-func TestRateIsUsedUpByAnother(t *testing.T) {
-	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}
-		s.emails = s.reopen(o, nil)
-		ids := s.add(s.emails, "send", 3)
-		s.die(s.emails, "other", 0)
-		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
-		started, waiting := 0, 0
-		dones := make(chan store.Done, 3)
-		for range cap(dones) {
-			go func() {
-				done, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 2))
-				if err != nil {
-					s.t.Error(err)
-				}
-				dones <- done
-			}()
-		}
-		for range cap(dones) {
-			done := receive(s.t, "a round", dones)
-			started += len(done.Started)
-			if len(done.Started) == 0 {
-				if waiting++; done.Wait < 50*time.Minute || done.Wait > 61*time.Minute {
-					s.t.Errorf("the rate lets nothing start for %s", done.Wait)
-				}
-			}
-		}
-		if started != 2 || waiting != 2 {
-			s.t.Errorf("%d were started, %d of three rounds have to wait; the rate allows 2", started, waiting)
-		}
-		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
-		s.wantHistory(s.emails, untouched, ids[2])
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantRate(s.emails)
-	})
-}
-
 // Whoever had to wait for its turn starts its jobs after that, and counts them so.
 func TestRateCountsFromTheTurn(t *testing.T) {
 	suite(t, func(s shop) {

@@ -118,33 +118,6 @@ func TestWorkersStayAtHome(t *testing.T) {
 	})
 }
 
-// A shard that is nobody's gets its turns although there is always something to do at home. A shard asks for what it lacks once
-// in a while only, and a fast machine starts many jobs of the others meanwhile. So each job that runs is replaced.
-func TestNoShardStarves(t *testing.T) {
-	suite(t, func(s shop) {
-		s.divide(queue.Options{ThrottleLimit: 8})
-		s.add(s.emails, "send", 400)
-		log := newShardLog()
-		note := log.handle("one")
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			another := job.Params{Type: "send", ShardKey: j.ShardKey}
-			if j.ShardKey == job.None {
-				another.ShardKey = j.Key
-			}
-			_, err := s.emails.Enqueue(ctx, another)
-			return errors.Join(err, note(ctx, j))
-		})))
-		p.Shards, p.Batch = []int{0, 1, 2, 3, 4, 5, 6}, 2
-		r := s.start(p)
-		eventually(s.t, "jobs of the shard that is nobody's run", func() bool { return log.in("one", 7) >= 5 })
-		r.stop()
-		r.ended()
-		if n := log.in("one", 0, 1, 2, 3, 4, 5, 6); n < log.in("one", 7) {
-			s.t.Errorf("only %d jobs have run at home", n)
-		}
-	})
-}
-
 // A lane is of all shards together.
 func TestLaneOverShards(t *testing.T) {
 	suite(t, func(s shop) {
