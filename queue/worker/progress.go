@@ -54,9 +54,9 @@ func (p *progress) send() {
 		defer cancel()
 		var err error
 		for s, list := range said {
-			held, failed := s.store().SetProgress(ctx, p.ID, list)
+			left, failed := s.store().SetProgress(ctx, p.ID, list)
 			if failed == nil {
-				said[s] = held
+				said[s] = left
 			}
 			err = errors.Join(err, failed)
 		}

@@ -111,7 +111,7 @@ func TestProgressIsThrottled(t *testing.T) {
 // Who holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
 // new starts.
 func TestProgressPassesOverAHeldRow(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.add(s.emails, "once", 8)
 		g := s.gate()
 		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {

@@ -16,13 +16,13 @@ type shard struct {
 	moreAt, waitUntil time.Time
 	// full says that a round has found jobs that wait for room in the limit, and may get it soon.
 	full bool
-	// turn is the number of the source's last round for it.
-	turn int
-	// preferred says that it has more turns than the others.
+	// lastRound is the number of the source's last round for it.
+	lastRound int
+	// preferred says that it has more rounds than the others.
 	preferred bool
 }
 
-// preference is how many turns a preferred shard has for one of another that is not: no shard starves.
+// preference is how many rounds a preferred shard has for one of another that is not: no shard starves.
 const preference = 16
 
 // addShards adds a source's shards. The worker prefers some, so that workers on different hosts or nodes seldom meet at one.
@@ -35,7 +35,7 @@ func (w *worker) addShards(s *source) {
 		if len(w.Shards) == 0 && of > 0 {
 			prefers = slices.Contains(nodes, number%of)
 		}
-		one := &shard{candidates: s.store().Candidates(number, s.types), preferred: prefers, turn: (first+number)%n - n}
+		one := &shard{candidates: s.store().Candidates(number, s.types), preferred: prefers, lastRound: (first+number)%n - n}
 		s.shards = append(s.shards, one)
 	}
 }
@@ -77,7 +77,7 @@ func (s *source) next() (next *shard) {
 		if !one.more() || s.isBusy(one) {
 			continue
 		}
-		ago := s.counted + 1 - one.turn
+		ago := s.counted + 1 - one.lastRound
 		if one.preferred {
 			ago *= preference
 		}

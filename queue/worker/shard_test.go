@@ -34,7 +34,7 @@ func (s *source) send(n int) []int {
 	for range n {
 		one := s.next()
 		s.counted++
-		one.turn = s.counted
+		one.lastRound = s.counted
 		rounds[slices.Index(s.shards, one)]++
 	}
 	return rounds

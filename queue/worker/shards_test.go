@@ -136,7 +136,7 @@ func TestLaneOverShards(t *testing.T) {
 
 // Where each shard has its turns, one whose turn somebody holds keeps the others from nothing.
 func TestTurnsOfShardsSideBySide(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.divide(queue.Options{ThrottleLimit: 100})
 		s.add(s.emails, "send", 200)
 		behind := s.count("SELECT COUNT(*) FROM shop_emails WHERE shard = 8003")
@@ -200,7 +200,7 @@ func TestHomeShardsInTurn(t *testing.T) {
 
 // A tick doesn't end before a job has started that waits for room that another transaction keeps from being divided.
 func TestTickOutlastsAHeldTurn(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.divide(queue.Options{ThrottleLimit: 8})
 		s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: new(2)})
 		other := 8000 + (s.count("SELECT shard FROM shop_emails")+1)%8

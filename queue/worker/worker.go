@@ -45,7 +45,7 @@ var ErrLockLost = workers.ErrLockLost
 // ErrDuplicateID is the error of a worker with an ID that another has had.
 var ErrDuplicateID = workers.ErrDuplicateID
 
-// worker is one Run: the loop, and the parts that take their turns in it.
+// worker is one Run: the loop, and the parts that it calls one after another.
 type worker struct {
 	*loop
 	lease      *lease
@@ -79,7 +79,7 @@ func newWorker(p Params) (*worker, error) {
 	w.runner = &runner{loop: l, lease: w.lease, ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
 	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
-	w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
+	w.dispatcher.nextSource = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	return w, nil
 }
 

@@ -54,7 +54,7 @@ type Params struct {
 	// have the same ones.
 	Schedules []schedule.Schedule
 	Options
-	// Shards are those that the worker prefers: they have 16 turns for one of another. Without any it prefers those of its node:
+	// Shards are those that the worker prefers: they have 16 rounds for one of another. Without any it prefers those of its node:
 	// see schema.Options.Nodes.
 	Shards []int
 	// Middleware is around all handlers, the first outermost: handler.With.
