@@ -64,6 +64,7 @@ var holds = map[string]struct{ isolation, statement string }{
 // What another transaction holds of a job that has ended holds up nobody else, whether the others share its round or come
 // later. The result is written down when the other transaction is over.
 func TestResultWaitsForAnotherTransaction(t *testing.T) {
+	t.Parallel()
 	for name, h := range holds {
 		t.Run(name, func(t *testing.T) {
 			blocked(t, func(s shop, hold func(string, ...string) func()) {
@@ -267,6 +268,7 @@ func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 
 // What another transaction holds of one result keeps no job of a limited queue from starting either.
 func TestLimitedQueueBesideAHeldKey(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []int{0, 10} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			blocked(t, func(s shop, hold func(string, ...string) func()) {
@@ -405,6 +407,7 @@ func TestTableThatIsLocked(t *testing.T) {
 
 // Nor is a queue passed over in silence whose table was held for all of a worker's time. Its activity has it too.
 func TestQueueHeldAllTheTime(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]string{
 		"read":  "LOCK TABLES shop_emails READ",
 		"write": "LOCK TABLES shop_emails WRITE",

@@ -334,6 +334,7 @@ func TestCalmWhenTheTimeIsUp(t *testing.T) {
 
 // A job that takes the whole limit and has a lane of its own isn't overtaken by those that come behind it, of another lane or worker.
 func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
+	t.Parallel()
 	for name, shards := range map[string]int{"one": 1, "eight": 8} {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {

@@ -73,6 +73,7 @@ func TestTableOfRunningJobsIsDropped(t *testing.T) {
 
 // Without an index nothing more is started, but what runs is settled.
 func TestIndexIsDropped(t *testing.T) {
+	t.Parallel()
 	for _, index := range []string{"wake", "claim"} {
 		t.Run(index, func(t *testing.T) {
 			suite(t, func(s shop) {

@@ -410,39 +410,32 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 
 // A worker that is told to stop runs what it may have started, for that is so or not: it asks. It starts nothing else.
 func TestStoppedAfterALostAnswer(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		committed bool
-		summary   worker.Summary
-		status    job.Status
-		history   string
-	}{
-		"the answer is lost":   {true, worker.Summary{Started: 1, Finished: 1}, "finished", atOnce},
-		"the question is lost": {false, worker.Summary{}, "available", untouched},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, proxy := proxied(t)
-			id := s.add(s.emails, "once", 1)[0]
-			p := s.worker(all(nothing))
-			p.Concurrency = 1 // one round: another beside it would go on trying
-			p.Grace = 10 * time.Second
-			var j journal
-			p.Log = j.debug()
-			lost := losesFirst(proxy, "start", proxy.Cut)
-			proxy.LosesQuestions(!c.committed)
-			r := s.start(p)
-			receive(t, "the lost answer", lost)
-			eventually(t, "the round has given up", func() bool { return j.count("settle and start jobs") > 0 })
-			r.stop()
-			proxy.Mend()
-			wantSummary(t, r.ended(), c.summary)
-			s.wantHistory(s.emails, c.history, id)
-			if j := s.get(s.emails, id); j.Status != c.status {
-				t.Errorf("job %d is %s, %s", id, j.State(), j.Status)
-			}
-		})
-	}
+	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce)
+}
+
+func TestStoppedAfterALostQuestion(t *testing.T) {
+	stoppedAfter(t, true, worker.Summary{}, untouched)
+}
+
+func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string) {
+	t.Helper()
+	t.Parallel() // a test of its own each: they take longest, so they must not begin last
+	s, proxy := proxied(t)
+	id := s.add(s.emails, "once", 1)[0]
+	p := s.worker(all(nothing))
+	p.Concurrency = 1 // one round: another beside it would go on trying
+	p.Grace = 10 * time.Second
+	var j journal
+	p.Log = j.debug()
+	lost := losesFirst(proxy, "start", proxy.Cut)
+	proxy.LosesQuestions(questionIsLost)
+	r := s.start(p)
+	receive(t, "the lost answer", lost)
+	eventually(t, "the round has given up", func() bool { return j.count("settle and start jobs") > 0 })
+	r.stop()
+	proxy.Mend()
+	wantSummary(t, r.ended(), summary)
+	s.wantHistory(s.emails, history, id)
 }
 
 // After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.

@@ -65,6 +65,7 @@ func (l *shardLog) in(who string, shards ...int) (n int) {
 
 // One worker drains all shards, whichever are at home, and whatever limits there are; each job runs once.
 func TestDrainsAllShards(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]queue.Options{
 		"plain": {}, "limit": {ThrottleLimit: 3}, "rate": {Rate: job.Rate{Starts: 40, Per: time.Second}},
 		"groups": {ThrottleGroups: &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"*": 1}}},

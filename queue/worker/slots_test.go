@@ -99,6 +99,7 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 // A worker whose host's slots are all taken by one that starts nothing any more stays, and has them as they come free: those of the
 // host, and those of a lane.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
+	t.Parallel()
 	for name, most := range map[string]int{"host": 4, "lane": 2} {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {
