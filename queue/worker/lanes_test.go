@@ -118,10 +118,7 @@ func TestLaneOfAHost(t *testing.T) {
 			p.Batch = 5
 			runs = append(runs, s.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if started != slow+fast {
 			s.t.Errorf("%d started, want %d", started, slow+fast)
 		}

@@ -356,6 +356,14 @@ func (s shop) work(p worker.Params) worker.Summary {
 	return s.start(p).ended()
 }
 
+// startedBy waits for the end of workers, and says how many jobs they have started.
+func startedBy(runs []*run) (n int) {
+	for _, r := range runs {
+		n += r.ended().Started
+	}
+	return n
+}
+
 // gate is a handler that holds its jobs until it lets them through.
 type gate struct {
 	t       *testing.T

@@ -410,14 +410,14 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 
 // A worker that is told to stop runs what it may have started, for that is so or not: it asks. It starts nothing else.
 func TestStoppedAfterALostAnswer(t *testing.T) {
-	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce)
+	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce, job.StatusFinished)
 }
 
 func TestStoppedAfterALostQuestion(t *testing.T) {
-	stoppedAfter(t, true, worker.Summary{}, untouched)
+	stoppedAfter(t, true, worker.Summary{}, untouched, job.StatusAvailable)
 }
 
-func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string) {
+func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string, status job.Status) {
 	t.Helper()
 	t.Parallel() // a test of its own each: they take longest, so they must not begin last
 	s, proxy := proxied(t)
@@ -436,6 +436,9 @@ func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, his
 	proxy.Mend()
 	wantSummary(t, r.ended(), summary)
 	s.wantHistory(s.emails, history, id)
+	if j := s.get(s.emails, id); j.Status != status {
+		t.Errorf("job %d is %s, want %s", id, j.Status, status)
+	}
 }
 
 // After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.

@@ -74,10 +74,7 @@ func TestRateOverTwoWorkers(t *testing.T) {
 			p.Host = host
 			runs = append(runs, other.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if c := s.counts(s.emails); started != 22 || c.Finished != 22 {
 			s.t.Errorf("%d started, %+v", started, c)
 		}

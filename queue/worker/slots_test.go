@@ -56,10 +56,7 @@ func TestConcurrencyOfAHost(t *testing.T) {
 			p.Concurrency, p.Batch = 3, 10
 			runs = append(runs, s.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if m.peak != 3 || started != 200 {
 			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
 		}
