@@ -37,9 +37,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	// These tests wait more than they work, so 12 run at once unless one by one is wanted.
+	// These tests wait more than they work, so 8 run at once unless one by one is wanted.
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" {
-		if err := parallel.Value.Set("12"); err != nil {
+		if err := parallel.Value.Set("8"); err != nil {
 			panic(err)
 		}
 	}

@@ -187,7 +187,6 @@ func TestStreamFloods(t *testing.T) {
 
 // Of a flood without a newline the end is kept, and what was cut is counted, as of one on stderr.
 func TestStreamFloodIsCounted(t *testing.T) {
-	t.Parallel()
 	const reply = `echo '{"id":7,"outcome":"finished"}'`
 	for _, tt := range []struct {
 		name, script string
@@ -202,7 +201,6 @@ func TestStreamFloodIsCounted(t *testing.T) {
 		{"behind others", `echo begin; head -c 2097152 /dev/zero | tr '\0' x; echo; echo 'at end'; ` + reply, 6 + 2<<20 + 1 + 7 - 16<<10, "x\nat end\n", job.Finished},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			o := within(t, shStream(t, "read -r line; "+tt.script), testJob(), time.Minute)
 			note, kept, _ := strings.Cut(o.Output, "\n")
 			if want := fmt.Sprintf("[%d bytes cut]", tt.cut); note != want || len(kept) != 16<<10 || !strings.HasSuffix(kept, tt.end) || o.Verdict != tt.verdict {

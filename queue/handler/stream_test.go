@@ -289,6 +289,7 @@ func TestStreamTimeout(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 60 * time.Second
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late := jobOf(1, task{SleepMS: 60_000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
@@ -312,10 +313,11 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 3)
 	s.Grace = 300 * time.Millisecond
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late := jobOf(1, task{SleepMS: 600_000, Deaf: true})
 	late.Timeout = 400 * time.Millisecond
 	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
-	other.Timeout, answered.Timeout = 10*time.Minute, 10*time.Minute
+	other.Timeout, answered.Timeout = time.Minute, time.Minute
 	got := outcomes(t, s, late, other, answered)
 	if got[0].Error != "timeout after 400ms" || got[2].Verdict != job.Finished {
 		t.Errorf("%+v\n%+v", got[0], got[2])
@@ -331,6 +333,7 @@ func TestStreamTimeoutIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 4 * time.Second
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, other)
