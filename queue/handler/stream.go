@@ -58,21 +58,19 @@ type Stream struct {
 var errClosed = errors.New("the worker has ended")
 
 // Handle gives the job to a program and waits for its answer.
-func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
+func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
+	defer func() { outcome.Ran = time.Since(begin) }()
 	defer handling.Instead(ctx, func() {})() // it is ended by its talk, if that can be
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)
 		if err != nil {
-			outcome := tryAgain(err.Error())
-			outcome.Ran = time.Since(begin)
-			return outcome
+			return tryAgain(err.Error())
 		}
 		outcome, unread := t.ask(ctx, j, line)
 		s.giveBack(t)
 		if !unread {
-			outcome.Ran = time.Since(begin)
 			return outcome
 		}
 	}

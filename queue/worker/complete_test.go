@@ -27,10 +27,8 @@ func TestWorkerOfNothingElse(t *testing.T) {
 			}
 			wantSummary(s.t, summary, want)
 		}
-		var workers int
-		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &workers, "SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"))
-		if workers != 2 {
-			s.t.Errorf("%d workers are known, want 2", workers)
+		if n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"); n != 2 {
+			s.t.Errorf("%d workers are known, want 2", n)
 		}
 	})
 }

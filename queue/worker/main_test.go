@@ -144,6 +144,13 @@ func (s shop) exec(query string, args ...any) {
 	}))
 }
 
+// count reads one number.
+func (s shop) count(query string, args ...any) (n int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query, args...))
+	return n
+}
+
 func (s shop) clock() time.Time {
 	s.t.Helper()
 	return must[time.Time](s.t)(s.db.Clock(s.t.Context()))

@@ -72,10 +72,7 @@ func TestProgressIsThrottled(t *testing.T) {
 			s.exec(trigger + "INSERT INTO writes SELECT NEW.id FROM DUAL WHERE NOT NEW.progress_time <=> OLD.progress_time")
 		}
 		ids := s.add(s.emails, "send", 2)
-		written := func(id int64) (n int) {
-			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM writes WHERE id = ?", id))
-			return n
-		}
+		written := func(id int64) int { return int(s.count("SELECT COUNT(*) FROM writes WHERE id = ?", id)) }
 		began, enough := time.Now(), make(chan struct{})
 		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
 			for i := 0; ; i++ {

@@ -109,11 +109,9 @@ func TestSlotsOfOneThatStartsNothing(t *testing.T) {
 				a.MaxJobs = most
 				ending := s.start(a)
 				first.holds(most)
-				declined := func() (n int) {
-					must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID))
-					return n
-				}
-				eventually(s.t, "it says that it starts nothing more", func() bool { return declined() == 1 })
+				eventually(s.t, "it says that it starts nothing more", func() bool {
+					return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
+				})
 				b := only(s.emails, s.worker(all(second.handle)))
 				rest, asked := s.startWatched(b)
 				eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
@@ -275,9 +273,7 @@ func TestSlotsInUseStay(t *testing.T) {
 }
 
 // slots is how many the workers of host "here" have.
-func (s shop) slots() (n int) {
+func (s shop) slots() int64 {
 	s.t.Helper()
-	query := "SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'"
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
-	return n
+	return s.count("SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'")
 }
