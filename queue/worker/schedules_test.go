@@ -111,7 +111,7 @@ func TestSchedulesWait(t *testing.T) {
 func TestSchedulesStop(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
-		const n = 1000
+		const n = 300
 		for i := range n {
 			p.Schedules = append(p.Schedules, s.yearly(fmt.Sprintf("s%d", i), "emails"))
 		}
