@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -149,10 +150,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 // newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
 // queues are left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
-	p = worker.Params{Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
-	if p.ID, err = worker.NewID(); err != nil {
-		return p, nil, nil, err
-	}
+	p = worker.Params{ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
 	}

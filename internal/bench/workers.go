@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -36,10 +38,7 @@ func (q *Queue) Drain(ctx context.Context, w Workers) (int, error) {
 }
 
 func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
-	id, err := worker.NewID()
-	if err != nil {
-		return worker.Summary{}, err
-	}
+	id := uuid.NewString()
 	if w.Handler == nil {
 		w.Handler = handler.Func(func(context.Context, *job.Job) error { return nil })
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
@@ -228,10 +230,7 @@ func (s *shop) start(w words, timeout, lockFor time.Duration) *attempt {
 	}
 	p := s.params
 	p.LockFor = lockFor
-	var err error
-	if p.ID, err = worker.NewID(); err != nil {
-		s.Fatal(err)
-	}
+	p.ID = uuid.NewString()
 	at.worker = p.ID
 	ctx, stop := context.WithCancel(s.Context())
 	at.stop = stop

@@ -136,7 +136,8 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 		return status, err
 	}
 	p.Await()
-	return p.Reap()
+	status, _, err = p.Reap()
+	return status, err
 }
 
 // discard takes what nobody wants to see.

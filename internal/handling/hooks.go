@@ -38,9 +38,6 @@ func With(ctx context.Context, h Hooks) context.Context {
 	a := &attempt{Context: ctx, Hooks: h}
 	a.instead = &a.own
 	around := of(ctx)
-	if around == nil {
-		return a
-	}
 	if h.Look == nil {
 		a.Look = around.Look
 	}
@@ -56,10 +53,14 @@ func With(ctx context.Context, h Hooks) context.Context {
 	return a
 }
 
-// of is the attempt of a context; nil if it is that of none.
+// of is the attempt of a context, which may have been wrapped; one without hooks if it has none.
 func of(ctx context.Context) *attempt {
-	a, _ := ctx.Value(key{}).(*attempt) // the context may have been wrapped
-	return a
+	if a, ok := ctx.Value(key{}).(*attempt); ok {
+		return a
+	}
+	none := new(attempt)
+	none.instead = &none.own
+	return none
 }
 
 // Value implements context.Context.
@@ -81,8 +82,8 @@ func (a *attempt) Err() error {
 // Err is why the work must not begin; nil if it may. What comes between this look and the work is what may still go wrong: there
 // should be nothing.
 func Err(ctx context.Context) error {
-	if a := of(ctx); a != nil && a.Look != nil {
-		a.Look()
+	if look := of(ctx).Look; look != nil {
+		look()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -91,28 +92,19 @@ func Err(ctx context.Context) error {
 }
 
 // Say is who wants to know of the handler's progress; nil if nobody does.
-func Say(ctx context.Context) func(job.Progress) {
-	if a := of(ctx); a != nil {
-		return a.Say
-	}
-	return nil
-}
+func Say(ctx context.Context) func(job.Progress) { return of(ctx).Say }
 
 // End ends the attempt whose context this is. It does nothing if whoever called the handler is not prepared for it.
 func End(ctx context.Context, o job.Outcome) {
-	if a := of(ctx); a != nil && a.End != nil {
-		a.End(o)
+	if end := of(ctx).End; end != nil {
+		end(o)
 	}
 }
 
 // Overdue ends the attempt of a handler that has not returned, although its context has ended and the grace is over, unless
 // something else is to be done then.
 func Overdue(ctx context.Context) {
-	a := of(ctx)
-	if a == nil {
-		return
-	}
-	if do := a.instead.Load(); do != nil {
+	if do := of(ctx).instead.Load(); do != nil {
 		(*do)()
 		return
 	}
@@ -122,12 +114,9 @@ func Overdue(ctx context.Context) {
 // Instead says what to do when the attempt is overdue, until restore is called: then it is what was said before. One that ends what
 // it runs by itself does nothing.
 func Instead(ctx context.Context, do func()) (restore func()) {
-	a := of(ctx)
-	if a == nil {
-		return func() {}
-	}
-	before := a.instead.Swap(&do)
-	return func() { a.instead.Store(before) }
+	instead := of(ctx).instead
+	before := instead.Swap(&do)
+	return func() { instead.Store(before) }
 }
 
 // GoesOn is the outcome of an attempt whose handler ignores that its context has ended.
@@ -144,9 +133,4 @@ type Heard struct {
 }
 
 // Note is what the handler calls to add to what is heard, at any time while it runs; nil if nobody listens.
-func Note(ctx context.Context) func(add func(*Heard)) {
-	if a := of(ctx); a != nil {
-		return a.Note
-	}
-	return nil
-}
+func Note(ctx context.Context) func(add func(*Heard)) { return of(ctx).Note }

@@ -28,7 +28,6 @@ type Program struct {
 	reaped      bool // from now on the group's id may be somebody else's
 	interrupted bool // it was told to end before it ended by itself
 	kill        *time.Timer
-	used        time.Duration
 }
 
 // Command is what to start.
@@ -159,8 +158,8 @@ func (p *Program) Detach() {
 	})
 }
 
-// Reap says how the leader ended.
-func (p *Program) Reap() (status syscall.WaitStatus, err error) {
+// Reap says how the leader ended, and how much processor time it has used, and those of its children for which it has waited.
+func (p *Program) Reap() (status syscall.WaitStatus, used time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
@@ -175,15 +174,7 @@ func (p *Program) Reap() (status syscall.WaitStatus, err error) {
 			}
 		}
 	})
-	p.used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return status, err
-}
-
-// Used is how much processor time the leader has used, and those of its children for which it has waited; 0 until Reap.
-func (p *Program) Used() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used
+	return status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
 }
 
 // Interrupted says whether Interrupt has told it to end before it ended by itself.

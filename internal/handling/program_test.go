@@ -20,7 +20,7 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 	process.AwaitEnd(p.pid)
 	p.Interrupt(0, nil)
 	p.Await()
-	status, err := p.Reap()
+	status, _, err := p.Reap()
 	if err != nil || p.interrupted || status.ExitStatus() != 5 {
 		t.Errorf("interrupted: %t, %v, %v", p.interrupted, status, err)
 	}

@@ -53,11 +53,12 @@ type Exec struct {
 }
 
 // Handle runs the program once.
-func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
+func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
+	defer func() { outcome.Ran = time.Since(begin) }()
 	argv, filled, err := e.fill(j)
 	if err != nil {
-		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error()), Ran: time.Since(begin)}
+		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error())}
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
 	outcome, from := outcomeOf(end, out, j)
@@ -69,7 +70,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	} else if note := handling.Note(ctx); note != nil {
 		note(func(h *handling.Heard) { h.ReadFrom = from })
 	}
-	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
+	outcome.Output = noted(out)
 	return outcome
 }
 

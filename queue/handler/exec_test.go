@@ -109,12 +109,8 @@ func TestExecOutcome(t *testing.T) {
 func TestExecCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
+	ok(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
 	tests := []struct {
 		name string
 		exec *handler.Exec
@@ -154,15 +150,11 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	if got := verdict(); got != job.TryAgain {
 		t.Errorf("%s without the program", got)
 	}
-	if err := os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
 	if got := verdict(); got != job.Finished {
 		t.Errorf("%s with the program", got)
 	}
-	if err := os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
 	verdict() // finds out
 	if got := verdict(); got != job.Finished {
 		t.Errorf("%s with the program elsewhere", got)
@@ -173,9 +165,7 @@ func TestExecStdin(t *testing.T) {
 	var want any
 	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
 		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
-	if err := json.Unmarshal([]byte(text), &want); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(text), &want))
 	var got any
 	out := sh("cat").Handle(t.Context(), testJob()).Output
 	if err := json.Unmarshal([]byte(out), &got); err != nil || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, "\n") {
@@ -261,9 +251,7 @@ func TestExecEnvironment(t *testing.T) {
 
 func TestExecDir(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
 	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -73,23 +75,10 @@ const (
 )
 
 // Handle sends the job once.
-func (h *HTTP) Handle(ctx context.Context, j *job.Job) job.Outcome {
-	begin := time.Now()
-	outcome := h.send(ctx, j)
-	outcome.Ran = time.Since(begin)
-	return outcome
-}
-
-// Close closes the connections that are kept.
-func (h *HTTP) Close() {
-	if h.client != nil {
-		h.client.CloseIdleConnections()
-	}
-}
-
-func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
+func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	h.once.Do(h.dialled)
 	began := time.Now()
+	defer func() { outcome.Ran = time.Since(began) }()
 	request, err := h.request(ctx, j)
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
@@ -126,21 +115,21 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	return outcome
 }
 
+// Close closes the connections that are kept.
+func (h *HTTP) Close() {
+	if h.client != nil {
+		h.client.CloseIdleConnections()
+	}
+}
+
 // request is the job as a request.
 func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	body := Message(j)
-	method := h.Method
-	if method == "" {
-		method = http.MethodPost
-	}
-	request, err := http.NewRequestWithContext(mayWrite(ctx), method, h.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(mayWrite(ctx), cmp.Or(h.Method, http.MethodPost), h.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	request.Header = h.Header.Clone()
-	if request.Header == nil {
-		request.Header = http.Header{}
-	}
+	maps.Copy(request.Header, h.Header.Clone())
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		// by these names the library would repeat a request whose connection broke, and nobody would know; servers take any case
 		if values, ok := request.Header[name]; ok {

@@ -180,9 +180,7 @@ func TestHTTPRequest(t *testing.T) {
 	})
 	h.Secret, h.Header, h.Method = secret, http.Header{"X-Team": {"shop"}}, http.MethodPut
 	for range 2 {
-		if o := h.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
-			t.Errorf("%+v", o)
-		}
+		wantFinished(t, h.Handle(t.Context(), testJob()))
 	}
 	want := "PUT /jobs shop application/json emails-7-1772359200250000 true"
 	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
@@ -238,9 +236,7 @@ func TestHTTPSizes(t *testing.T) {
 func TestHTTPAddresses(t *testing.T) {
 	t.Parallel()
 	h := endpoint(t, func(http.ResponseWriter, *http.Request) {})
-	if o := h.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	wantFinished(t, h.Handle(t.Context(), testJob()))
 	_, port, err := net.SplitHostPort(strings.Split(h.URL, "/")[2])
 	if err != nil {
 		t.Fatal(err)
@@ -270,9 +266,7 @@ func TestHTTPConnection(t *testing.T) {
 	known := &handler.HTTP{URL: secure.URL, Networks: loopback, RootCAs: x509.NewCertPool()}
 	defer known.Close()
 	known.RootCAs.AddCert(secure.Certificate())
-	if o := known.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
-		t.Errorf("a known authority: %+v", o)
-	}
+	wantFinished(t, known.Handle(t.Context(), testJob()))
 
 	release := make(chan struct{})
 	slow := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -376,9 +370,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 	if o := h.Handle(ctx, testJob()); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "connection lost") {
 		t.Errorf("on the dead connection: %+v", o)
 	}
-	if o := h.Handle(ctx, testJob()); o.Verdict != job.Finished {
-		t.Errorf("afterwards: %+v", o)
-	}
+	wantFinished(t, h.Handle(ctx, testJob()))
 }
 
 // nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and nobody

@@ -1,9 +1,11 @@
 package handler_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -35,7 +37,27 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	flag.Parse()
+	// Those of these tests that run beside others wait more than they work, so two run where -parallel has one.
+	parallel := flag.Lookup("test.parallel").Value
+	if n, err := strconv.Atoi(parallel.String()); err == nil && n > 1 {
+		_ = parallel.Set(strconv.Itoa(2 * n))
+	}
 	goleak.VerifyTestMain(m)
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFinished(t *testing.T, o job.Outcome) {
+	t.Helper()
+	if o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
 }
 
 func guardArgv() []string { return []string{os.Args[0], "guard"} }

@@ -54,7 +54,6 @@ type Program struct {
 	constant []string // the part of the environment that all jobs share
 	path     atomic.Pointer[string]
 	account  atomic.Pointer[account]
-	named    atomic.Pointer[[]string] // once they are known: scripts
 }
 
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.

@@ -75,13 +75,9 @@ func TestUser(t *testing.T) {
 func TestUserMayNot(t *testing.T) {
 	_, dir := asRoot(t)
 	closed := filepath.Join(dir, "closed")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(closed, 0o700))
 	for file, mode := range map[string]os.FileMode{"mine": 0o700, "ours": 0o755, "closed/ours": 0o755} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode))
 	}
 	t.Setenv("PATH", closed+":"+dir+":"+os.Getenv("PATH"))
 	for _, c := range []struct {
@@ -138,9 +134,7 @@ func TestForeignPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	loop := filepath.Join(t.TempDir(), "loop.sh")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Symlink(loop, loop))
 	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // nobody could have written what isn't there
 		p := handler.Program{Argv: []string{"sh", script}}
 		if err := p.Foreign(); (err != nil) != want {

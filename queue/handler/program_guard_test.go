@@ -39,9 +39,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 		guard.Extend(time.Minute)
 		again := sh("exit 0")
 		again.Guard = guard
-		if got := again.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-			t.Errorf("after the lock was renewed: %+v", got)
-		}
+		wantFinished(t, again.Handle(t.Context(), testJob()))
 		if err := guard.Close(); err != nil {
 			t.Error(err)
 		}
@@ -69,9 +67,7 @@ func TestExecReplacesGuard(t *testing.T) {
 			t.Error(o)
 		}
 		pid := processtest.Number(t, file)
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Remove(file))
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		processtest.EventuallyGone(t, "the guard", pid)
 	}

@@ -49,9 +49,7 @@ func TestKilledInVain(t *testing.T) {
 			}()
 			pid := processtest.Number(t, file)
 			tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
-			if err := tracer.Start(); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, tracer.Start())
 			defer func() {
 				_, _ = tracer.Process.Kill(), tracer.Wait()
 				receive(t, "the handler returns", returned)

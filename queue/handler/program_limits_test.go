@@ -97,6 +97,7 @@ func TestLimitedCantBeRun(t *testing.T) {
 
 // A program that is over a limit is an error that says so: in an exec, in a stream for the job that it has, and in a retry handler.
 func TestOverLimits(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	big := sh(`dd if=/dev/zero of=big count=100 2>/dev/null`)
 	big.Dir, big.Limits = dir, handler.Limits{FileSize: 4 << 10}

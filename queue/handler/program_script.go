@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // MissingScript is the file that an interpreter seems to be given to run, and that isn't there; "" is none. It is a guess, by the
@@ -49,23 +50,18 @@ func (p *Program) inDir(name string) string {
 }
 
 // scripts are the files that an interpreter may be given to run. Not all of them need be there.
-func (p *Program) scripts() []string {
-	if known := p.named.Load(); known != nil {
-		return *known
-	}
-	var all []string
+func (p *Program) scripts() (all []string) {
 	for at := range p.Argv {
 		if script := p.scriptIn(at); script != "" {
 			all = append(all, script)
 		}
 	}
-	p.named.Store(&all)
 	return all
 }
 
 // withValue finds, for each program that runs a script which is among its arguments, or which one of these names, the options
 // whose value is the next argument.
-func withValue() map[string]*regexp.Regexp {
+var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
 	shell := regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--(rcfile|init-file))$`) // also of several at once: -euo
 	node := regexp.MustCompile(`^(-[rC]|--(require|import|loader|experimental-loader|conditions))$`)
 	return map[string]*regexp.Regexp{
@@ -76,18 +72,18 @@ func withValue() map[string]*regexp.Regexp {
 		"ruby":   regexp.MustCompile(`^-[A-Za-z]*[IrC]$`),
 		"node":   node, "nodejs": node,
 	}
-}
+})
 
 // ahead finds the words that may stand between a program that becomes another one, and this: its options, the values of those of
 // these that take one apart, and of env the variables, of timeout the time.
-func ahead() map[string]*regexp.Regexp {
+var ahead = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"busybox": regexp.MustCompile(`^`),
 		"env":     regexp.MustCompile(`^((-[uC]|--unset|--chdir) \S+ |-\S* |[^ =]+=\S* )*`),
 		"nice":    regexp.MustCompile(`^((-n|--adjustment) \S+ |-\S+ )*`),
 		"timeout": regexp.MustCompile(`^((-[ks]|--kill-after|--signal) \S+ |-\S+ )*\S+ `),
 	}
-}
+})
 
 // interpreter is the name, without its version, of such a program, with the place of its first argument; else it is empty. It
 // may stand behind others that become it.

@@ -127,10 +127,9 @@ func (p *Program) CheckSurroundings() error {
 }
 
 // reap reaps a program that has ended, and says how.
-func (p *Program) reap(started *handling.Program) (end ending, err error) {
-	end.WaitStatus, err = started.Reap()
-	end.over = p.Limits.over(end.WaitStatus, started.Used())
-	return end, err
+func (p *Program) reap(started *handling.Program) (ending, error) {
+	status, used, err := started.Reap()
+	return ending{status, p.Limits.over(status, used)}, err
 }
 
 // over says which limit a program was over that has ended so, and has used so much time of processors; empty if that can't be told.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
@@ -46,10 +45,7 @@ func parseProgress(line []byte) (p progressLine, is bool) {
 	if !likeReply(line) || !bytes.Contains(line, []byte(`"progress"`)) {
 		return p, false
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	p.only = d.Decode(&p) == nil
-	if _, behind := d.Token(); !p.only || behind != io.EOF {
+	if p.only = decodeOnly(line, &p); !p.only {
 		var more struct {
 			progressLine
 			Outcome json.RawMessage `json:"outcome"`

@@ -37,22 +37,12 @@ func hearing(t *testing.T) (ctx context.Context, said func() []string) {
 	}
 }
 
-// talking is a stream whose program is a script.
-func talking(t *testing.T, script string) *handler.Stream {
-	t.Helper()
-	s := &handler.Stream{Program: handler.Program{Argv: []string{"sh", "-c", script}, Grace: time.Minute, WorkerID: newWorkerID()}}
-	t.Cleanup(s.Close)
-	return s
-}
-
 // saying are handlers of each kind that prints: they print a line, and one besides, and have finished.
 func saying(t *testing.T) map[string]func(line string) handler.Handler {
 	t.Helper()
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "lines")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	return map[string]func(string) handler.Handler{
@@ -61,7 +51,7 @@ func saying(t *testing.T) map[string]func(line string) handler.Handler {
 		},
 		"stream": func(line string) handler.Handler {
 			line = strings.Replace(line, "{", `{"id":7,`, 1)
-			return talking(t, "read job; cat "+file(line+"\nplain\n"+`{"id":7,"outcome":"finished"}`+"\n")+"; read end")
+			return shStream(t, "read job; cat "+file(line+"\nplain\n"+`{"id":7,"outcome":"finished"}`+"\n")+"; read end")
 		},
 		"http": func(line string) handler.Handler {
 			return endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -144,7 +134,7 @@ func TestProgressIsHeardAtOnce(t *testing.T) {
 			return sh(`echo '{"progress":40}'; until test -e ` + heard + `; do sleep 0.01; done; printf '{"progress":50}'`)
 		},
 		"stream": func(heard string) handler.Handler {
-			return talking(t, `read job; echo '{"id":7,"progress":40}'; until test -e `+heard+
+			return shStream(t, `read job; echo '{"id":7,"progress":40}'; until test -e `+heard+
 				`; do sleep 0.01; done; echo '{"id":7,"progress":50}'; echo '{"id":7,"outcome":"finished"}'; read end`)
 		},
 		"http": func(heard string) handler.Handler {

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,11 +121,16 @@ func onlyReply(line string) (r reply, ok bool) {
 	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
 		return r, false
 	}
-	d := json.NewDecoder(strings.NewReader(line))
+	return r, decodeOnly([]byte(line), &r)
+}
+
+// decodeOnly reads a line that has keys of into and no others.
+func decodeOnly(line []byte, into any) bool {
+	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	err := d.Decode(&r)
+	err := d.Decode(into)
 	_, behind := d.Token()
-	return r, err == nil && behind == io.EOF
+	return err == nil && behind == io.EOF
 }
 
 // noOutcome is what is noted behind the output of a program whose last line has the rest of a reply.

@@ -125,6 +125,7 @@ func TestLongOutputIsNoReply(t *testing.T) {
 
 // A reply is read whole, however its bytes come; what is kept of the output stays short.
 func TestLongReply(t *testing.T) {
+	t.Parallel()
 	const kept, brackets = 16 << 10, len(`{"outcome":"failed","error":""}`)
 	for _, size := range []int{kept, kept + 1, 2*kept + 1, 3 * kept, 100_000, 1<<20 - brackets} {
 		for _, before := range []string{"", "echo first", xs(kept) + "; echo", xs(5*kept-7) + "; echo", "seq 20000", `echo '{"outcome":"finished"'; ` + xs(3*kept) + "; echo"} {
@@ -159,7 +160,7 @@ func TestLongResult(t *testing.T) {
 
 // Whatever floods the output, memory stays as it is, also where a reply may be coming.
 func TestFlood(t *testing.T) {
-	for _, flood := range []string{`printf '{'; ` + xs(200<<20), xs(200 << 20), `yes '{"a":1}' | head -c 200M`, `yes '' | head -c 100M`} {
+	for _, flood := range []string{`printf '{'; ` + xs(60<<20), xs(60 << 20), `yes '{"a":1}' | head -c 60M`, `yes '' | head -c 60M`} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()

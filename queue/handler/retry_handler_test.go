@@ -15,8 +15,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-func pointer[T any](v T) *T { return &v }
-
 func TestParseDecision(t *testing.T) {
 	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
 	large := strings.Repeat("x", job.MaxDataBytes)
@@ -40,16 +38,16 @@ func TestParseDecision(t *testing.T) {
 		{
 			"all", `{"decision":"again","retry_after":"5m","at":"2026-12-31T23:00:00Z","job_data":{"a":1},"priority":-50}`,
 			job.Decision{
-				Again: true, In: 5 * time.Minute, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Data: pointer(`{"a":1}`), Priority: pointer(-50),
+				Again: true, In: 5 * time.Minute, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Data: new(`{"a":1}`), Priority: new(-50),
 			},
 			"",
 		},
-		{"text data", `{"decision":"again","job_data":"a \"b\""}`, job.Decision{Again: true, Data: pointer(`a "b"`)}, ""},
-		{"a list", `{"decision":"again","job_data":[1, 2]}`, job.Decision{Again: true, Data: pointer(`[1, 2]`)}, ""},
-		{"a number", `{"decision":"again","job_data":1e3}`, job.Decision{Again: true, Data: pointer(`1e3`)}, ""},
-		{"empty data", `{"decision":"again","job_data":""}`, job.Decision{Again: true, Data: pointer("")}, ""},
+		{"text data", `{"decision":"again","job_data":"a \"b\""}`, job.Decision{Again: true, Data: new(`a "b"`)}, ""},
+		{"a list", `{"decision":"again","job_data":[1, 2]}`, job.Decision{Again: true, Data: new(`[1, 2]`)}, ""},
+		{"a number", `{"decision":"again","job_data":1e3}`, job.Decision{Again: true, Data: new(`1e3`)}, ""},
+		{"empty data", `{"decision":"again","job_data":""}`, job.Decision{Again: true, Data: new("")}, ""},
 		{"nulls", `{"decision":"again","job_data":null,"priority":null,"at":null,"retry_after":null}`, job.Decision{Again: true}, ""},
-		{"priority 0", `{"decision":"again","priority":0}`, job.Decision{Again: true, Priority: pointer(0)}, ""},
+		{"priority 0", `{"decision":"again","priority":0}`, job.Decision{Again: true, Priority: new(0)}, ""},
 		{"more", `{"decision":"again","why":"it looks good"}`, job.Decision{Again: true}, ""},
 		{"final and more", `{"decision":"final","retry_after":"5m","priority":3,"job_data":"x"}`, job.Decision{}, ""},
 		{"data that just fit", `{"decision":"again","job_data":"` + large + `"}`, job.Decision{Again: true, Data: &large}, ""},
@@ -107,7 +105,7 @@ func TestRetryExec(t *testing.T) {
 	}{
 		{"the last line counts", `echo '{"decision":"final"}'; echo; echo '  {"decision":"again","retry_after":"7s"} '; echo`, job.Decision{Again: true, In: 7 * time.Second}, ""},
 		{"on stderr too", `echo '{"decision":"again"}' >&2`, job.Decision{Again: true}, ""},
-		{"a long line", `printf '{"decision":"again","job_data":"'; head -c 100000 /dev/zero | tr '\0' x; echo '"}'`, job.Decision{Again: true, Data: pointer(strings.Repeat("x", 100_000))}, ""},
+		{"a long line", `printf '{"decision":"again","job_data":"'; head -c 100000 /dev/zero | tr '\0' x; echo '"}'`, job.Decision{Again: true, Data: new(strings.Repeat("x", 100_000))}, ""},
 		{"too long a line", `printf '{"decision":"again","job_data":"'; head -c 1048576 /dev/zero | tr '\0' x; echo '"}'`, job.Decision{}, "its last line can't be read: it is longer than 1048576 bytes"},
 		{"silent", `:`, job.Decision{}, "its last line is not"},
 		{"something after it", `echo '{"decision":"again"}'; echo bye`, job.Decision{}, `but "bye"`},
@@ -165,9 +163,7 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		var got map[string]any
-		if err := json.Unmarshal([]byte(*d.Data), &got); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, json.Unmarshal([]byte(*d.Data), &got))
 		want := map[string]any{
 			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0,
 			"token": "0198-token", "priority": 100.0, "timeout_ms": 90000.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",

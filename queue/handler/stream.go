@@ -58,21 +58,19 @@ type Stream struct {
 var errClosed = errors.New("the worker has ended")
 
 // Handle gives the job to a program and waits for its answer.
-func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
+func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
+	defer func() { outcome.Ran = time.Since(begin) }()
 	defer handling.Instead(ctx, func() {})() // it is ended by its talk, if that can be
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)
 		if err != nil {
-			outcome := tryAgain(err.Error())
-			outcome.Ran = time.Since(begin)
-			return outcome
+			return tryAgain(err.Error())
 		}
 		outcome, unread := t.ask(ctx, j, line)
 		s.giveBack(t)
 		if !unread {
-			outcome.Ran = time.Since(begin)
 			return outcome
 		}
 	}
@@ -152,8 +150,8 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 		s.talks = append(s.talks, t)
 		s.ending.Add(1)
 	}
-	s.mu.Unlock()
 	s.wake()
+	s.mu.Unlock()
 	if err == nil {
 		t.begin()
 	}
@@ -162,15 +160,13 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 
 func (s *Stream) giveBack(t *talk) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.taken--
-	s.mu.Unlock()
 	s.wake()
 }
 
-// wake has those look again who wait for room.
+// wake has those look again who wait for room. The mutex is held.
 func (s *Stream) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
@@ -180,8 +176,8 @@ func (s *Stream) wake() {
 // leave takes a program from those that take jobs.
 func (s *Stream) leave(t *talk) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.talks = slices.DeleteFunc(s.talks, func(one *talk) bool { return one == t })
-	s.mu.Unlock()
 	s.wake()
 }
 

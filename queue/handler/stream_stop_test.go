@@ -49,9 +49,7 @@ func TestStreamAnswersTooSoon(t *testing.T) {
 	s := shStream(t, `head -c 100 >/dev/null; echo '{"id":7,"outcome":"finished"}'; sleep 60`)
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
-	if o := within(t, s, j, 3*time.Second); o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	wantFinished(t, within(t, s, j, 3*time.Second))
 }
 
 // A program doesn't read, and the job's line is larger than any pipe.
@@ -70,9 +68,7 @@ func TestStreamNotSent(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2, "single")
 	s.Grace = 100 * time.Millisecond
-	if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
-		t.Fatalf("%+v", o)
-	}
+	wantFinished(t, outcomes(t, s, jobOf(1, task{}))[0])
 	hangs, large := jobOf(2, task{SleepMS: 60_000}), jobOf(3, task{Log: strings.Repeat("x", 1<<19)})
 	hangs.Timeout, large.Timeout = time.Second, 30*time.Second
 	got := outcomes(t, s, hangs, large)
@@ -89,19 +85,20 @@ func TestStreamNotRead(t *testing.T) {
 		t.Skip("only Linux says what nobody has read")
 	}
 	for _, answered := range []bool{true, false} {
-		s := stream(t, 1, 2, "single")
-		s.Grace = 200 * time.Millisecond
-		if answered {
-			if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
-				t.Fatalf("%+v", o)
+		t.Run(fmt.Sprintf("answered=%t", answered), func(t *testing.T) {
+			t.Parallel()
+			s := stream(t, 1, 2, "single")
+			s.Grace = 200 * time.Millisecond
+			if answered {
+				wantFinished(t, outcomes(t, s, jobOf(1, task{}))[0])
 			}
-		}
-		hangs := jobOf(2, task{SleepMS: 60_000})
-		hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
-		got := outcomes(t, s, hangs, jobOf(3, task{}))
-		if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
-			t.Errorf("answered %v: %q, %s %q", answered, got[0].Error, got[1].Verdict, got[1].Error)
-		}
+			hangs := jobOf(2, task{SleepMS: 60_000})
+			hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
+			got := outcomes(t, s, hangs, jobOf(3, task{}))
+			if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
+				t.Errorf("%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
+			}
+		})
 	}
 }
 
@@ -126,13 +123,9 @@ func TestStreamClosesInput(t *testing.T) {
 	s := stream(t, 1, 1, "single")
 	s.Grace = 100 * time.Millisecond
 	closed := filepath.Join(t.TempDir(), "closed")
-	if o := within(t, s, jobOf(1, task{CloseIn: closed}), 20*time.Second); o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	wantFinished(t, within(t, s, jobOf(1, task{CloseIn: closed}), 20*time.Second))
 	processtest.Number(t, closed)
-	if o := within(t, s, jobOf(2, task{}), 20*time.Second); o.Verdict != job.Finished {
-		t.Errorf("the next: %+v", o)
-	}
+	wantFinished(t, within(t, s, jobOf(2, task{}), 20*time.Second))
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
 	if o := within(t, shStream(t, "exec <&-; sleep 60"), j, 20*time.Second); o.Error != "the program has closed its standard input" {
@@ -234,22 +227,16 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	dir := t.TempDir()
 	worker := exec.Command(os.Args[0], "streamworker", dir)
 	worker.Stderr = os.Stderr
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
 	program := processtest.Number(t, dir+"/program")
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, worker.Process.Signal(syscall.SIGSTOP))
 	processtest.EventuallyGone(t, "the program", program)
 	if late := time.Since(end); late > 0 {
 		t.Errorf("it lived %s longer than the lock", late)
 	}
-	if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, worker.Process.Signal(syscall.SIGCONT))
 	processtest.Eventually(t, "the worker tells of its job", func() bool {
 		_, err := os.Stat(dir + "/outcome")
 		return err == nil
@@ -283,9 +270,7 @@ func TestStreamAfterTheLock(t *testing.T) {
 	t.Parallel()
 	got := filepath.Join(t.TempDir(), "got")
 	s := shStream(t, fmt.Sprintf(`while read -r line; do echo "$line" >>%q; echo '{"id":7,"outcome":"finished"}'; done`, got))
-	if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
-		t.Fatalf("%+v", o)
-	}
+	wantFinished(t, within(t, s, testJob(), 20*time.Second))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	looks := 0

@@ -252,9 +252,7 @@ func TestStreamCrash(t *testing.T) {
 	if errors != 2 { // the crashed one had two in flight
 		t.Errorf("%d jobs went with the program, not 2: %+v", errors, got)
 	}
-	if o := outcomes(t, s, jobOf(5, task{}))[0]; o.Verdict != job.Finished {
-		t.Errorf("after the crash: %+v", o)
-	}
+	wantFinished(t, outcomes(t, s, jobOf(5, task{}))[0])
 }
 
 // What can't be understood is the error of the job that stays without an answer, and of no other.
@@ -281,9 +279,7 @@ func TestStreamMisunderstood(t *testing.T) {
 			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) || strings.Contains(got[1].Error, "exit status 0") {
 				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
 			}
-			if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
-				t.Errorf("afterwards: %+v", o)
-			}
+			wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 		})
 	}
 }
@@ -293,6 +289,7 @@ func TestStreamTimeout(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 60 * time.Second
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late := jobOf(1, task{SleepMS: 60_000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
@@ -316,10 +313,11 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 3)
 	s.Grace = 300 * time.Millisecond
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late := jobOf(1, task{SleepMS: 600_000, Deaf: true})
 	late.Timeout = 400 * time.Millisecond
 	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
-	other.Timeout, answered.Timeout = 10*time.Minute, 10*time.Minute
+	other.Timeout, answered.Timeout = time.Minute, time.Minute
 	got := outcomes(t, s, late, other, answered)
 	if got[0].Error != "timeout after 400ms" || got[2].Verdict != job.Finished {
 		t.Errorf("%+v\n%+v", got[0], got[2])
@@ -327,9 +325,7 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	if want := "its program was ended because job 1 had to be stopped: timeout after 400ms"; got[1].Verdict != job.TryAgain || got[1].Error != want {
 		t.Errorf("got %q\nwant %q", got[1].Error, want)
 	}
-	if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
-		t.Errorf("afterwards: %+v", o)
-	}
+	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 }
 
 // A program that answers the job late, and lives, may go on with the others.
@@ -337,6 +333,7 @@ func TestStreamTimeoutIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 4 * time.Second
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
 	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, other)
@@ -394,9 +391,7 @@ func TestStreamHints(t *testing.T) {
 	}
 	// who has answered before knows how, and took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
-	if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	wantFinished(t, within(t, s, testJob(), 20*time.Second))
 	if o := within(t, s, testJob(), time.Second); o.Error != "timeout after 1s" {
 		t.Errorf("%+v", o)
 	}
@@ -469,9 +464,7 @@ func TestStreamEndsInOrder(t *testing.T) {
 	over := 0
 	s := stream(t, 2, 1, "single")
 	for i := range 30 {
-		if o := outcomes(t, s, jobOf(int64(i+1), task{Exit: &over}))[0]; o.Verdict != job.Finished {
-			t.Errorf("%+v", o)
-		}
+		wantFinished(t, outcomes(t, s, jobOf(int64(i+1), task{Exit: &over}))[0])
 	}
 }
 
@@ -536,7 +529,7 @@ func TestStreamClose(t *testing.T) {
 // After many jobs, and programs that end now and then, a stream holds no more memory than before, and no file. For a million of
 // them see BenchmarkStreamMemory.
 func TestStreamStaysSmall(t *testing.T) {
-	const rounds, width, n = 5, 4, 4000
+	const rounds, width, n = 5, 4, 2000
 	s := shStream(t, "exec '"+os.Args[0]+"' echo")
 	s.Processes, s.InFlight = 2, width/2
 	var heaps []uint64

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -62,9 +62,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
-		if c := s.counts(s.emails); c.Waiting != 2 || c.Due != 2 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Waiting: 2, Due: 2})
 		// they weigh as if they ran here
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 
@@ -202,56 +200,6 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-// An answer that never comes: whoever ticks ends the attempt at its timeout.
-func TestAnswerIsOverdue(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		ids := s.addJobs(s.emails, job.Params{Type: "later", Timeout: time.Minute}, job.Params{Type: "once", Timeout: time.Minute},
-			job.Params{Type: "later", Timeout: time.Hour})
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
-		tokens := map[int64]string{}
-		for _, id := range ids {
-			tokens[id] = s.get(s.emails, id).Token
-			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
-		}
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
-		s.overdue(ids[0], ids[1])
-		p := only(s.emails, s.elsewhere().worker(all(nothing)))
-		wantSummary(s.t, s.work(p), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Retry, "scheduled", "timeout after 1m", 1)
-		s.wantJob(s.emails, ids[1], job.Final, "failed", "timeout after 1m", 1)
-		s.wantJob(s.emails, ids[2], job.Running, "awaiting", job.None, 1)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
-		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[1])
-		for _, id := range ids[:2] {
-			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != p.ID {
-				s.t.Errorf("activity: %+v", list)
-			}
-		}
-
-		// too late
-		late := func(id int64, v job.Verdict) (queue.Answered, error) {
-			j := s.get(s.emails, id)
-			return s.emails.Answer(s.t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Token: tokens[id], Verdict: v})
-		}
-		if _, err := late(ids[1], job.Finished); !errors.Is(err, queue.ErrFinal) {
-			s.t.Errorf("the answer to a final job: %v", err)
-		}
-		if done, err := late(ids[0], job.TryAgain); err != nil || done.Changed {
-			s.t.Errorf("an error of an attempt that has failed: %+v, %v", done, err)
-		}
-		s.wantJob(s.emails, ids[0], job.Retry, "scheduled", "timeout after 1m", 1)
-		// but the work is done all the same
-		if done, err := late(ids[0], job.Finished); err != nil || !done.Changed {
-			s.t.Errorf("a success after the timeout: %+v, %v", done, err)
-		}
-		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1 finished/1", ids[0])
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-	})
-}
-
 // The answer to the first attempt comes when the second is under way: that one it doesn't end.
 func TestAnswerToAnotherAttempt(t *testing.T) {
 	suite(t, func(s shop) {
@@ -260,7 +208,11 @@ func TestAnswerToAnotherAttempt(t *testing.T) {
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 		first := s.get(s.emails, id)
 		s.overdue(id)
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+		p := only(s.emails, s.worker(all(nothing)))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+		if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != p.ID || list[0].Error != "timeout after 1m" {
+			s.t.Errorf("activity: %+v", list)
+		}
 		for _, v := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
 			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
 			if !errors.Is(err, queue.ErrOtherAttempt) {
@@ -299,72 +251,5 @@ func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, atOnce, ids[0])
 		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "busy", 1)
-	})
-}
-
-// A worker that dies takes those of its jobs along whose work was not sent yet.
-func TestWorkerOfAsyncJobsDies(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		ids := s.add(s.emails, "later", 2)
-		const dead = "dead-worker"
-		s.die(s.emails, dead, 2)
-		s.round(s.emails, dead, 0, store.Settled{
-			Job: s.get(s.emails, ids[0]), Outcome: job.Outcome{Verdict: job.Finished, Result: "ticket 1"},
-		})
-		for range 2 {
-			wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-		}
-		if state := s.row(dead).State; state != "error" {
-			s.t.Errorf("the dead worker is %s", state)
-		}
-		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "worker lost: dead-worker (pid 99 on here)", 1)
-		s.answer(ids[0], job.Finished, "", "")
-		s.wantHistory(s.emails, atOnce, ids[0])
-		if j := s.get(s.emails, ids[0]); j.Result != "ticket 1" {
-			s.t.Errorf("its result: %s", j.Result)
-		}
-	})
-}
-
-// Declared dead while its handler runs, a worker has sent work for an attempt that is lost.
-func TestAsyncWorkerDeclaredDead(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		ids := s.add(s.emails, "later", 2)
-		first, second := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.ID == ids[0] {
-				return first.handle(ctx, j)
-			}
-			return second.handle(ctx, j)
-		})))
-		p.Linger = true
-		r := s.start(p)
-		first.next()
-		second.next()
-		first.let()
-		eventually(s.t, "the first is sent", func() bool { return s.get(s.emails, ids[0]).Status == job.StatusAwaiting })
-		s.declareDead(p.ID)
-		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
-		second.let()
-		eventually(s.t, "it has said so", func() bool {
-			select {
-			case <-r.done:
-				return true
-			default:
-				return len(s.outcomes(s.emails, ids[1])) > 0
-			}
-		})
-		r.stop()
-		// it may have reclaimed the job itself, as long as it doesn't know: then that was its word
-		if summary, _ := r.end(); summary.Started != 2 || summary.Finished+summary.Lost != 2 {
-			s.t.Errorf("summary %+v", summary)
-		}
-		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", s.get(s.emails, ids[1]).Error, 1)
-		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -26,10 +27,8 @@ func TestWorkerOfNothingElse(t *testing.T) {
 			}
 			wantSummary(s.t, summary, want)
 		}
-		var workers int
-		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &workers, "SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"))
-		if workers != 2 {
-			s.t.Errorf("%d workers are known, want 2", workers)
+		if n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"); n != 2 {
+			s.t.Errorf("%d workers are known, want 2", n)
 		}
 	})
 }
@@ -43,9 +42,7 @@ func TestWorkerIDIsNew(t *testing.T) {
 		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, workers.ErrDuplicateID) {
 			s.t.Errorf("the same id again: %v", err)
 		}
-		if c := s.counts(s.emails); c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 1})
 	})
 }
 

@@ -81,9 +81,7 @@ func TestDeadProcess(t *testing.T) {
 		if row := s.row("gone"); row.State != "error" || row.Slots != 0 || row.EndTime.IsZero() {
 			s.t.Errorf("its row: %+v", row)
 		}
-		if life := s.life("gone"); life != "error" {
-			s.t.Errorf("its life: %s", life)
-		}
+		s.wantLife("gone", "error")
 		if row := s.row("elsewhere"); row.State != "working" || row.Slots != 4 {
 			s.t.Errorf("the other's row: %+v", row)
 		}

@@ -16,8 +16,8 @@ type dispatcher struct {
 	*loop
 	slots  *slots
 	runner *runner
-	// turn is the source that is served first next time.
-	turn int
+	// nextSource is the one that is served first next time.
+	nextSource int
 	// commits is how long the last round took.
 	commits time.Duration
 }
@@ -27,7 +27,7 @@ func (d *dispatcher) dispatch() {
 	if d.untilAnswer() > 0 {
 		return
 	}
-	first := d.turn
+	first := d.nextSource
 	for n := range d.sources {
 		at := (first + n) % len(d.sources)
 		s := d.sources[at]
@@ -37,8 +37,8 @@ func (d *dispatcher) dispatch() {
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
 				s.counted++
-				r.shard.turn = s.counted
-				d.turn = (at + 1) % len(d.sources) // so that one with many jobs starves no other
+				r.shard.lastRound = s.counted
+				d.nextSource = (at + 1) % len(d.sources) // so that one with many jobs starves no other
 			} else if len(s.ended) == 0 {
 				break
 			}

@@ -64,7 +64,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 	d := &dispatcher{loop: &loop{sources: []*source{s}}}
 	d.foundRoom(s, settled, nil)
 	for number, want := range []bool{false, true, false, false} {
-		if got := s.numbered(number).more; got != want {
+		if got := s.numbered(number).more(); got != want {
 			t.Errorf("shard %d: more is %t", number, got)
 		}
 	}

@@ -214,20 +214,6 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 	})
 }
 
-func TestMaxJobs(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 5)
-		s.add(s.reports, "send", 5)
-		p := s.worker(all(nothing))
-		p.Concurrency, p.MaxJobs = 3, 4
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 4})
-		e, r := s.counts(s.emails), s.counts(s.reports)
-		if e.Finished+r.Finished != 4 || e.Due+r.Due != 6 || e.Locked+r.Locked != 0 {
-			s.t.Errorf("emails %+v, reports %+v", e, r)
-		}
-	})
-}
-
 // What is free is filled in steps: no transaction starts more jobs than a batch.
 func TestBatch(t *testing.T) {
 	suite(t, func(s shop) {
@@ -238,9 +224,7 @@ func TestBatch(t *testing.T) {
 		p.Concurrency, p.Batch, p.Log = 8, 3, j.debug()
 		r := s.start(p)
 		g.holds(8)
-		if c := s.counts(s.emails); c.Running != 8 || c.Due != 2 || c.Locked != 0 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 8, Due: 2})
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
 		for n := 4; n <= 10; n++ {
@@ -272,15 +256,6 @@ func TestRunForIsOver(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
 		s.wantHistory(s.emails, untouched, ids[2:]...)
-	})
-}
-
-func TestEndsWhenNothingIsDue(t *testing.T) {
-	suite(t, func(s shop) {
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		id := s.addJobs(s.emails, job.Params{Type: "send", In: time.Hour})[0]
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 	})
 }
 
@@ -325,21 +300,6 @@ func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 finished/3", send...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", once...)
 		s.wantHistory(s.reports, "added/0 starting/1 error/1", later...)
-	})
-}
-
-func TestPanicIsAnErrorOfItsJobOnly(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.add(s.emails, "once", 4)
-		p := s.worker(all(func(_ context.Context, j *job.Job) error {
-			if j.ID == ids[1] {
-				panic("boom")
-			}
-			return nil
-		}))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
-		s.wantJob(s.emails, ids[1], job.Final, "failed", "panic: boom", 1)
-		s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3])
 	})
 }
 

@@ -31,10 +31,7 @@ func TestGaleraDrain(t *testing.T) {
 		p.Concurrency = concurrency
 		runs = append(runs, s.start(p))
 	}
-	started := 0
-	for _, r := range runs {
-		started += r.ended().Started
-	}
+	started := startedBy(runs)
 	// the last of them may have ended while others still had something to do
 	if started != 2*n || len(l.jobs) != 2*n {
 		t.Errorf("%d were started, %d ran, of %d", started, len(l.jobs), 2*n)

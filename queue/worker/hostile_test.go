@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
@@ -33,7 +35,7 @@ func TestStraysAreKilledFirst(t *testing.T) {
 		var dead [3]string
 		strays := map[int64]int{}
 		for i, id := range ids {
-			dead[i] = must[string](s.t)(worker.NewID())
+			dead[i] = uuid.NewString()
 			s.die(s.emails, dead[i], 1)
 			strays[id] = s.stray(dead[i])
 		}

@@ -16,26 +16,6 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-func TestLaneOfAType(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
-		for range 10 {
-			s.add(s.emails, "once", 2)
-			s.add(s.emails, "send", 8)
-		}
-		y := newTally()
-		p := only(s.emails, s.worker(map[string]handler.Handler{
-			"once": y.of(short, "once", "all"), "send": y.of(short, "send", "all"),
-		}))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 100, Finished: 100})
-		y.want(s.t, "once", 1)
-		y.wantMost(s.t, "all", 4)
-		if c := s.counts(s.emails); c != (admin.Counts{Finished: 100}) {
-			s.t.Errorf("%+v", c)
-		}
-	})
-}
-
 // The line may begin with as many slow jobs as it likes: those that have no lane go past them.
 func TestFullLaneHoldsNobodyUp(t *testing.T) {
 	suite(t, func(s shop) {
@@ -58,9 +38,7 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 		eventually(s.t, "all others are done", func() bool {
 			return s.counts(s.emails).Finished == 100 && s.counts(s.reports).Finished == 10
 		})
-		if c := s.counts(s.emails); c.Running != 2 || c.Locked != 0 || c.Due != 18 {
-			s.t.Errorf("the lane takes more than it can hold: %+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 18, Finished: 100})
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 130, Finished: 130})
 		y.want(s.t, "once", 2)
@@ -99,9 +77,7 @@ func TestLaneOfAQueue(t *testing.T) {
 		reports.open()
 		emails.holds(2)
 		eventually(s.t, "the other queue is done", func() bool { return s.counts(s.reports).Finished == 45 })
-		if c := s.counts(s.emails); c.Running != 2 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 3, Finished: 40})
 		emails.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
 	})
@@ -142,10 +118,7 @@ func TestLaneOfAHost(t *testing.T) {
 			p.Batch = 5
 			runs = append(runs, s.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if started != slow+fast {
 			s.t.Errorf("%d started, want %d", started, slow+fast)
 		}
@@ -170,9 +143,7 @@ func TestLaneIsOthers(t *testing.T) {
 		second.Linger = true
 		b, asked := s.startWatched(second)
 		eventually(s.t, "the other has done what needs no lane", func() bool { return s.counts(s.emails).Finished == 5 })
-		if c := s.counts(s.emails); c.Running != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 1, Due: 2, Finished: 5})
 		s.wantCalm(asked)
 
 		there := s.gate()
@@ -225,9 +196,7 @@ func TestLaneIsLeft(t *testing.T) {
 		g.open()
 		r.ended()
 		other.ended()
-		if c := s.counts(s.emails); c.Finished != 3 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Finished: 3})
 	})
 }
 
@@ -317,9 +286,7 @@ func TestFullLaneIsCalmWithMaxJobs(t *testing.T) {
 		s.wantCalm(asked)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 5, Finished: 5})
-		if c := s.counts(s.emails); c.Due != 5 || c.Finished != 5 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 5, Finished: 5})
 	})
 }
 
@@ -362,33 +329,9 @@ func TestCalmWhenTheTimeIsUp(t *testing.T) {
 	})
 }
 
-// What waits for a lane is nobody's: a worker that is told to stop has nothing to give back.
-func TestStoppedWithAFullLane(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
-		ids := s.add(s.emails, "once", 3)
-		g := s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error { return g.handle(ctx, j) })))
-		p.Grace = 20 * time.Second
-		r := s.start(p)
-		g.next()
-		wantWaiting := func() {
-			s.t.Helper()
-			if c := s.counts(s.emails); c.Running != 1 || c.Due != 2 || c.Locked != 0 {
-				s.t.Errorf("%+v", c)
-			}
-		}
-		wantWaiting()
-		r.stop()
-		wantWaiting()
-		g.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-		s.wantHistory(s.emails, untouched, ids[1:]...)
-	})
-}
-
 // A job that takes the whole limit and has a lane of its own isn't overtaken by those that come behind it, of another lane or worker.
 func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
+	t.Parallel()
 	for name, shards := range map[string]int{"one": 1, "eight": 8} {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {

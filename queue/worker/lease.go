@@ -15,8 +15,6 @@ type lease struct {
 	*loop
 	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.
 	until atomic.Int64
-	// checked is when that was compared with the clock last.
-	checked atomic.Value // a time.Time
 }
 
 // keep renews the lock every third of its time until ctx ends, also while interrupted jobs end. If it can't, it ends the jobs'
@@ -68,17 +66,8 @@ func (l *lease) holds(asked time.Duration) {
 // left is how long jobs may still run under the lock as it is.
 func (l *lease) left() time.Duration { return time.Duration(l.until.Load()) - process.Uptime() }
 
-// nearly is a time that is as good as none, for a lock.
-const nearly = 10 * time.Millisecond
-
-// check stops the jobs if their time is up. It is called for each job, and process.Uptime is a system call: if neither of
-// time.Now's clocks has moved much, that one hasn't either.
+// check stops the jobs if their time is up.
 func (l *lease) check() {
-	now := time.Now()
-	if last, _ := l.checked.Load().(time.Time); now.Sub(last) < nearly && now.Round(0).Sub(last.Round(0)).Abs() < nearly {
-		return
-	}
-	l.checked.Store(now)
 	if l.left() < 0 {
 		l.stopJobs(workers.ErrLockLost)
 	}

@@ -3,7 +3,6 @@ package worker_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -74,6 +73,7 @@ func TestTableOfRunningJobsIsDropped(t *testing.T) {
 
 // Without an index nothing more is started, but what runs is settled.
 func TestIndexIsDropped(t *testing.T) {
+	t.Parallel()
 	for _, index := range []string{"wake", "claim"} {
 		t.Run(index, func(t *testing.T) {
 			suite(t, func(s shop) {
@@ -106,11 +106,7 @@ func TestOnlyTableIsDropped(t *testing.T) {
 			if !linger {
 				s.exec("DROP TABLE shop_reports")
 			}
-			began := time.Now()
 			wantLeftOut(s.t, s.start(p), worker.Summary{})
-			if took := time.Since(began); took > patience/2 {
-				s.t.Errorf("it took %s", took)
-			}
 		}
 	})
 }

@@ -27,12 +27,8 @@ func TestHostWasSuspended(t *testing.T) {
 		r := s.start(p)
 		g.holds(1)
 		process.Suspended.Add(int64(p.LockFor))
-		if cause := receive(s.t, "the handler ends", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-			s.t.Errorf("the context ends with %v", cause)
-		}
-		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
-			s.t.Errorf("the worker ends with %v", err)
-		}
+		wantCause(s.t, "the handler ends", g.stopped, workers.ErrLockLost)
+		r.endsWith(workers.ErrLockLost)
 	})
 }
 
@@ -65,9 +61,7 @@ func TestLockIsLost(t *testing.T) {
 		wantSummary(s.t, s.work(next), worker.Summary{Started: 4, Finished: 4})
 		close(taken)
 		for range 2 {
-			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-				s.t.Errorf("the context ends with %v", cause)
-			}
+			wantCause(s.t, "the handlers end", g.stopped, workers.ErrLockLost)
 		}
 		summary, err := r.end()
 		if !errors.Is(err, workers.ErrLockLost) {
@@ -97,9 +91,7 @@ func TestLockIsLost(t *testing.T) {
 				s.t.Errorf("lost for the reason %s", e.Error)
 			}
 		}
-		if life := s.life(p.ID); life != "starting" {
-			s.t.Errorf("it logged its own end: %s", life)
-		}
+		s.wantLife(p.ID, "starting")
 	})
 }
 
@@ -112,9 +104,7 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
 		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
 		declared := time.Now()
-		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
-			s.t.Errorf("the worker ends with %v", err)
-		}
+		r.endsWith(workers.ErrLockLost)
 		// the next renewal tells, within 8 s; the clock would not before 15
 		if d := time.Since(declared); d > 14*time.Second {
 			s.t.Errorf("the worker ends after %s", d)

@@ -3,15 +3,19 @@ package worker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
@@ -26,19 +30,16 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		// these tests wait more than they work
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
+	// These tests wait more than they work, so four run where -parallel has one; 16 at most, because each has connections.
+	parallel := flag.Lookup("test.parallel").Value
+	if n, err := strconv.Atoi(parallel.String()); err == nil && n > 1 {
+		_ = parallel.Set(strconv.Itoa(min(4*n, 16)))
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // shop is an instance with two queues in a database of its own.
 type shop struct {
@@ -127,12 +128,27 @@ func (s shop) counts(q *queue.Queue) admin.Counts {
 	return must[admin.Overview](s.t)(admin.Of(q).Overview(s.t.Context())).Counts
 }
 
+func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
+	s.t.Helper()
+	got := s.counts(q)
+	if got.OldestDue = want.OldestDue; got != want {
+		s.t.Errorf("%s: %+v, want %+v", q.Name, got, want)
+	}
+}
+
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
+}
+
+// count reads one number.
+func (s shop) count(query string, args ...any) (n int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query, args...))
+	return n
 }
 
 func (s shop) clock() time.Time {
@@ -183,6 +199,13 @@ func (s shop) life(id string) string {
 		states = append(states, string(e.State))
 	}
 	return strings.Join(states, " ")
+}
+
+func (s shop) wantLife(id, want string) {
+	s.t.Helper()
+	if life := s.life(id); life != want {
+		s.t.Errorf("the worker: %s, want %s", life, want)
+	}
 }
 
 // histories are the states that the activity has of each job of a queue, with their attempts.
@@ -259,6 +282,14 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
+// wantCause waits for a handler to be stopped for this cause.
+func wantCause(t *testing.T, what string, stopped <-chan error, want error) {
+	t.Helper()
+	if cause := receive(t, what, stopped); !errors.Is(cause, want) {
+		t.Errorf("the context ends with %v, want %v", cause, want)
+	}
+}
+
 // all handles every job type of the queues' config in the same way.
 func all(f handler.Func) map[string]handler.Handler {
 	return map[string]handler.Handler{"send": f, "later": f, "once": f}
@@ -270,7 +301,7 @@ func nothing(context.Context, *job.Job) error { return nil }
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
-		ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711,
+		ID: uuid.NewString(), Host: "here", PID: 4711,
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
 			Concurrency: 4, Batch: 100, RunFor: 3 * patience, LockFor: time.Minute, Grace: 2 * time.Second,
@@ -308,6 +339,14 @@ func (r *run) end() (worker.Summary, error) {
 	return r.summary, r.err
 }
 
+// endsWith waits for the end of the worker, which must be this error.
+func (r *run) endsWith(want error) {
+	r.t.Helper()
+	if _, err := r.end(); !errors.Is(err, want) {
+		r.t.Errorf("the worker ends with %v, want %v", err, want)
+	}
+}
+
 // ended waits for the end of the worker, which must be a good one.
 func (r *run) ended() worker.Summary {
 	r.t.Helper()
@@ -322,6 +361,14 @@ func (r *run) ended() worker.Summary {
 func (s shop) work(p worker.Params) worker.Summary {
 	s.t.Helper()
 	return s.start(p).ended()
+}
+
+// startedBy waits for the end of workers, and says how many jobs they have started.
+func startedBy(runs []*run) (n int) {
+	for _, r := range runs {
+		n += r.ended().Started
+	}
+	return n
 }
 
 // gate is a handler that holds its jobs until it lets them through.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -64,9 +65,7 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 		s.wantHistory(s.emails, atOnce, emails...)
 		s.wantHistory(s.reports, atOnce, reports...)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 		if away, again := log.count("busy or away"), log.count("answers again"); away > 1 || again != away {
 			s.t.Errorf("it is said %d times that it is away, %d times that it is back", away, again)
 		}
@@ -91,9 +90,7 @@ func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 4})
 		s.wantHistory(s.emails, atOnce, ids[:4]...)
 		s.wantHistory(s.emails, untouched, ids[4:]...)
-		if c := s.counts(s.emails); c.Due != 2 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 2, Finished: 4})
 	})
 }
 
@@ -117,9 +114,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		r := s.start(p)
 		g.next()
 		cut()
-		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-			s.t.Errorf("the context ends with %v", cause)
-		}
+		wantCause(s.t, "the lock is given up", g.stopped, workers.ErrLockLost)
 		// the grace, without something for a slow machine
 		end, row := receive(s.t, "the end of the handler", ends), direct.row(p.ID)
 		if left := row.LockUntil.Sub(end); left < time.Second || left > p.LockFor {
@@ -157,9 +152,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
 	proxy.Stall()
 	defer proxy.Resume()
-	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
-		t.Errorf("the context ends with %v", cause)
-	}
+	wantCause(t, "the lock is given up", g.stopped, workers.ErrLockLost)
 	if now, row := direct.clock(), direct.row(p.ID); now.After(row.LockUntil.Time) {
 		t.Errorf("the handler ended at %s, the lock at %s", now, row.LockUntil)
 	}
@@ -264,9 +257,7 @@ func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	defer proxy.Resume()
 	r := s.start(s.worker(all(nothing)))
 	r.stop()
-	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	r.endsWith(schema.ErrNoAnswer)
 }
 
 // Nor does a tick wait longer than its lock would last for the answer that it has it.
@@ -280,9 +271,7 @@ func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 	defer proxy.Resume()
 	r := s.start(p)
 	receive(t, "the silence", silent)
-	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	r.endsWith(schema.ErrNoAnswer)
 }
 
 // A worker whose jobs were interrupted signs off as soon as the database lets it.
@@ -298,15 +287,11 @@ func TestSignOffAfterAnInterruption(t *testing.T) {
 	r := s.start(p)
 	g.next()
 	r.stop()
-	if cause := receive(t, "the interruption", g.stopped); !errors.Is(cause, worker.ErrInterrupted) {
-		t.Errorf("interrupted by %v", cause)
-	}
+	wantCause(t, "the interruption", g.stopped, worker.ErrInterrupted)
 	s.pass(1500 * time.Millisecond)
 	s.exec("DROP TRIGGER refuse")
 	r.ended()
-	if life := s.life(p.ID); life != "starting finished" {
-		t.Errorf("the worker: %s", life)
-	}
+	s.wantLife(p.ID, "starting finished")
 }
 
 // has says whether a transaction with these statements is the one of that name.
@@ -362,9 +347,7 @@ func TestLostAnswers(t *testing.T) {
 				ids := s.add(s.emails, "send", 4)
 				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 				s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", ids[0])
-				var plain int64
-				must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &plain, "SELECT MAX(id) FROM shop_emails"))
-				ids = append(ids, plain)
+				ids = append(ids, s.count("SELECT MAX(id) FROM shop_emails"))
 				direct := s.elsewhere()
 				var l ledger
 				p := s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -398,9 +381,7 @@ func TestLostAnswers(t *testing.T) {
 				}
 				s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
 				s.wantHistory(s.emails, atSecond, ids[1])
-				if life := s.life(p.ID); life != "starting finished" {
-					t.Errorf("the worker: %s", life)
-				}
+				s.wantLife(p.ID, "starting finished")
 			})
 		}
 	}
@@ -429,64 +410,35 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 
 // A worker that is told to stop runs what it may have started, for that is so or not: it asks. It starts nothing else.
 func TestStoppedAfterALostAnswer(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		committed bool
-		summary   worker.Summary
-		status    job.Status
-		history   string
-	}{
-		"the answer is lost":   {true, worker.Summary{Started: 1, Finished: 1}, "finished", atOnce},
-		"the question is lost": {false, worker.Summary{}, "available", untouched},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, proxy := proxied(t)
-			id := s.add(s.emails, "once", 1)[0]
-			p := s.worker(all(nothing))
-			p.Concurrency = 1 // one round: another beside it would go on trying
-			p.Grace = 10 * time.Second
-			var j journal
-			p.Log = j.debug()
-			lost := losesFirst(proxy, "start", proxy.Cut)
-			proxy.LosesQuestions(!c.committed)
-			r := s.start(p)
-			receive(t, "the lost answer", lost)
-			eventually(t, "the round has given up", func() bool { return j.count("settle and start jobs") > 0 })
-			r.stop()
-			proxy.Mend()
-			wantSummary(t, r.ended(), c.summary)
-			s.wantHistory(s.emails, c.history, id)
-			if j := s.get(s.emails, id); j.Status != c.status {
-				t.Errorf("job %d is %s, %s", id, j.State(), j.Status)
-			}
-		})
-	}
+	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce, job.StatusFinished)
 }
 
-func TestManyAnswersAreLost(t *testing.T) {
-	t.Parallel()
+func TestStoppedAfterALostQuestion(t *testing.T) {
+	stoppedAfter(t, true, worker.Summary{}, untouched, job.StatusAvailable)
+}
+
+func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string, status job.Status) {
+	t.Helper()
+	t.Parallel() // a test of its own each: they take longest, so they must not begin last
 	s, proxy := proxied(t)
-	const n = 40
-	emails, reports := s.add(s.emails, "send", n), s.add(s.reports, "send", n)
-	var mu sync.Mutex
-	commits := 0
-	proxy.Loses(func(string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		commits++
-		return commits%3 == 0
-	}, nil)
-	var l ledger
-	p := s.worker(all(l.handle))
-	p.Batch = 10
-	wantSummary(t, s.work(p), worker.Summary{Started: 2 * n, Finished: 2 * n})
-	proxy.Loses(nil, nil)
-	if len(l.jobs) != 2*n || commits < 10 {
-		t.Errorf("%d attempts ran, want %d; %d commits", len(l.jobs), 2*n, commits)
+	id := s.add(s.emails, "once", 1)[0]
+	p := s.worker(all(nothing))
+	p.Concurrency = 1 // one round: another beside it would go on trying
+	p.Grace = 10 * time.Second
+	var j journal
+	p.Log = j.debug()
+	lost := losesFirst(proxy, "start", proxy.Cut)
+	proxy.LosesQuestions(questionIsLost)
+	r := s.start(p)
+	receive(t, "the lost answer", lost)
+	eventually(t, "the round has given up", func() bool { return j.count("settle and start jobs") > 0 })
+	r.stop()
+	proxy.Mend()
+	wantSummary(t, r.ended(), summary)
+	s.wantHistory(s.emails, history, id)
+	if j := s.get(s.emails, id); j.Status != status {
+		t.Errorf("job %d is %s, want %s", id, j.Status, status)
 	}
-	s.wantHistory(s.emails, atOnce, emails...)
-	s.wantHistory(s.reports, atOnce, reports...)
 }
 
 // After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.

@@ -68,14 +68,14 @@ func (p *poller) poll() {
 	}
 }
 
-// over says whether all looks have come back, except those held up, and one has seen something since the last time.
+// over says whether all looks have come back, except those that are blocked, and one has seen something since the last time.
 func (p *poller) over() bool {
 	over := p.news && p.gate() <= 0
 	p.news = p.news && !over
 	return over
 }
 
-// next is the source that is looked at next, and when; nil if it is the dead workers' turn.
+// next is the source that is looked at next, and when; nil if the dead workers come first.
 func (p *poller) next() (next *source, at time.Time) {
 	at = time.Now().Add(lookEvery)
 	if p.accepting() && p.reapSent.IsZero() {
@@ -195,7 +195,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 	})
 }
 
-// looked takes note that a look has come back. What another transaction has held up is looked after again with the next.
+// looked takes note that a look has come back. What another transaction blocks is looked after again with the next.
 func (p *poller) looked(sent time.Time, err error) error {
 	if engine.IsLockTimeout(err) {
 		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
@@ -232,10 +232,10 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
 		}
-		may := len(s.types) > 0 && in.waitUntil.IsZero()
-		if may && (seen.Due || seen.Held && s.ThrottleGroups != nil) {
+		switch may := len(s.types) > 0 && in.waitUntil.IsZero(); {
+		case may && (seen.Due || seen.Held && s.ThrottleGroups != nil):
 			in.foundMore()
-		} else if may {
+		case may:
 			in.full = false
 		}
 	}
@@ -244,7 +244,6 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	}
 	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
-			a.look() // makes the context
 			a.cancel(errCancelled)
 		}
 	}

@@ -33,14 +33,12 @@ func (p *progress) send() {
 	if p.until() > 0 {
 		return
 	}
-	p.askedAt = time.Now()
+	if p.askedAt = time.Now(); p.sending || p.untilAnswer() > 0 {
+		return
+	}
 	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
-			a.glance() // a handler that never looks at its context is abandoned in time, too
-			if p.sending || p.untilAnswer() > 0 {
-				continue
-			}
 			if latest := a.said.Swap(nil); latest != nil {
 				said[s] = append(said[s], store.Said{Job: a.Job, Progress: *latest})
 			}
@@ -56,9 +54,9 @@ func (p *progress) send() {
 		defer cancel()
 		var err error
 		for s, list := range said {
-			held, failed := s.store().SetProgress(ctx, p.ID, list)
+			left, failed := s.store().SetProgress(ctx, p.ID, list)
 			if failed == nil {
-				said[s] = held
+				said[s] = left
 			}
 			err = errors.Join(err, failed)
 		}

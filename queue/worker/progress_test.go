@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -70,10 +72,7 @@ func TestProgressIsThrottled(t *testing.T) {
 			s.exec(trigger + "INSERT INTO writes SELECT NEW.id FROM DUAL WHERE NOT NEW.progress_time <=> OLD.progress_time")
 		}
 		ids := s.add(s.emails, "send", 2)
-		written := func(id int64) (n int) {
-			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM writes WHERE id = ?", id))
-			return n
-		}
+		written := func(id int64) int { return int(s.count("SELECT COUNT(*) FROM writes WHERE id = ?", id)) }
 		began, enough := time.Now(), make(chan struct{})
 		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
 			for i := 0; ; i++ {
@@ -109,7 +108,7 @@ func TestProgressIsThrottled(t *testing.T) {
 // Who holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
 // new starts.
 func TestProgressPassesOverAHeldRow(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.add(s.emails, "once", 8)
 		g := s.gate()
 		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -172,7 +171,7 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 
 		id = s.add(s.emails, "once", 1)[0]
 		s.exec("ALTER TABLE shop_emails DROP COLUMN progress_note")
-		p.ID = must[string](t)(worker.NewID())
+		p.ID = uuid.NewString()
 		r = s.start(p)
 		g.next()
 		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })

@@ -58,9 +58,7 @@ func TestRate(t *testing.T) {
 		}
 		s.wantHistory(s.emails, atOnce, ids...)
 		s.wantHistory(s.reports, atOnce, others...)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 	})
 }
 
@@ -76,10 +74,7 @@ func TestRateOverTwoWorkers(t *testing.T) {
 			p.Host = host
 			runs = append(runs, other.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if c := s.counts(s.emails); started != 22 || c.Finished != 22 {
 			s.t.Errorf("%d started, %+v", started, c)
 		}
@@ -109,12 +104,8 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
 		ids := s.add(s.emails, "send", 3)
-		began := time.Now()
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		if took := time.Since(began); took > patience/2 {
-			s.t.Errorf("it took %s", took)
-		}
 		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
 	})
 }
@@ -129,60 +120,9 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 		r, asked := s.startWatched(p)
 		eventually(s.t, "the first is done", func() bool { return s.counts(s.emails).Finished == 1 })
 		s.wantCalm(asked)
-		s.add(s.reports, "send", 4)
-		g := s.gate()
-		eventually(s.t, "another worker has slots", func() bool {
-			p := only(s.reports, s.worker(all(g.handle)))
-			p.MaxJobs = 1
-			r := s.start(p)
-			select {
-			case <-r.done:
-				return false
-			case <-g.started:
-				return true
-			}
-		})
-		g.open()
+		s.wantSlotsLeft()
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-	})
-}
-
-// Several may know of the same jobs, of which the rate allows only one to start some. The others wait, and say how long.
-func TestRateIsUsedUpByAnother(t *testing.T) {
-	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}
-		s.emails = s.reopen(o, nil)
-		ids := s.add(s.emails, "send", 3)
-		s.die(s.emails, "other", 0)
-		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
-		started, waiting := 0, 0
-		dones := make(chan store.Done, 3)
-		for range cap(dones) {
-			go func() {
-				done, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 2))
-				if err != nil {
-					s.t.Error(err)
-				}
-				dones <- done
-			}()
-		}
-		for range cap(dones) {
-			done := receive(s.t, "a round", dones)
-			started += len(done.Started)
-			if len(done.Started) == 0 {
-				if waiting++; done.Wait < 50*time.Minute || done.Wait > 61*time.Minute {
-					s.t.Errorf("the rate lets nothing start for %s", done.Wait)
-				}
-			}
-		}
-		if started != 2 || waiting != 2 {
-			s.t.Errorf("%d were started, %d of three rounds have to wait; the rate allows 2", started, waiting)
-		}
-		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
-		s.wantHistory(s.emails, untouched, ids[2])
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantRate(s.emails)
 	})
 }
 

@@ -427,14 +427,10 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, workers.ErrLockLost) {
-				s.t.Errorf("the context ends with %v", cause)
-			}
+			wantCause(s.t, "the retry handlers end", first.stopped, workers.ErrLockLost)
 		}
 		close(stay)
-		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
-			s.t.Errorf("the worker ends with %v", err)
-		}
+		r.endsWith(workers.ErrLockLost)
 		for range 2 {
 			second.let(job.Decision{Again: true, In: 3 * time.Hour})
 		}
@@ -478,9 +474,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State() == job.Running })
 		r.stop()
 		g.let()
-		if cause := receive(s.t, "the retry handler ends", c.stopped); !errors.Is(cause, worker.ErrInterrupted) {
-			s.t.Errorf("the context ends with %v", cause)
-		}
+		wantCause(s.t, "the retry handler ends", c.stopped, worker.ErrInterrupted)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Errors: 3})
 		c.quiet("the worker is stopped")
 		want := []job.Outcome{
@@ -495,9 +489,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			}
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 		next := s.start(asking(only(s.emails, s.worker(all(nothing))), c.decide))
 		for range ids {
 			asked := c.next()

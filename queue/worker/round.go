@@ -57,9 +57,9 @@ func (d *dispatcher) addApart(s *source, list []store.Settled) {
 
 // sendWaiting sends the rounds that are still to be sent.
 func (d *dispatcher) sendWaiting(s *source) {
-	if len(s.held) > 0 && s.heldSince.Before(s.freedAt) && !s.settlesApart() {
-		d.addApart(s, s.held)
-		s.held = nil
+	if len(s.blocked) > 0 && s.blockedAt.Before(s.freedAt) && !s.settlesApart() {
+		d.addApart(s, s.blocked)
+		s.blocked = nil
 	}
 	for _, r := range slices.Backward(s.rounds) { // one may be removed
 		switch {
@@ -122,7 +122,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 	if r.Slots == 0 {
 		s.remove(r)
 		if len(settle) == 1 {
-			s.hold(settle, r)
+			s.block(settle, r)
 			return
 		}
 	} else {
@@ -134,10 +134,10 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 	}
 }
 
-// hold takes note of results that wait for other transactions, as a round has found.
-func (s *source) hold(list []store.Settled, r *round) {
+// block takes note of results that wait for other transactions, as a round has found.
+func (s *source) block(list []store.Settled, r *round) {
 	if len(list) > 0 {
-		s.held, s.heldSince = append(s.held, list...), r.sent
+		s.blocked, s.blockedAt = append(s.blocked, list...), r.sent
 	}
 }
 
@@ -161,7 +161,7 @@ func (d *dispatcher) drop(s *source, r *round) {
 func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
 	d.count(s, r, done)
-	s.hold(done.Unsettled, r)
+	s.block(done.Unsettled, r)
 	for _, u := range done.Resting {
 		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 			s.ended = append(s.ended, u) // there is nothing to ask
@@ -197,7 +197,7 @@ func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	case done.More && s.gone == nil:
 		r.shard.foundMore()
 	case r.sent.After(r.shard.moreAt):
-		r.shard.more = false // else the round beside it, or a look, has found something since
+		r.shard.moreAt = time.Time{} // else the round beside it, or a look, has found something since
 	}
 	if len(done.Started) == 0 {
 		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots

@@ -33,9 +33,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		if row.StartTime.Before(before.Add(-time.Millisecond)) || row.StartTime.After(s.clock()) {
 			s.t.Errorf("started at %s, which is not after %s", row.StartTime, before)
 		}
-		if life := s.life(p.ID); life != "starting" {
-			s.t.Errorf("at work: %s", life)
-		}
+		s.wantLife(p.ID, "starting")
 		for range 3 {
 			if d := receive(s.t, "a renewal", lasts); d <= 0 || d > p.LockFor {
 				s.t.Errorf("the lock is said to last %s", d)

@@ -137,12 +137,6 @@ func (s shop) unchecked() *queue.Queue {
 	return must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.emails.Options)))
 }
 
-func (s shop) count(query string) (n int64) {
-	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
-	return n
-}
-
 func TestStayRefuses(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID

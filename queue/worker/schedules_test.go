@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
@@ -17,24 +15,14 @@ import (
 
 func (s shop) yearly(name, queue string) schedule.Schedule {
 	s.t.Helper()
-	spec, err := schedule.ParseSpec("@yearly")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return schedule.Schedule{Name: name, Spec: spec, Queue: queue, Job: job.Params{Type: "send"}}
+	return schedule.Schedule{Name: name, Spec: must[schedule.Spec](s.t)(schedule.ParseSpec("@yearly")), Queue: queue, Job: job.Params{Type: "send"}}
 }
 
 // seen makes it so that nobody has seen to the schedules for more than a year.
 func (s shop) unseen() {
 	s.t.Helper()
-	now, err := s.db.SQL.Clock(s.t.Context())
-	if err == nil {
-		_, err = s.db.SQL.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
-			engine.At(now.AddDate(0, 0, -400)), engine.At(now.AddDate(0, 0, -400)))
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	then := engine.At(s.clock().AddDate(0, 0, -400))
+	s.exec("UPDATE shop_schedules SET next_slot = ?, seen_until = ?", then, then)
 }
 
 // A tick enqueues what is due, and runs it; one that lingers does so when a slot comes.
@@ -42,12 +30,10 @@ func TestSchedules(t *testing.T) {
 	suite(t, func(s shop) {
 		ran := make(chan string, 10)
 		p := worker.Params{
-			Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
-				"send": handler.Func(func(_ context.Context, j *job.Job) error {
-					ran <- j.Key
-					return nil
-				}),
-			}}},
+			Queues: []worker.Queue{{Queue: s.emails, Handlers: all(func(_ context.Context, j *job.Job) error {
+				ran <- j.Key
+				return nil
+			})}},
 			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
 		run := func(ctx context.Context) {
@@ -76,11 +62,7 @@ func TestSchedules(t *testing.T) {
 			defer close(done)
 			run(ctx)
 		}()
-		for at := 0; at == 0 && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-			if err := s.db.SQL.GetContext(ctx, &at, "SELECT COUNT(*) FROM shop_workers WHERE state = 'working'"); err != nil {
-				s.t.Fatal(err)
-			}
-		}
+		eventually(s.t, "it works", func() bool { return s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'working'") > 0 })
 		s.unseen()
 		select {
 		case key := <-ran:
@@ -129,7 +111,7 @@ func TestSchedulesWait(t *testing.T) {
 func TestSchedulesStop(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
-		const n = 1000
+		const n = 300
 		for i := range n {
 			p.Schedules = append(p.Schedules, s.yearly(fmt.Sprintf("s%d", i), "emails"))
 		}
@@ -155,17 +137,11 @@ func TestSchedulesStop(t *testing.T) {
 func TestSchedulesFail(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{
-			Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
-				"send": handler.Func(func(context.Context, *job.Job) error { return nil }),
-			}}},
+			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}},
 			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
-		if _, err := s.db.SQL.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
-			s.t.Fatal(err)
-		}
-		if _, err := s.emails.Enqueue(s.t.Context(), job.Params{Type: "send"}); err != nil {
-			s.t.Fatal(err)
-		}
+		s.exec("DROP TABLE shop_schedules")
+		s.add(s.emails, "send", 1)
 		done, err := worker.Run(s.t.Context(), p)
 		if done.Finished != 1 || err == nil {
 			s.t.Errorf("%+v, %v", done, err)

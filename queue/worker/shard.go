@@ -11,19 +11,18 @@ import (
 // shard is one shard of a source's queue, as the worker sees it.
 type shard struct {
 	candidates *store.Candidates
-	// more says that a round may find something to start, moreAt when that was found out. waitUntil is until when the queue's rate
-	// is used up there.
-	more              bool
+	// moreAt is when it was found out that a round may find something to start; zero if none may. waitUntil is until when the
+	// queue's rate is used up there.
 	moreAt, waitUntil time.Time
 	// full says that a round has found jobs that wait for room in the limit, and may get it soon.
 	full bool
-	// turn is the number of the source's last round for it.
-	turn int
-	// preferred says that it has more turns than the others.
+	// lastRound is the number of the source's last round for it.
+	lastRound int
+	// preferred says that it has more rounds than the others.
 	preferred bool
 }
 
-// preference is how many turns a preferred shard has for one of another that is not: no shard starves.
+// preference is how many rounds a preferred shard has for one of another that is not: no shard starves.
 const preference = 16
 
 // addShards adds a source's shards. The worker prefers some, so that workers on different hosts or nodes seldom meet at one.
@@ -36,7 +35,7 @@ func (w *worker) addShards(s *source) {
 		if len(w.Shards) == 0 && of > 0 {
 			prefers = slices.Contains(nodes, number%of)
 		}
-		one := &shard{candidates: s.store().Candidates(number, s.types), preferred: prefers, turn: (first+number)%n - n}
+		one := &shard{candidates: s.store().Candidates(number, s.types), preferred: prefers, lastRound: (first+number)%n - n}
 		s.shards = append(s.shards, one)
 	}
 }
@@ -51,7 +50,7 @@ func (s *source) numbered(number int) *shard {
 
 // more says that a round may find something to start in one of the shards.
 func (s *source) more() bool {
-	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more })
+	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more() })
 }
 
 // full says that jobs wait for room in the limit in one of the shards.
@@ -75,10 +74,10 @@ func (s *source) waits() (until time.Time) {
 func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
-		if !one.more || s.isBusy(one) {
+		if !one.more() || s.isBusy(one) {
 			continue
 		}
-		ago := s.counted + 1 - one.turn
+		ago := s.counted + 1 - one.lastRound
 		if one.preferred {
 			ago *= preference
 		}
@@ -111,9 +110,11 @@ func (s *source) isBusy(one *shard) bool {
 // nothing takes note that nothing is to be started any more.
 func (s *source) nothing() {
 	for _, one := range s.shards {
-		one.more, one.full, one.waitUntil = false, false, time.Time{}
+		one.moreAt, one.full, one.waitUntil = time.Time{}, false, time.Time{}
 	}
 }
 
 // foundMore takes note that a round may find something to start there.
-func (one *shard) foundMore() { one.more, one.moreAt = true, time.Now() }
+func (one *shard) foundMore() { one.moreAt = time.Now() }
+
+func (one *shard) more() bool { return !one.moreAt.IsZero() }

@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
@@ -33,7 +34,7 @@ func (s *source) send(n int) []int {
 	for range n {
 		one := s.next()
 		s.counted++
-		one.turn = s.counted
+		one.lastRound = s.counted
 		rounds[slices.Index(s.shards, one)]++
 	}
 	return rounds
@@ -46,13 +47,15 @@ func TestShardsTakeTurns(t *testing.T) {
 		t.Errorf("the shards have had %v rounds", got)
 	}
 	for number, one := range s.shards {
-		one.more = number%3 == 0
+		if number%3 > 0 {
+			one.moreAt = time.Time{}
+		}
 	}
 	if got := s.send(9); !slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}) {
 		t.Errorf("the shards have had %v rounds", got)
 	}
 	for _, one := range s.shards {
-		one.more = true
+		one.foundMore()
 	}
 	if got := s.send(5); got[0] > 0 || got[3] > 0 || got[6] > 0 {
 		t.Errorf("those that have waited come first, and the shards have had %v rounds", got)

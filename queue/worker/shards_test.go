@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +65,7 @@ func (l *shardLog) in(who string, shards ...int) (n int) {
 
 // One worker drains all shards, whichever are at home, and whatever limits there are; each job runs once.
 func TestDrainsAllShards(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]queue.Options{
 		"plain": {}, "limit": {ThrottleLimit: 3}, "rate": {Rate: job.Rate{Starts: 40, Per: time.Second}},
 		"groups": {ThrottleGroups: &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"*": 1}}},
@@ -119,33 +119,6 @@ func TestWorkersStayAtHome(t *testing.T) {
 	})
 }
 
-// A shard that is nobody's gets its turns although there is always something to do at home. A shard asks for what it lacks once
-// in a while only, and a fast machine starts many jobs of the others meanwhile. So each job that runs is replaced.
-func TestNoShardStarves(t *testing.T) {
-	suite(t, func(s shop) {
-		s.divide(queue.Options{ThrottleLimit: 8})
-		s.add(s.emails, "send", 400)
-		log := newShardLog()
-		note := log.handle("one")
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			another := job.Params{Type: "send", ShardKey: j.ShardKey}
-			if j.ShardKey == job.None {
-				another.ShardKey = j.Key
-			}
-			_, err := s.emails.Enqueue(ctx, another)
-			return errors.Join(err, note(ctx, j))
-		})))
-		p.Shards, p.Batch = []int{0, 1, 2, 3, 4, 5, 6}, 2
-		r := s.start(p)
-		eventually(s.t, "jobs of the shard that is nobody's run", func() bool { return log.in("one", 7) >= 5 })
-		r.stop()
-		r.ended()
-		if n := log.in("one", 0, 1, 2, 3, 4, 5, 6); n < log.in("one", 7) {
-			s.t.Errorf("only %d jobs have run at home", n)
-		}
-	})
-}
-
 // A lane is of all shards together.
 func TestLaneOverShards(t *testing.T) {
 	suite(t, func(s shop) {
@@ -164,28 +137,29 @@ func TestLaneOverShards(t *testing.T) {
 
 // Where each shard has its turns, one whose turn somebody holds keeps the others from nothing.
 func TestTurnsOfShardsSideBySide(t *testing.T) {
-	t.Parallel()
-	s, _ := proxied(t)
-	s.divide(queue.Options{ThrottleLimit: 100})
-	s.add(s.emails, "send", 200)
-	held := s.count("SELECT COUNT(*) FROM shop_emails WHERE shard = 8003")
-	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).SQL.Begin())
-	must[any](t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = 8003"))
-	r := s.start(only(s.emails, s.worker(all(nothing))))
-	eventually(t, "the others are drained", func() bool { return s.counts(s.emails).Finished >= 200-held })
-	must[any](t)(nil, turn.Rollback())
-	wantSummary(t, r.ended(), worker.Summary{Started: 200, Finished: 200})
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
+		s.divide(queue.Options{ThrottleLimit: 100})
+		s.add(s.emails, "send", 200)
+		behind := s.count("SELECT COUNT(*) FROM shop_emails WHERE shard = 8003")
+		release := hold("READ COMMITTED", "UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = 8003")
+		r := s.start(only(s.emails, s.worker(all(nothing))))
+		eventually(t, "the others are drained", func() bool { return s.counts(s.emails).Finished >= 200-behind })
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 200, Finished: 200})
+	})
 }
 
-// Commits whose answers are lost start no job of any shard twice.
-func TestAnswersOfShardsAreLost(t *testing.T) {
+// Commits whose answers are lost start no job twice, in one shard or in several.
+func TestManyAnswersAreLost(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]queue.Options{"plain": {}, "limit": {ThrottleLimit: 20}} {
+	for name, o := range map[string]queue.Options{"one": {Shards: 1}, "shards": {}, "limit": {ThrottleLimit: 20}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, proxy := proxied(t)
-			s.divide(o)
-			ids := s.add(s.emails, "send", 60)
+			if o.Shards == 0 {
+				s.divide(o)
+			}
+			ids, reports := s.add(s.emails, "send", 60), s.add(s.reports, "send", 20)
 			var mu sync.Mutex
 			commits := 0
 			proxy.Loses(func(string) bool {
@@ -197,12 +171,13 @@ func TestAnswersOfShardsAreLost(t *testing.T) {
 			var l ledger
 			p := s.worker(all(l.handle))
 			p.Batch = 5
-			wantSummary(t, s.work(p), worker.Summary{Started: 60, Finished: 60})
+			wantSummary(t, s.work(p), worker.Summary{Started: 80, Finished: 80})
 			proxy.Loses(nil, nil)
-			if len(l.jobs) != 60 || commits < 10 {
-				t.Errorf("%d attempts ran, want 60; %d commits", len(l.jobs), commits)
+			if len(l.jobs) != 80 || commits < 10 {
+				t.Errorf("%d attempts ran, want 80; %d commits", len(l.jobs), commits)
 			}
 			s.wantHistory(s.emails, atOnce, ids...)
+			s.wantHistory(s.reports, atOnce, reports...)
 		})
 	}
 }
@@ -226,15 +201,12 @@ func TestHomeShardsInTurn(t *testing.T) {
 
 // A tick doesn't end before a job has started that waits for room that another transaction keeps from being divided.
 func TestTickOutlastsAHeldTurn(t *testing.T) {
-	t.Parallel()
-	s, _ := proxied(t)
-	s.divide(queue.Options{ThrottleLimit: 8})
-	s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: new(2)})
-	var place int
-	must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &place, "SELECT shard FROM shop_emails"))
-	other := 8000 + (place+1)%8
-	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).SQL.Begin())
-	must[any](t)(turn.Exec(fmt.Sprintf("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = %d", other)))
-	time.AfterFunc(5*time.Second, func() { _ = turn.Rollback() })
-	wantSummary(t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
+		s.divide(queue.Options{ThrottleLimit: 8})
+		s.addJobs(s.emails, job.Params{Type: "send", ThrottleFactor: new(2)})
+		other := 8000 + (s.count("SELECT shard FROM shop_emails")+1)%8
+		release := hold("READ COMMITTED", fmt.Sprintf("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = %d", other))
+		time.AfterFunc(5*time.Second, release)
+		wantSummary(t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+	})
 }

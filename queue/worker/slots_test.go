@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -44,20 +45,6 @@ func (m *meter) add(n int) {
 	m.peak = max(m.peak, m.now)
 }
 
-func TestConcurrencyOfOneWorker(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 40)
-		s.add(s.reports, "once", 40)
-		m := newMeter(3)
-		p := s.worker(all(m.handle))
-		p.Concurrency = 3
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
-		if m.peak != 3 {
-			s.t.Errorf("%d ran at once, want 3", m.peak)
-		}
-	})
-}
-
 func TestConcurrencyOfAHost(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 100)
@@ -69,10 +56,7 @@ func TestConcurrencyOfAHost(t *testing.T) {
 			p.Concurrency, p.Batch = 3, 10
 			runs = append(runs, s.start(p))
 		}
-		started := 0
-		for _, r := range runs {
-			started += r.ended().Started
-		}
+		started := startedBy(runs)
 		if m.peak != 3 || started != 200 {
 			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
 		}
@@ -100,12 +84,8 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		}
 		third := only(s.reports, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(third), worker.Summary{})
-		if life := s.life(third.ID); life != "starting finished" {
-			s.t.Errorf("the third worker: %s", life)
-		}
-		if c := s.counts(s.reports); c.Running != 1 || c.Due != 11 {
-			s.t.Errorf("reports: %+v", c)
-		}
+		s.wantLife(third.ID, "starting finished")
+		s.wantCounts(s.reports, admin.Counts{Running: 1, Due: 11})
 		second.open()
 		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 		first.open()
@@ -116,6 +96,7 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 // A worker whose host's slots are all taken by one that starts nothing any more stays, and has them as they come free: those of the
 // host, and those of a lane.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
+	t.Parallel()
 	for name, most := range map[string]int{"host": 4, "lane": 2} {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {
@@ -128,11 +109,9 @@ func TestSlotsOfOneThatStartsNothing(t *testing.T) {
 				a.MaxJobs = most
 				ending := s.start(a)
 				first.holds(most)
-				declined := func() (n int) {
-					must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID))
-					return n
-				}
-				eventually(s.t, "it says that it starts nothing more", func() bool { return declined() == 1 })
+				eventually(s.t, "it says that it starts nothing more", func() bool {
+					return s.count("SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID) == 1
+				})
 				b := only(s.emails, s.worker(all(second.handle)))
 				rest, asked := s.startWatched(b)
 				eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
@@ -204,22 +183,28 @@ func TestThrottledWorkerLeavesItsSlots(t *testing.T) {
 		waiting.Linger = true
 		s.start(waiting)
 		eventually(s.t, "the worker waits", func() bool { return s.row(waiting.ID).State == "working" })
-		s.add(s.reports, "send", 4)
-		here := s.gate()
-		eventually(s.t, "another worker has slots", func() bool {
-			p := only(s.reports, s.worker(all(here.handle)))
-			p.MaxJobs = 1
-			r := s.start(p)
-			select {
-			case <-r.done:
-				return false
-			case <-here.started:
-				return true
-			}
-		})
-		here.open()
+		s.wantSlotsLeft()
 		g.open()
 	})
+}
+
+// wantSlotsLeft waits until the host has slots for a job of reports.
+func (s shop) wantSlotsLeft() {
+	s.t.Helper()
+	s.add(s.reports, "send", 4)
+	g := s.gate()
+	eventually(s.t, "another worker has slots", func() bool {
+		p := only(s.reports, s.worker(all(g.handle)))
+		p.MaxJobs = 1
+		r := s.start(p)
+		select {
+		case <-r.done:
+			return false
+		case <-g.started:
+			return true
+		}
+	})
+	g.open()
 }
 
 // Slots that others leave are taken, also while those that the worker has are all in use.
@@ -253,21 +238,6 @@ func TestThrottleLimit(t *testing.T) {
 	})
 }
 
-func TestThrottledQueueIsNotHoarded(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = openQueue(s.t, s.db, "emails", 50)
-		s.add(s.emails, "send", 20)
-		g := s.gate()
-		r := s.start(s.worker(all(g.handle)))
-		g.holds(4)
-		if c := s.counts(s.emails); c.Running != 4 || c.Locked != 0 {
-			s.t.Errorf("%+v", c)
-		}
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
-	})
-}
-
 // Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.
 func TestSlotsInUseStay(t *testing.T) {
 	suite(t, func(s shop) {
@@ -295,9 +265,7 @@ func TestSlotsInUseStay(t *testing.T) {
 		if n := s.row(p.ID).Slots; n != 2 {
 			s.t.Errorf("%d slots while two jobs run", n)
 		}
-		if c := s.counts(s.emails); c.Running != 2 || c.Due != 1 {
-			s.t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 1})
 		high.open()
 		wantSummary(s.t, low.ended(), worker.Summary{Started: 3, Finished: 3})
 		g.open()
@@ -305,9 +273,7 @@ func TestSlotsInUseStay(t *testing.T) {
 }
 
 // slots is how many the workers of host "here" have.
-func (s shop) slots() (n int) {
+func (s shop) slots() int64 {
 	s.t.Helper()
-	query := "SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'"
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query))
-	return n
+	return s.count("SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'")
 }

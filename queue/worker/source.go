@@ -13,7 +13,7 @@ import (
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
 //
 // An attempt is first among its attempts, then among those that ended, then in one of its rounds. After that it is over, or
-// among those held, which go into another round, or among those undecided, about which a retry handler is asked.
+// among those blocked, which go into another round, or among those undecided, about which a retry handler is asked.
 type source struct {
 	Queue
 	// types are those of its jobs; asked are those of them that have a retry handler.
@@ -35,10 +35,10 @@ type source struct {
 	// rounds are those that are out or still to be sent. sent is when the latest that is not apart was.
 	rounds []*round
 	sent   time.Time
-	// held are attempts whose rows another transaction held, as a round found that was sent at heldSince. They are settled apart
+	// blocked are attempts whose rows another transaction held, as a round found that was sent at blockedAt. They are settled apart
 	// once freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
-	held               []store.Settled
-	heldSince, freedAt time.Time
+	blocked            []store.Settled
+	blockedAt, freedAt time.Time
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []store.Settled
@@ -94,7 +94,7 @@ func (s *source) owed() int {
 	if len(s.asked) == 0 {
 		return 0
 	}
-	n := len(s.undecided) + resting(s.ended) + resting(s.held)
+	n := len(s.undecided) + resting(s.ended) + resting(s.blocked)
 	for _, r := range s.rounds {
 		n += resting(r.Settle)
 	}
@@ -125,12 +125,12 @@ func (s *source) want(accepting bool) int {
 
 // isUnsettled says that there is an attempt to settle, or a decision to take.
 func (s *source) isUnsettled() bool {
-	return len(s.ended)+len(s.rounds)+len(s.held)+len(s.undecided) > 0
+	return len(s.ended)+len(s.rounds)+len(s.blocked)+len(s.undecided) > 0
 }
 
 // unwritten are the jobs whose results wait for other transactions, by id.
 func (s *source) unwritten() (ids []int64) {
-	list := s.held
+	list := s.blocked
 	for _, r := range s.rounds {
 		if r.apart {
 			list = slices.Concat(list, r.Settle)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -28,17 +29,13 @@ func TestStop(t *testing.T) {
 		r := s.start(p)
 		quick.next()
 		slow.holds(2)
-		if c := s.counts(s.emails); c.Due != 2 || c.Locked != 0 {
-			s.t.Fatalf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Running: 3, Due: 2})
 		stopped := time.Now()
 		r.stop()
 		quick.let()
 		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
 		for range 2 {
-			if cause := receive(s.t, "an interruption", slow.stopped); !errors.Is(cause, worker.ErrInterrupted) {
-				s.t.Errorf("interrupted by %v", cause)
-			}
+			wantCause(s.t, "an interruption", slow.stopped, worker.ErrInterrupted)
 		}
 		if grace := time.Since(stopped); grace < p.Grace {
 			s.t.Errorf("interrupted after %s", grace)
@@ -51,9 +48,7 @@ func TestStop(t *testing.T) {
 		}
 		s.wantHistory(s.emails, untouched, ids[3:]...)
 		s.wantHistory(s.reports, untouched, reports...)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 		if row := s.row(p.ID); row.State != "finished" || row.Slots != 0 {
 			s.t.Errorf("the worker's row: %+v", row)
 		}
@@ -129,9 +124,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 		}
 		wantSummary(s.t, summary, worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
-		if life := s.life(p.ID); life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		s.wantLife(p.ID, "starting finished")
 	})
 }
 

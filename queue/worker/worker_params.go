@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
@@ -56,12 +54,12 @@ type Params struct {
 	// have the same ones.
 	Schedules []schedule.Schedule
 	Options
-	// Shards are those that the worker prefers: they have 16 turns for one of another. Without any it prefers those of its node:
+	// Shards are those that the worker prefers: they have 16 rounds for one of another. Without any it prefers those of its node:
 	// see schema.Options.Nodes.
 	Shards []int
 	// Middleware is around all handlers, the first outermost: handler.With.
 	Middleware []handler.Middleware
-	// ID names the worker in the activity; no other may have had it. Empty is a new one, by NewID.
+	// ID names the worker in the activity; no other may have had it. Empty is a new one.
 	ID string
 	// Host is where it works, by default this host's name. It shares Concurrency with the other workers there.
 	Host string
@@ -97,10 +95,4 @@ type Attempt struct {
 	Job *job.Job
 	// Outcome is what the handler said, or what it was told: that it was interrupted, or its job cancelled.
 	Outcome job.Outcome
-}
-
-// NewID is a random id for a worker.
-func NewID() (string, error) {
-	id, err := uuid.NewV7()
-	return id.String(), err
 }

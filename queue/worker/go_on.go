@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// goOn has each part take its turn, again and again, until there is nothing more to do.
+// goOn calls each part, again and again, until there is nothing more to do.
 func (w *worker) goOn() error {
 	for {
 		w.lease.check() // its timers have stood still if the host was suspended
@@ -119,19 +119,19 @@ func (w *worker) overdue() error {
 	if w.beQuiet(); time.Since(w.quietSince) <= w.patience() {
 		return nil
 	}
-	var held []string
+	var blocked []string
 	for _, s := range w.sources {
 		if list := s.unwritten(); len(list) > 0 {
-			held = append(held, fmt.Sprintf("%s %v", s.Name, list))
+			blocked = append(blocked, fmt.Sprintf("%s %v", s.Name, list))
 		}
 	}
-	if missed := w.missed.Load(); held != nil && (missed == nil || engine.IsLockTimeout(*missed)) {
+	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(*missed)) {
 		if !w.stopped() {
 			w.quietSince = time.Time{} // as long as the lock can be renewed, what has ended well does not run again
 			return nil
 		}
 		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %s: %w",
-			strings.Join(held, ", "), schema.ErrHeld)
+			strings.Join(blocked, ", "), schema.ErrHeld)
 	}
 	return w.unanswered(nil)
 }
@@ -144,7 +144,7 @@ func (w *worker) beQuiet() {
 	}
 }
 
-// inVain names the queues in which the worker could do nothing, because another transaction or session held what that needs all
+// inVain names the queues in which the worker could do nothing, because another transaction or session blocked what that needs all
 // the time. It is nil if there are none, or if the worker had less time because it was told to stop.
 func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {

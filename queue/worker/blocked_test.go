@@ -14,21 +14,22 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
 
-// held runs a test on the engine whose transactions lock rows. hold begins a transaction of an application's, executes
+// blocked runs a test on the engine whose transactions lock rows. hold begins a transaction of an application's, executes
 // statements in it, and leaves it open; what it gives back ends it.
-func held(t *testing.T, f func(s shop, hold func(isolation string, statements ...string) (release func()))) {
+func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements ...string) (release func()))) {
 	t.Helper()
 	t.Parallel()
 	s := openShop(t, "mysql", dbtest.MySQL(t))
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(s.elsewhere().db.SQL.Conn(t.Context()))
+		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).Conn(t.Context()))
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
@@ -44,6 +45,14 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 	})
 }
 
+// keyed are jobs with the keys 00, 01 …
+func keyed(n int) (jobs []job.Params) {
+	for i := range n {
+		jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
+	}
+	return jobs
+}
+
 // What an application's transaction may hold of the job whose key is 02.
 var holds = map[string]struct{ isolation, statement string }{
 	"row":         {"READ COMMITTED", "SELECT id FROM shop_emails WHERE id = {id} FOR UPDATE"},
@@ -55,14 +64,11 @@ var holds = map[string]struct{ isolation, statement string }{
 // What another transaction holds of a job that has ended holds up nobody else, whether the others share its round or come
 // later. The result is written down when the other transaction is over.
 func TestResultWaitsForAnotherTransaction(t *testing.T) {
+	t.Parallel()
 	for name, h := range holds {
 		t.Run(name, func(t *testing.T) {
-			held(t, func(s shop, hold func(string, ...string) func()) {
-				var jobs []job.Params
-				for i := range 40 {
-					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-				}
-				ids := s.addJobs(s.emails, jobs...)
+			blocked(t, func(s shop, hold func(string, ...string) func()) {
+				ids := s.addJobs(s.emails, keyed(40)...)
 				g := s.gate()
 				p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 					if j.ID <= ids[3] {
@@ -92,7 +98,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 
 // Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled.
 func TestResultsDoNotWaitForATurn(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
 		ids := s.add(s.emails, "once", 12)
 		g := s.gate()
@@ -101,9 +107,7 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		g.open()
 		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
-		if c := s.counts(s.emails); c.Due != 8 || c.Running != 0 {
-			t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 		s.wantHistory(s.emails, atOnce, ids...)
@@ -112,14 +116,15 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 
 // So it is with a worker that has nothing to settle.
 func TestStartsWaitForATurn(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
-		ids := s.add(s.emails, "once", 6)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
-		p := only(s.emails, s.worker(all(nothing)))
-		p.Linger = true
+		p, j := only(s.emails, s.worker(all(nothing))), &journal{}
+		p.Linger, p.Log = true, j.log()
 		r := s.start(p)
-		s.pass(5 * time.Second) // longer than a statement waits
+		eventually(t, "it works", func() bool { return s.row(p.ID).State == "working" })
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
+		ids := s.add(s.emails, "once", 6)
+		eventually(t, "it has waited in vain", func() bool { return j.count("another transaction holds what a round needs") > 0 })
 		s.wantHistory(s.emails, untouched, ids...)
 		release()
 		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 6 })
@@ -130,7 +135,7 @@ func TestStartsWaitForATurn(t *testing.T) {
 
 // A worker that is told to stop doesn't wait for ever for a row that another transaction holds, and says what it waited for.
 func TestStoppedBesideAnotherTransaction(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.add(s.emails, "once", 4)
 		g := s.gate()
 		p := only(s.emails, s.worker(all(g.handle)))
@@ -147,9 +152,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		if !strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])) {
 			t.Errorf("it doesn't say which: %v", err)
 		}
-		if c := s.counts(s.emails); c.Finished != 3 || c.Running != 1 {
-			t.Errorf("%+v", c)
-		}
+		s.wantCounts(s.emails, admin.Counts{Finished: 3, Running: 1})
 	})
 }
 
@@ -161,7 +164,7 @@ func TestWaitsInVain(t *testing.T) {
 		"the table of workers": "LOCK TABLES shop_workers WRITE",
 	} {
 		t.Run(name, func(t *testing.T) {
-			held(t, func(s shop, hold func(string, ...string) func()) {
+			blocked(t, func(s shop, hold func(string, ...string) func()) {
 				s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
 				p := only(s.emails, s.worker(all(nothing)))
 				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", policy.Hash(p.Host, policy.MaxShards)) // whose turn it is to claim slots
@@ -178,7 +181,7 @@ func TestWaitsInVain(t *testing.T) {
 
 // A dead worker whose row another transaction holds is left for later: the tick ends.
 func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, slots) VALUES ('gone', 'h', 1, 'working', " +
 			"'2026-01-01 00:00:00', '2026-01-01 00:00:00', '2026-01-01 00:01:00', 0)")
 		release := hold("READ COMMITTED", "SELECT id FROM shop_workers WHERE id = 'gone' FOR UPDATE")
@@ -195,13 +198,13 @@ func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 
 // A worker whose time is over keeps a result that it can't write for as long as it can renew its lock: the job does not run again.
 func TestKeepsWhatItCannotWrite(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')")
 		p := only(s.emails, s.worker(all(nothing)))
 		p.RunFor, p.Grace, p.LockFor = time.Second, time.Second, 6*time.Second
 		r := s.start(p)
-		s.pass(25 * time.Second) // longer than it has patience with a database, and its lock several times
+		s.pass(14 * time.Second) // longer than it has patience with a database, and its lock twice
 		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		wantSummary(t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		release()
@@ -247,12 +250,8 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 
 // The retry decision about one job waits for another transaction, those about the others don't.
 func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.Params
-		for i := range 8 {
-			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-		}
-		ids := s.addJobs(s.emails, jobs...)
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
+		ids := s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		p := only(s.emails, s.worker(all(nothing)))
@@ -269,15 +268,12 @@ func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 
 // What another transaction holds of one result keeps no job of a limited queue from starting either.
 func TestLimitedQueueBesideAHeldKey(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []int{0, 10} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			held(t, func(s shop, hold func(string, ...string) func()) {
+			blocked(t, func(s shop, hold func(string, ...string) func()) {
 				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
-				var jobs []job.Params
-				for i := range 60 {
-					jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-				}
-				ids := s.addJobs(s.emails, jobs...)
+				ids := s.addJobs(s.emails, keyed(60)...)
 				g := s.gate()
 				s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 					if j.ID <= ids[3] {
@@ -298,7 +294,7 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 
 // A result whose row was held is settled when the row is free, also while the turn is held.
 func TestResultBesideAHeldTurn(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
 		ids := s.add(s.emails, "once", 12)
 		g := s.gate()
@@ -318,67 +314,65 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 
 // However many results wait for another transaction, they share a few connections.
 func TestConnectionsBesideAHeldRange(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.add(s.emails, "once", 120)
 		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.Concurrency, p.Batch = 120, 120
-		s.start(p)
+		p, j := only(s.emails, s.worker(all(g.handle))), &journal{}
+		p.Concurrency, p.Batch, p.Log = 120, 120, j.debug()
+		r := s.start(p)
 		g.holds(120)
 		release := hold("REPEATABLE READ", "SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'once' LOCK IN SHARE MODE")
 		g.open()
 		most := 0
-		for range 140 {
-			time.Sleep(100 * time.Millisecond)
-			most = max(most, s.db.SQL.Stats().OpenConnections)
-		}
+		eventually(t, "many have waited in vain, each in a round of its own", func() bool {
+			most = max(most, s.db.Stats().OpenConnections)
+			return j.count("another transaction holds what a round needs") > 10
+		})
 		if most > 30 {
 			t.Errorf("%d connections at once", most)
 		}
 		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 120, Finished: 120})
 	})
 }
 
 // A row that is to be refused, and whose key another transaction holds, stops no other queue.
 func TestBadRowWhoseKeyIsHeld(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		p := s.worker(all(nothing))
 		p.Linger = true
 		s.exec("INSERT INTO shop_emails (job_type, job_key, time_windows) VALUES ('once', '02', 'never')")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		s.start(p)
-		time.Sleep(1500 * time.Millisecond)
+		eventually(t, "it works", func() bool { return s.row(p.ID).State == "working" })
 		s.add(s.reports, "once", 1)
 		within(t, 15*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
 		release()
+		eventually(t, "it is refused", func() bool { return s.counts(s.emails).Failed == 1 })
 	})
 }
 
 // Decisions that wait for another transaction stop no other queue.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
-		var jobs []job.Params
-		for i := range 8 {
-			jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
-		}
-		s.addJobs(s.emails, jobs...)
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
+		s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
 		p := s.worker(all(nothing))
 		p.Linger = true
 		s.start(p)
-		time.Sleep(500 * time.Millisecond)
+		eventually(t, "what is free is decided about", func() bool { return s.counts(s.emails).Failed == 4 })
 		s.add(s.reports, "once", 1)
 		within(t, 9*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
-		time.Sleep(9 * time.Second)
 		release()
+		eventually(t, "all are decided about", func() bool { return s.counts(s.emails).Failed == 8 })
 	})
 }
 
 // A later job whose place in the line another transaction holds, so that the upkeep waits for it again and again, keeps the
 // other queues' jobs from nothing, nor the due ones of its own.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := append(s.add(s.emails, "later", 1), s.add(s.emails, "send", 1)...)
 		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", ids[0])
 		// in front of the due job
@@ -400,7 +394,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 
 // A queue whose whole table another session has locked stops no other queue.
 func TestTableThatIsLocked(t *testing.T) {
-	held(t, func(s shop, hold func(string, ...string) func()) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.add(s.emails, "once", 1)
 		s.add(s.reports, "once", 1)
 		release := hold("READ COMMITTED", "LOCK TABLES shop_emails WRITE")
@@ -413,12 +407,13 @@ func TestTableThatIsLocked(t *testing.T) {
 
 // Nor is a queue passed over in silence whose table was held for all of a worker's time. Its activity has it too.
 func TestQueueHeldAllTheTime(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]string{
 		"read":  "LOCK TABLES shop_emails READ",
 		"write": "LOCK TABLES shop_emails WRITE",
 	} {
 		t.Run(name, func(t *testing.T) {
-			held(t, func(s shop, hold func(string, ...string) func()) {
+			blocked(t, func(s shop, hold func(string, ...string) func()) {
 				id := s.add(s.emails, "once", 1)[0]
 				s.add(s.reports, "once", 1)
 				release := hold("READ COMMITTED", statement)
