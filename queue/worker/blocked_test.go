@@ -29,7 +29,7 @@ func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).Conn(t.Context()))
+		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
@@ -325,7 +325,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 		g.open()
 		most := 0
 		eventually(t, "many have waited in vain, each in a round of its own", func() bool {
-			most = max(most, s.db.Stats().OpenConnections)
+			most = max(most, s.db.SQL.Stats().OpenConnections)
 			return j.count("another transaction holds what a round needs") > 10
 		})
 		if most > 30 {

@@ -147,7 +147,7 @@ func (s shop) exec(query string, args ...any) {
 // count reads one number.
 func (s shop) count(query string, args ...any) (n int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query, args...))
+	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query, args...))
 	return n
 }
 
