@@ -55,11 +55,12 @@ race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
-# With SHORT=1 there are 10 kills, and without it 100. The tests mostly wait, so they run side by side. The race detector leaves them
-# out: it slows processes down and doesn't look across them.
+# With SHORT=1 there are 10 kills, and without it 100, and the store's tests at random run ten times. The tests mostly wait, so they run
+# side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
 	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
+	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./monitor ./internal/bench

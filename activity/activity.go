@@ -95,7 +95,6 @@ type Filter struct {
 	Limit int
 }
 
-// row is an entry as it is read.
 type row struct {
 	Entry
 	At engine.Time
@@ -123,17 +122,6 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		return fmt.Errorf("find activity: %w", err)
 	}
 	return err
-}
-
-// CountFound counts the entries that the filter lets pass, whatever its Limit: up to 10,000, and but for those of one job among
-// the newest 100,000. all says that there are no others.
-func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
-	where, args := by.where()
-	served := by.JobID != 0 || len(args) == 0
-	if n, all, err = l.db.SQL.CountSome(ctx, engine.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
-		return 0, false, fmt.Errorf("count activity: %w", err)
-	}
-	return n, all, nil
 }
 
 func (by Filter) where() (string, []any) {

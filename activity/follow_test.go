@@ -30,6 +30,7 @@ func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 
 // TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost, and none comes twice, of those too that are written meanwhile.
 func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
 	proxy := dbtest.NewProxy(t)
 	direct, through := openLog(t, "mysql", proxy.Direct), openLog(t, "mysql", proxy.Source)
 	recordJobs(t, direct, 1, 2, 3)
@@ -70,7 +71,11 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 		t.Fatalf("not an error: %v", err)
 	}
 	recordJobs(t, direct, 4, 5)
-	time.Sleep(100 * time.Millisecond) // in which it asks in vain, and says nothing more
+	select { // it asks in vain, and says nothing more
+	case e := <-events:
+		t.Errorf("%v came", e)
+	case <-time.After(100 * time.Millisecond):
+	}
 	proxy.Mend()
 	got := []any{next(), next(), next()}
 	if !slices.Equal(got, []any{int64(4), int64(5), "back"}) {
@@ -86,6 +91,7 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 
 // TestFollowEndsForGood: what no waiting mends ends it, as does its caller's own error.
 func TestFollowEndsForGood(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		recordJobs(t, l, 1)

@@ -11,6 +11,7 @@ import (
 
 // Who waits is told how far back it was looked, and goes on from there; what is found is what Find finds.
 func TestNewest(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)

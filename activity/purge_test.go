@@ -3,6 +3,7 @@ package activity_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -20,20 +21,11 @@ type testLog struct {
 	db *schema.DB
 }
 
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
 func openLog(t *testing.T, driver, source string) testLog {
 	t.Helper()
-	names, err := schema.NewNames("test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Open(t, driver, source)
 	return testLog{activity.New(db), db}
 }
 
@@ -85,6 +77,7 @@ const maxKept = 100
 var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
 
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		at := func(hours int, d time.Duration) time.Time { return purgeHour.Add(time.Duration(hours)*time.Hour + d) }
@@ -141,6 +134,7 @@ func TestPurge(t *testing.T) {
 }
 
 func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		for h := range maxKept + 20 {
@@ -154,6 +148,7 @@ func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
 }
 
 func TestPurgeStops(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		fill(t, l, 20*engine.PurgeBatch, purgeHour)
@@ -189,6 +184,7 @@ func TestPurgeStops(t *testing.T) {
 
 // A row that somebody is writing, or has just written, must not hold up the purge of others.
 func TestPurgeWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	l := openLog(t, "mysql", dbtest.MySQL(t))
 	fill(t, l, 50, purgeHour)
 	open, err := l.db.SQL.BeginTx(t.Context(), nil)

@@ -15,7 +15,6 @@ import (
 // already is the result where what is to be done is so already.
 const already = "already"
 
-// answered is what complete and fail say about a job.
 type answered struct {
 	ID      *int64     `json:"id"`
 	Queue   string     `json:"queue"`
@@ -86,7 +85,6 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 	return already, nil
 }
 
-// answered says for people what an answer did.
 func (i *instance) answered(done queue.Answered) string {
 	j := done.Job
 	switch {
@@ -106,7 +104,6 @@ func (i *instance) answered(done queue.Answered) string {
 	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the decision was faster than the answer of the database
 }
 
-// ending says how a final job ended.
 func ending(j *job.Job) string {
 	if j.Error == job.None {
 		return "finished"

@@ -1,6 +1,8 @@
 package cmd_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,5 +44,42 @@ func TestCitations(t *testing.T) {
 	}
 	if found < 50 {
 		t.Errorf("citations found: %d", found)
+	}
+}
+
+var (
+	fileName = regexp.MustCompile("`(?:[\\w.-]+/)*([\\w.-]+\\.(?:go|sql|txtar))`")
+	testName = regexp.MustCompile("`((?:Test|Benchmark)\\w+)`")
+)
+
+// TestNames: the source files, and the tests, that a page names are there.
+func TestNames(t *testing.T) {
+	source := map[string]bool{"queue_002.sql": true} // the step that comes next
+	var tests strings.Builder
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if source[d.Name()] = true; err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		tests.Write(text)
+		return err
+	})
+	pages, _ := filepath.Glob("../docs/*.md")
+	for _, page := range append(pages, "../CONTRIBUTING.md") {
+		text, failed := os.ReadFile(page)
+		err = errors.Join(err, failed)
+		for _, m := range fileName.FindAllStringSubmatch(string(text), -1) {
+			if !source[m[1]] && !strings.Contains(m[1], "NAME") {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
+		}
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(tests.String(), "func "+m[1]+"(") {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

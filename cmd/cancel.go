@@ -22,8 +22,8 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 
 func (a *app) cancelCommand() *cobra.Command {
 	running := false
-	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
-	started := []admin.Status{admin.Status(job.Running), admin.Status(job.Error)}
+	waiting := []admin.Status{admin.Initial, admin.Retry}
+	started := []admin.Status{admin.Running, admin.Error}
 	others := slices.Concat([]admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})
 	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",

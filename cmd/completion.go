@@ -33,7 +33,6 @@ A shell that is started after that has it. hipq's packages, and make install, br
 
 Exit codes: 0 done · 64 usage.`
 
-// shells are those for which there is a completion.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func (a *app) completionCommand() *cobra.Command {
@@ -52,7 +51,6 @@ func (a *app) completionCommand() *cobra.Command {
 	}
 }
 
-// writeCompletion writes what a shell (bash, zsh, fish, powershell) needs to complete the command lines of root.
 func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 	switch shell {
 	case "zsh":
@@ -181,7 +179,6 @@ func isPlain(text string) bool {
 	return text != "" && texts.ShellWord(text) == text && !strings.ContainsAny(text[:1], "-=")
 }
 
-// queues are those that the command line names, or all.
 func (l lookUp) queues(i *instance) ([]*queue.Queue, error) {
 	name := queueFlag(l.cmd)
 	if at(argumentsOf(l.cmd), 0).name == "QUEUE" && len(l.args) > 0 {

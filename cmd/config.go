@@ -136,7 +136,6 @@ func (a *app) configCheckCommand() *cobra.Command {
 	return c
 }
 
-// checked is what config check has looked at, and found.
 type checked struct {
 	// File is null if no config was found, or none that can be read.
 	File          *string `json:"file"`
@@ -190,7 +189,6 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	return nil
 }
 
-// programs looks for what handlers run.
 func (d *checked) programs(c *config.Config) error {
 	var errs []error
 	seen := map[string]bool{}

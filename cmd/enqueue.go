@@ -17,7 +17,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// onDuplicates are what --on-duplicate takes.
 var onDuplicates = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
 
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
@@ -88,7 +87,6 @@ func (a *app) enqueueCommand() *cobra.Command {
 	return c
 }
 
-// enqueued is what enqueue says about a job.
 type enqueued struct {
 	// ID is null for a job that would be added.
 	ID        *int64 `json:"id"`
@@ -139,7 +137,6 @@ func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, dryRun bool) 
 	return all[0], nil
 }
 
-// printEnqueued says what became of a job, or would.
 func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
 	if added.ID != 0 {
@@ -164,7 +161,6 @@ func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	return nil
 }
 
-// newJob reads the flags.
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.Params, error) {
 	j := job.Params{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error

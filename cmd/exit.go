@@ -25,7 +25,6 @@ const (
 	exitConfig   = 78
 )
 
-// errInterrupted is the error of a command that a signal has ended before it was done.
 var errInterrupted = errors.New("interrupted")
 
 // usageError is a command line that asks for what can't be.
@@ -74,10 +73,8 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// maxReported is how many errors of several are told.
 const maxReported = 50
 
-// failure is what went wrong, for scripts.
 type failure struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`

@@ -59,7 +59,6 @@ func (a *app) failuresCommand() *cobra.Command {
 	return c
 }
 
-// failureKind is jobs of a queue that failed in the same way.
 type failureKind struct {
 	Queue       string     `json:"queue"`
 	Type        string     `json:"job_type"`

@@ -24,7 +24,6 @@ type filterFlags struct {
 	of           filtered
 }
 
-// filtered is what a command's filter is about.
 type filtered struct {
 	// what it lets pass, such as jobs; --since and --until go by when these happened, a word of the help.
 	what, happened string
@@ -40,7 +39,6 @@ type filtered struct {
 // wordsOfFlag is where a flag has the words that it takes, for who completes them.
 const wordsOfFlag = "hipq_words"
 
-// noShard is what --shard is without one.
 const noShard = -1
 
 func (f *filterFlags) add(c *cobra.Command, of filtered) {
@@ -100,7 +98,6 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 	return args[0], nil
 }
 
-// jobs is the filter for jobs of these queues.
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	return admin.Filter{

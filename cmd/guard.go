@@ -31,7 +31,6 @@ func (a *app) guardCommand() *cobra.Command {
 	}
 }
 
-// selfArgv starts this same binary.
 func (a *app) selfArgv(command string) []string {
 	exe, err := os.Executable()
 	if err != nil {

@@ -76,7 +76,6 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 	})
 }
 
-// printSQL prints statements, as JSON with the name of what they are.
 func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, schema.Names) (string, error)) error {
 	c, err := a.load(cmd)
 	if err != nil {
@@ -97,7 +96,6 @@ func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, 
 	return nil
 }
 
-// initialised is what init has done.
 type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
@@ -111,7 +109,6 @@ type initialised struct {
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 
-// divided is a queue whose jobs were divided among its shards, and how many had to be moved.
 type divided struct {
 	Queue  string `json:"queue"`
 	Shards int    `json:"shards"`

@@ -52,7 +52,6 @@ func (a *app) jobsCommand() *cobra.Command {
 	return c
 }
 
-// filterOfJobs is what a filter of jobs is about.
 func filterOfJobs(limit int, standings ...admin.Status) filtered {
 	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
 	for _, s := range standings {
@@ -87,7 +86,6 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *in
 	return i, queues, by, nil
 }
 
-// listJobs prints the jobs that the filter lets pass, for people as rows of a table.
 func (a *app) listJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
 ) error {
@@ -121,11 +119,7 @@ func (a *app) listJobs(
 		return err
 	}
 	for n, q := range queues {
-		by.Place = places[n]
-		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return admin.Of(q).CountFound(cmd.Context(), by) })
-		if err != nil {
-			return err
-		}
+		a.printLimit("jobs of "+q.Name, listed[n], by.Limit)
 	}
 	return nil
 }
@@ -138,7 +132,6 @@ func standing(j *job.Job) string {
 	return string(j.State())
 }
 
-// problem is what is wrong with a job.
 func problem(j *job.Job) string {
 	if j.Invalid != nil {
 		return j.Invalid.Error()
@@ -146,7 +139,6 @@ func problem(j *job.Job) string {
 	return dash(j.Error)
 }
 
-// links says what a job has to do with retries.
 func links(j *job.Job) string {
 	var said []string
 	if j.RetryOf != 0 {
@@ -177,23 +169,9 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 	return unknownType(what, name, known)
 }
 
-// printLeftOut says how many things there are that a table has left out by its limit, if there are any: count counts all, or says that
-// it has not.
-func (a *app) printLeftOut(things string, listed, limit int, count func() (n int, all bool, err error)) error {
-	if limit == 0 || listed < limit {
-		return nil
+// printLimit says that a table has only the newest of some things: there may be more.
+func (a *app) printLimit(things string, listed, limit int) {
+	if limit > 0 && listed == limit {
+		a.out.line("%s: the newest %s; --limit 0 lists all", things, texts.Thousands(listed))
 	}
-	n, all, err := count()
-	if err != nil || all && n <= listed {
-		return err
-	}
-	of := texts.Thousands(n)
-	switch {
-	case n <= listed:
-		of = "perhaps more"
-	case !all:
-		of = "at least " + of
-	}
-	a.out.line("the newest %s of %s %s; --limit lists more", texts.Thousands(listed), of, things)
-	return nil
 }

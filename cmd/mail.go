@@ -79,7 +79,6 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	return err
 }
 
-// caughtIn says what became of the jobs of a tick that an outage has caught.
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := "the database last answered at " + zonedTime(done.Answered, zone)
 	if n := done.Unsettled(); n > 0 {
@@ -89,7 +88,6 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-// mailBack says that an outage is over, once a tick has found the database.
 func (a *app) mailBack(c *config.Config, what []string) {
 	if !a.tellsOutages() {
 		return

@@ -29,7 +29,6 @@ const (
 	mailedMost, kindsMost, mailedWhole, mailedAmong = 50, 1000, 10, 100_000
 )
 
-// failedWay is a way in which jobs of a type failed.
 type failedWay struct{ jobType, fingerprint string }
 
 // mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour. A look that took long

@@ -27,7 +27,6 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// writeMan writes a page for each command that people see.
 func writeMan(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -48,7 +47,6 @@ func writeMan(dir string) error {
 	})
 }
 
-// eachCommand calls f for each command that people see, until one fails.
 func eachCommand(c *cobra.Command, f func(*cobra.Command) error) error {
 	err := f(c)
 	for _, sub := range c.Commands() {

@@ -38,7 +38,6 @@ with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, al
 Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage ·
 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
 
-// monitorOptions are the flags of hipq monitor.
 type monitorOptions struct {
 	at, output, to, timeout, report string
 	again, check                    bool
@@ -188,7 +187,6 @@ func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor
 	return nil
 }
 
-// printMissing names hours that were not aggregated, with the command that does it.
 func (a *app) printMissing(to *output, missing []time.Time) {
 	switch len(missing) {
 	case 0:

@@ -62,7 +62,6 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	return nil
 }
 
-// judged is what a check says.
 type judged struct {
 	// Instance is nil if there is no config to be read.
 	Instance *string `json:"instance"`
@@ -73,7 +72,6 @@ type judged struct {
 	Measures []measured        `json:"measures"`
 }
 
-// measured is one of the performance data.
 type measured struct {
 	Label string `json:"label"`
 	// Value is nil if it isn't known.
@@ -111,7 +109,6 @@ func (a *app) printCheck(j judged) error {
 	return nil
 }
 
-// checkLine is the one line of a check.
 func checkLine(status, text, perfdata string) string {
 	const most = 1000 // some who read it have no room for more than a few thousand
 	text = strings.ReplaceAll(oneLine(texts.Clip(text, most)), "|", "¦")

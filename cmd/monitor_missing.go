@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// missingOptions are the flags of hipq monitor --missing.
 type missingOptions struct {
 	all, dryRun bool
 	since       string

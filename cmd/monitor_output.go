@@ -24,7 +24,6 @@ const (
 
 var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
 
-// monitored is what hipq monitor has to say.
 type monitored struct {
 	monitor.Report
 	// Health is null with --at.
@@ -60,7 +59,6 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 	return format, nil
 }
 
-// printMonitored prints the metrics, to a file if one is named.
 func (a *app) printMonitored(i *instance, format, file string, r monitored) error {
 	if file == "" {
 		return a.printAs(i, format, r)
@@ -92,7 +90,6 @@ func (a *app) printAs(i *instance, format string, r monitored) error {
 	return a.printReport(i, r)
 }
 
-// printHealth says whether all is well, and what is not.
 func (a *app) printHealth(h monitor.Health) {
 	if len(h.Findings) == 0 {
 		a.out.line("%s", h.Text)

@@ -41,7 +41,6 @@ func (a *app) printMetrics(instance string, r monitored) error {
 	return err
 }
 
-// gauges are those of one instance.
 type gauges struct {
 	*prometheus.Registry
 	instance prometheus.Labels
@@ -53,14 +52,12 @@ func (g gauge) set(value float64, labels ...string) { g.WithLabelValues(labels..
 
 func (g gauges) set(name, help string, value float64) { g.by(name, help).set(value) }
 
-// by is a gauge with labels.
 func (g gauges) by(name, help string, labels ...string) gauge {
 	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: g.instance}, labels)
 	g.MustRegister(vec)
 	return gauge{vec}
 }
 
-// states are how the jobs are now.
 func (g gauges) states(types []monitor.TypeState) {
 	labels := []string{"queue", "job_type"}
 	backlog := g.by("hipq_backlog_jobs", "Jobs that are due, or locked by a dead worker.", labels...)
@@ -74,7 +71,6 @@ func (g gauges) states(types []monitor.TypeState) {
 	}
 }
 
-// shards are how the shards are now, of the queues that have several.
 func (g gauges) shards(divisions []monitor.Division) {
 	labels := []string{"queue", "shard"}
 	backlog := g.by("hipq_shard_backlog_jobs", "Jobs of the shard that are due, or locked by a dead worker.", labels...)
@@ -94,7 +90,6 @@ func (g gauges) shards(divisions []monitor.Division) {
 	}
 }
 
-// windows are the sums and percentiles of the windows.
 func (g gauges) windows(windows []monitor.Window) {
 	coverage := g.by("hipq_window_coverage_ratio", "Which part of the window's hours were aggregated.", "window")
 	died := g.by("hipq_window_workers_died", "Workers that died in the window.", "window")

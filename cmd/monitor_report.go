@@ -42,7 +42,6 @@ func (a *app) writePage(ctx context.Context, i *instance, r monitored, file stri
 	return i.replaceFile(file, page.Bytes(), pageMode)
 }
 
-// reportedFailures are the kinds of failures that the page has.
 func (i *instance) reportedFailures(ctx context.Context) (all []report.Failure, err error) {
 	queues, err := i.queues(ctx)
 	if err != nil {

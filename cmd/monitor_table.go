@@ -66,7 +66,6 @@ func (a *app) printWindows(windows []monitor.Window) error {
 	return t.end()
 }
 
-// sparkHours is how many hours a line of bars has.
 const sparkHours = 24
 
 // printHours draws how many jobs of each queue were finished in the hours of the last day, where people see it.
@@ -90,7 +89,6 @@ func (a *app) printHours(r monitored) {
 	}
 }
 
-// hostsMax is how many hosts are told of.
 const hostsMax = 20
 
 // printTicks says how many ticks there were in a window on each host, and the longest time without any.

@@ -33,7 +33,6 @@ const (
 // byteOrderMark is what some editors begin a file with that is UTF-8 anyway.
 const byteOrderMark = "\ufeff"
 
-// ndjson adds a stream of jobs.
 type ndjson struct {
 	cmd  *cobra.Command
 	i    *instance
@@ -58,7 +57,6 @@ type ndjson struct {
 	counts counts
 }
 
-// counts is what enqueue says about a stream.
 type counts struct {
 	Added      int `json:"added"`
 	Duplicates int `json:"duplicates"`
@@ -275,7 +273,6 @@ func (l jobLine) timeout() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// flush adds what is pending.
 func (n *ndjson) flush(ctx context.Context) error {
 	if len(n.pending) == 0 {
 		return nil

@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// jobLine is a line of NDJSON.
 type jobLine struct {
 	Queue            string
 	Type             string

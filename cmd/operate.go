@@ -50,7 +50,6 @@ type operation struct {
 // batchJobs is how many jobs an operation changes in one transaction, which workers may have to wait for.
 const batchJobs = 100
 
-// change is what became of a job.
 type change struct {
 	Queue string `json:"queue"`
 	ID    int64  `json:"id"`
@@ -304,7 +303,6 @@ func (a *app) confirmed(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// listed are the first of some ids.
 func listed(ids []int64) string {
 	const most = 20
 	var text strings.Builder

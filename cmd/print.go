@@ -75,7 +75,6 @@ func (o *output) terminal() *os.File {
 	return nil
 }
 
-// isTerminal says whether people read it at once.
 func (o *output) isTerminal() bool { return o.terminal() != nil }
 
 // columns is how many characters a line of the terminal has; 0 if nobody knows, or there is none.
@@ -125,7 +124,6 @@ func openFile(ctx context.Context, path string) (*inputFile, error) {
 	return &inputFile{interruptible{ctx, f}, f}, nil
 }
 
-// inputFile is a file that openFile has opened.
 type inputFile struct {
 	interruptible
 	file *os.File

@@ -266,7 +266,6 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 	return nil
 }
 
-// tellKept says which hours stay, and why.
 func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error {
 	if entries.KeptHours == 0 || p.result == "left" {
 		return nil

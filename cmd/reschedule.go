@@ -8,7 +8,6 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/job"
 )
 
 const rescheduleLong = `Says anew when jobs that have not started (or wait for their next attempt) should run, or with which priority. Either
@@ -21,7 +20,7 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 func (a *app) rescheduleCommand() *cobra.Command {
 	var at, in string
 	var priority int
-	waiting := []admin.Status{admin.Status(job.Initial), admin.Status(job.Retry)}
+	waiting := []admin.Status{admin.Initial, admin.Retry}
 	others := []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}
 	c := a.operateCommand(&cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",

@@ -110,7 +110,6 @@ func (a *app) loadOptions(cmd *cobra.Command) config.LoadOptions {
 	return config.LoadOptions{File: a.configFile, Flags: cmd.Flags()}
 }
 
-// load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	c, err := config.Load(a.loadOptions(cmd))
 	if err != nil {
@@ -254,7 +253,6 @@ func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
 	return all, nil
 }
 
-// has says whether a queue is in the config.
 func (i *instance) has(name string) bool {
 	_, err := i.Queue(name)
 	return err == nil

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -44,11 +44,11 @@ func (a *app) runCommand() *cobra.Command {
 			return a.runJob(cmd, args[0], id)
 		},
 	}
-	return about(c, admin.Status(job.Initial), admin.Status(job.Retry))
+	return about(c, admin.Initial, admin.Retry)
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return usage(err)
 	}
 	i, err := a.open(cmd)

@@ -273,7 +273,6 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 	return c
 }
 
-// scheduleRun is what run has enqueued, or would.
 type scheduleRun struct {
 	Schedule  string `json:"schedule"`
 	Queue     string `json:"queue"`

@@ -60,7 +60,6 @@ type lateAnswer struct {
 	Error *string        `json:"error"`
 }
 
-// shown is a job with its attempts.
 type shown struct {
 	job.JSON
 	// Schedule is whose Slot the job is of, as far as the activity has not been purged; null if of none.
@@ -93,7 +92,6 @@ func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64
 	return a.printJob(i, j, s)
 }
 
-// note adds an entry to the attempt that it is about.
 func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = texts.NullText(e.Output)
@@ -210,7 +208,6 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	return nil
 }
 
-// given is a value that a job may lack.
 func given(is bool, format string, args ...any) string {
 	if !is {
 		return activity.None

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// bars are from none to the most.
 var bars = []rune("▁▂▃▄▅▆▇█")
 
 // sparkline is a bar for each value, as high as it is beside the greatest; -1 is an unknown one, and a gap.

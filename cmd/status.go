@@ -66,10 +66,8 @@ func (a *app) statusCommand() *cobra.Command {
 	return c
 }
 
-// statusOptions say what status shows.
 type statusOptions struct{ shards bool }
 
-// queueStatus is what status says of a queue.
 type queueStatus struct {
 	Queue     string     `json:"queue"`
 	Paused    bool       `json:"paused"`
@@ -121,7 +119,6 @@ type unfitQueue struct {
 	remedy string
 }
 
-// workerStatus is what status says of a worker.
 type workerStatus struct {
 	ID        string     `json:"id"`
 	Host      string     `json:"host"`
@@ -136,7 +133,6 @@ type workerStatus struct {
 	silence string
 }
 
-// statusReport is how many jobs stand where.
 type statusReport struct {
 	Queues     []queueStatus `json:"queues"`
 	LeftOut    []unfitQueue  `json:"left_out"`
@@ -241,7 +237,6 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	return s, err
 }
 
-// handled are the job types of a queue for which the config has a handler.
 func (i *instance) handled(queue string) []string {
 	c, err := i.Queue(queue)
 	if err != nil {

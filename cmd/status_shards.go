@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// shardStatus is what status says of one shard of a queue.
 type shardStatus struct {
 	Shard     int        `json:"shard"`
 	Due       int64      `json:"due"`
@@ -29,7 +28,6 @@ type shardStatus struct {
 	ShortSince *time.Time `json:"short_since"`
 }
 
-// byShard is how each shard of a queue stands, if it has several.
 func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 	all := []shardStatus{}
 	if len(o.Shards) < 2 {
@@ -50,7 +48,6 @@ func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 	return all
 }
 
-// printShards shows each shard of the queues that have several.
 func (a *app) printShards(i *instance, queues []queueStatus) error {
 	a.out.line("")
 	t := newTable(a.out, "QUEUE", "SHARD", "DUE", "HELD", "RUNNING", "USED", "HOLDS", "TO HOLD", "RATE", i.zoned("OLDEST DUE"), i.zoned("SHORT SINCE")).

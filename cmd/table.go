@@ -76,7 +76,6 @@ func (t *table) print() error {
 	return err
 }
 
-// draw lays out a page.
 func (t *table) draw(to *bytes.Buffer) error {
 	shown := t.fitted()
 	widths := tw.NewMapper[int, int]()
@@ -128,7 +127,6 @@ type narrowing struct {
 // leastText is how many characters of a text are left at least: jobs and activity fit 80 with it.
 const leastText = 7
 
-// narrowing says which columns give way.
 func (t *table) narrowing(texts, spare []string) *table {
 	t.narrow = narrowing{texts: texts, spare: spare}
 	return t

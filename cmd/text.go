@@ -79,7 +79,6 @@ func hang(s string, by int) string {
 	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+strings.Repeat(" ", by))
 }
 
-// indent sets a text of several lines apart.
 func indent(s string) string { return "    " + hang(s, 4) }
 
 // printJSON prints v on one line: the one encoder of all that --json prints.
@@ -138,7 +137,6 @@ func utc(t time.Time) *time.Time {
 	return &t
 }
 
-// millis is a duration for people.
 func millis(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -67,7 +68,7 @@ func (a *app) tryCommand() *cobra.Command {
 }
 
 func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions) error {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return usage(err)
 	}
 	c, err := a.load(cmd)
@@ -147,7 +148,6 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	return outcome, heard, reached
 }
 
-// typeWithHandler finds a job type in the config, and what runs for it.
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
 	q, err := i.Queue(name)
 	if err != nil {
@@ -192,7 +192,6 @@ func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o
 	return j, nil
 }
 
-// tried is what try says.
 type tried struct {
 	Queue  string          `json:"queue"`
 	Type   string          `json:"job_type"`
@@ -213,7 +212,6 @@ type tried struct {
 	job.ProgressJSON
 }
 
-// attempted is how an attempt of try has ended.
 type attempted struct {
 	jobType job.Type
 	job     *job.Job

@@ -24,7 +24,6 @@ const (
 	shownErrors = 5
 )
 
-// triedMany is what try says of many jobs.
 type triedMany struct {
 	Queue     string         `json:"queue"`
 	Type      string         `json:"job_type"`
@@ -37,7 +36,6 @@ type triedMany struct {
 	PerSecond float64        `json:"per_second"`
 }
 
-// triedError is an error, and the first job that had it.
 type triedError struct {
 	Job   int64  `json:"job_id"`
 	Error string `json:"error"`

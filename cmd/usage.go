@@ -14,7 +14,6 @@ import (
 	"github.com/hipq/hipq/config"
 )
 
-// argument is what a command takes besides flags: a word of its usage line.
 type argument struct {
 	// name is QUEUE, TYPE, KEY or ID.
 	name string
@@ -178,7 +177,6 @@ func suggested(c *cobra.Command, name string) string {
 	return ""
 }
 
-// below is the name of a command among the program's.
 func below(c *cobra.Command) string {
 	_, name, _ := strings.Cut(c.CommandPath(), " ")
 	return name
@@ -267,7 +265,6 @@ func meant(err error, instead string) error {
 	return fmt.Errorf("%w; did you mean %s?", err, instead)
 }
 
-// unknown refuses a name, and suggests the nearest of the known ones.
 func unknown(err error, name string, known []string) error {
 	return usage(meant(err, config.Nearest(name, known)))
 }
@@ -277,10 +274,8 @@ func noneOf[T ~string](what string, got T, words []T) error {
 	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words))
 }
 
-// list joins words for people by commas.
 func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
 
-// and joins words as a sentence does.
 func and(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

@@ -42,7 +42,6 @@ func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue,
 	}
 }
 
-// explained is why a job isn't running.
 type explained struct {
 	ID      int64          `json:"id"`
 	Queue   string         `json:"queue"`

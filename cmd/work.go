@@ -16,6 +16,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
@@ -95,7 +96,6 @@ func settingFlags(f *pflag.FlagSet) {
 	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
 }
 
-// worked is what a worker did.
 type worked struct {
 	WorkerID string `json:"worker_id"`
 	Started  int    `json:"started"`
@@ -106,7 +106,7 @@ type worked struct {
 }
 
 func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, preferred []int) (done worker.Summary, err error) {
-	if err := handler.CanExec(); err != nil {
+	if err := process.CanRun(); err != nil {
 		return done, usage(err)
 	}
 	i, err := connect(cmd.Context(), c)
@@ -254,7 +254,6 @@ func parseShards(text string) (numbers []int, err error) {
 	return slices.Compact(numbers), nil
 }
 
-// checkShards refuses shards that none of the queues has.
 func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 	most := 0
 	for _, q := range queues {

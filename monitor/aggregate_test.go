@@ -49,6 +49,7 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 }
 
 func TestI8MetricsEqualRecount(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -90,11 +91,12 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 }
 
 func TestAggregateOnce(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		const hosts, each = 4, 5
 		monitors := []*Monitor{New(open(t, driver, source))}
 		for range hosts - 1 {
-			monitors = append(monitors, New(connect(t, driver, source)))
+			monitors = append(monitors, New(dbtest.Open(t, driver, source, queues...)))
 		}
 		hour := complete(t, monitors[0])
 		r := rand.New(rand.NewPCG(1, 1))
@@ -141,6 +143,7 @@ func TestAggregateOnce(t *testing.T) {
 }
 
 func TestAggregateIncomplete(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -160,6 +163,7 @@ func TestAggregateIncomplete(t *testing.T) {
 }
 
 func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -169,11 +173,11 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 			{At: hour, Kind: activity.Worker, State: activity.Starting},
 		}
 		logged(t, db, entries...)
-		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
+		exec(t, db, "INSERT INTO shop_report (job_type) VALUES ('yearly')")
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 
 		// the gauge can't be measured again, so a recount keeps it, also of a type that had nothing but a gauge
-		exec(t, db, "DELETE FROM test_report")
+		exec(t, db, "DELETE FROM shop_report")
 		aggregate(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
 		if b := rows[key{"report", "yearly"}].Backlog; b == nil || *b != 1 {
@@ -197,6 +201,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 }
 
 func TestAggregateManyTypes(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)

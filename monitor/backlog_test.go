@@ -35,12 +35,13 @@ func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 		}
 		args = append(args, pick("send", "print", "pack\xff"), status, priority, r.IntN(2), fmt.Sprint("group ", r.IntN(groups)), at, wake)
 	}
-	exec(t, db, "INSERT INTO test_mail (job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows)"+
+	exec(t, db, "INSERT INTO shop_mail (job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows)"+
 		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
 }
 
 // Who counts up to a number knows all up to it, that there are more, and what waits longest; of how many kinds the jobs may be.
 func TestBacklogUpToANumber(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -91,6 +92,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 
 // Who counts up to a number reads no more than that, whatever else is due.
 func TestBacklogReadsLittle(t *testing.T) {
+	t.Parallel()
 	db := open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
 	m := New(db)
@@ -101,7 +103,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 	mailAtRandom(t, db, now, 1500, 3)
 	const columns = "job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows"
 	for range 4 {
-		exec(t, db, "INSERT INTO test_mail ("+columns+") SELECT "+columns+" FROM test_mail")
+		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
 	reads := func() (n int64) {
 		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")

@@ -26,7 +26,6 @@ func (c *Counts) add(o *Counts) {
 	c.Run.add(&o.Run)
 }
 
-// sum computes what follows from the counts.
 func (c *Counts) sum() {
 	c.Wait.sum()
 	c.Run.sum()
@@ -80,7 +79,6 @@ func (t *Times) add(o *Times) {
 	t.histogram.add(o.histogram)
 }
 
-// sum computes the average and the percentiles.
 func (t *Times) sum() {
 	t.AvgMS = t.SumMS / max(t.Count, 1)
 	t.P50MS, t.P95MS, t.P99MS = nil, nil, nil

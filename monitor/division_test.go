@@ -20,11 +20,12 @@ func divideMail(t *testing.T, db *schema.DB) {
 	for shard := range 8 {
 		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, share, starts) VALUES ('mail', ?, 2, 'NONE')", 8000+shard)
 	}
-	exec(t, db, "UPDATE test_mail SET shard = 8000 + id % 8")
+	exec(t, db, "UPDATE shop_mail SET shard = 8000 + id % 8")
 }
 
 // What is measured of a type is the same in however many shards its jobs are.
 func TestMeasuresOverShards(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -33,8 +34,8 @@ func TestMeasuresOverShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		mailAtRandom(t, db, now, 800, 3)
-		exec(t, db, "UPDATE test_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
-		exec(t, db, "DELETE FROM test_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
+		exec(t, db, "UPDATE shop_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
+		exec(t, db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
 		hour := complete(t, m)
 		measure := func() (all []any) {
 			t.Helper()
@@ -71,6 +72,7 @@ func TestMeasuresOverShards(t *testing.T) {
 
 // Who judges is told of each shard, of jobs in none, and of what the shards hold.
 func TestDivision(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -84,7 +86,7 @@ func TestDivision(t *testing.T) {
 			if status == "scheduled" || status == "awaiting" {
 				wake = ago(-time.Hour)
 			}
-			exec(t, db, "INSERT INTO test_mail (job_type, status, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+			exec(t, db, "INSERT INTO shop_mail (job_type, status, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				status, place, at, wake)
 		}
 		judge := func() (d Division, whats []string) {
@@ -138,7 +140,7 @@ func TestDivision(t *testing.T) {
 			t.Errorf("%+v, %v", d, whats)
 		}
 		// many wait in every shard: that is the queue's affair
-		exec(t, db, "UPDATE test_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
+		exec(t, db, "UPDATE shop_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
 		if _, whats = judge(); slices.Contains(whats, "shard_oldest_due") {
 			t.Errorf("%v", whats)
 		}

@@ -44,7 +44,6 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	return nil
 }
 
-// measured adds to the gauges of the row.
 func (r *metric) measured(c jobCount, now time.Time) {
 	var oldest int64
 	if !c.Oldest.IsZero() {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestGauge(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -28,7 +29,7 @@ func TestGauge(t *testing.T) {
 		worker("over", "finished", ago(-time.Hour))
 
 		job := func(jobType, status, worker string, scheduled, wake engine.Time) {
-			exec(t, db, "INSERT INTO test_mail (job_type, status, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+			exec(t, db, "INSERT INTO shop_mail (job_type, status, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				jobType, status, worker, scheduled, wake)
 		}
 		var never engine.Time
@@ -58,7 +59,7 @@ func TestGauge(t *testing.T) {
 
 		job("group", "throttled", "NONE", ago(3*time.Second), never)
 		exec(t, db, "UPDATE "+db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
-		exec(t, db, "UPDATE test_mail SET throttle_factor = 3 WHERE state = 'running'")
+		exec(t, db, "UPDATE shop_mail SET throttle_factor = 3 WHERE state = 'running'")
 		// its handler runs on, though it was answered; another is only being decided about
 		job("due", "answered", "live", ago(99*time.Hour), never)
 		job("due", "deciding", "live", ago(99*time.Hour), never)

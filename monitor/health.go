@@ -95,7 +95,6 @@ var urgent = []string{
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
 
-// judgement is a verdict in the making.
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
 	over, hours string
@@ -116,7 +115,6 @@ func (l Limits) verdict(value float64) (Severity, float64) {
 
 func (j *judgement) find(f Finding) { j.findings = append(j.findings, f) }
 
-// instance judges what is of no queue.
 func (j *judgement) instance(a Alert, s State) {
 	limit := func(what string, l Limits, value float64, unit, text string) {
 		if severity, limit := l.verdict(value); severity != OK {
@@ -148,7 +146,6 @@ func (j *judgement) schedules(overdue []Overdue) {
 	}))
 }
 
-// jobs judges the jobs of one type.
 func (j *judgement) jobs(a JobAlert, t TypeState) {
 	who := t.Queue + "/" + t.JobType
 	limit := func(what string, l Limits, value float64, unit, format string, args ...any) {
@@ -206,7 +203,6 @@ func finding(f Finding) Finding {
 	return f
 }
 
-// health is the verdict.
 func (j *judgement) health(s State) Health {
 	h := Health{Severity: OK, Findings: []Finding{}}
 	if len(j.findings) == 0 {
@@ -236,10 +232,8 @@ func (h Health) Counts() string {
 	return critical + ", " + texts.Count(warnings, "warning")
 }
 
-// othersMost is how many findings besides the first a verdict names.
 const othersMost = 3
 
-// others says in short what else there is.
 func others(findings []Finding) string {
 	if len(findings) == 0 {
 		return ""
@@ -260,7 +254,6 @@ func others(findings []Finding) string {
 	return fmt.Sprintf("; and %d more: %s", len(findings), strings.Join(names, ", "))
 }
 
-// summary says in words how things stand where all is well.
 func (s State) summary() string {
 	due := int64(0)
 	for _, t := range s.Types {

@@ -20,7 +20,6 @@ const (
 	buckets   = exact + doublings*perDoubling
 )
 
-// bucketOf is the bucket of a time in milliseconds.
 func bucketOf(ms int64) int {
 	if ms < exact {
 		return int(max(ms, 0))
@@ -52,7 +51,6 @@ func (h *histogram) upTo(n int) []int64 {
 	return (*h)[:n]
 }
 
-// add adds the times of another histogram.
 func (h *histogram) add(o histogram) {
 	into := h.upTo(len(o))
 	for bucket, n := range o {

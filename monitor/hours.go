@@ -24,7 +24,6 @@ func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
 
 func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).Add(-time.Hour) }
 
-// completeAt is when the hour is complete.
 func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
 
 // Complete says whether, at now, the hour is complete and can be aggregated.

@@ -13,6 +13,7 @@ import (
 )
 
 func TestState(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -47,7 +48,7 @@ func TestState(t *testing.T) {
 		worker("live", "working", ago(3*time.Minute), ago(-time.Hour), never)
 		exec(t, db, "UPDATE "+db.Workers()+" SET heartbeat = ? WHERE id = 'live'", ago(30*time.Second))
 		job := func(queue, jobType, status string) {
-			exec(t, db, "INSERT INTO test_"+queue+" (job_type, status, error, scheduled_run_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, 'no luck', ?, 60, 100, 1, 'NONE')",
+			exec(t, db, "INSERT INTO shop_"+queue+" (job_type, status, error, scheduled_run_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, 'no luck', ?, 60, 100, 1, 'NONE')",
 				jobType, status, ago(time.Hour))
 		}
 		job("mail", "send", "available")

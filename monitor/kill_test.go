@@ -15,6 +15,7 @@ import (
 
 // I8: a monitor that is killed in the middle, beside another one, leaves an hour's metrics whole or not there at all.
 func TestI8AggregateKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
@@ -87,7 +88,7 @@ func TestAggregatingProcess(t *testing.T) {
 	if err != nil {
 		t.Skip("it is TestI8AggregateKilled that runs this")
 	}
-	m := New(connect(t, driver, source))
+	m := New(dbtest.Open(t, driver, source, queues...))
 	os.Stdout.WriteString("aggregates\n")
 	for {
 		if _, err := m.Aggregate(context.Background(), hour, AggregateOptions{Again: true}); err != nil {

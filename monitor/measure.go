@@ -12,7 +12,6 @@ const (
 	attemptsMin, timesMin, finishedMin = 30, 100, 100
 )
 
-// sample is what was counted in so many hours.
 type sample struct {
 	*Counts
 	hours, of int
@@ -21,7 +20,6 @@ type sample struct {
 // covered says whether enough of the hours were aggregated: three of four.
 func (s sample) covered() bool { return s.hours > 0 && 4*s.hours >= 3*s.of }
 
-// measure is something that may change for the worse.
 type measure struct {
 	what string
 	// value of what was counted; false if there is too little for one.

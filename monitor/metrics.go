@@ -41,7 +41,6 @@ const (
 	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 
-// columns are where the values of metricColumns are.
 func (r *metric) columns() []any {
 	c, w := &r.Counts, &r.Workers
 	all := []any{
@@ -59,7 +58,6 @@ func (r *metric) entries() int64 {
 	return c.Added + c.Started + c.Finished + c.Errors + c.Failed + w.Started + w.Finished + w.Died
 }
 
-// add adds the counts of another row.
 func (r *metric) add(o *metric) {
 	r.Counts.add(&o.Counts)
 	r.Workers.add(o.Workers)
@@ -82,7 +80,6 @@ type metrics struct {
 
 func newMetrics(hour time.Time) metrics { return metrics{hour, map[key]*metric{}} }
 
-// row is the row of k, made if it isn't there.
 func (m metrics) row(k key) *metric {
 	r, ok := m.rows[k]
 	if !ok {
@@ -116,7 +113,6 @@ func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to tim
 	return nil
 }
 
-// insert writes the rows of an hour.
 func (m *Monitor) insert(ctx context.Context, tx *engine.Tx, counted metrics) error {
 	const maxRows = 500 // SQLite allows 32,766 parameters
 	for part := range slices.Chunk(slices.Collect(maps.Values(counted.rows)), maxRows) {

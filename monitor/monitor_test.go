@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
@@ -18,35 +20,15 @@ import (
 // queues are registered in every test database.
 var queues = []string{"mail", "report"}
 
-// open opens the test's database, makes the tables and registers the queues.
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, queues...)) }
+
+// open opens the test's database and registers the queues.
 func open(t *testing.T, driver, source string) *schema.DB {
 	t.Helper()
-	db := connect(t, driver, source)
-	var tables []schema.Queue
-	for _, q := range queues {
-		tables = append(tables, schema.Queue{Name: q})
-	}
-	if _, err := db.Migrate(t.Context(), tables); err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Open(t, driver, source, queues...)
 	for _, q := range queues {
 		exec(t, db, "INSERT INTO "+db.Queues()+" (queue) VALUES (?)", q)
 	}
-	return db
-}
-
-// connect opens the test's database, as another host would.
-func connect(t *testing.T, driver, source string) *schema.DB {
-	t.Helper()
-	names, err := schema.NewNames("test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 

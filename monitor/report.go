@@ -39,7 +39,6 @@ type QueueHour struct {
 	OldestDueMS int64
 }
 
-// add adds a row of one of its job types.
 func (h Hour) add(r *metric) {
 	if r.key() == workersKey {
 		return

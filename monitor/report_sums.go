@@ -65,7 +65,6 @@ type total struct {
 
 func (t *total) has(hour time.Time) bool { return !hour.Before(t.from) && hour.Before(t.to) }
 
-// counts are those of a job type.
 func (t *total) counts(queue, jobType string) Counts {
 	if r, ok := t.rows[key{queue, jobType}]; ok {
 		return r.Counts
@@ -107,7 +106,6 @@ func newTotals(to time.Time, done map[time.Time]bool) totals {
 	return s
 }
 
-// add adds a row to each period that has its hour.
 func (s totals) add(r *metric) {
 	for _, t := range s.periods {
 		if t.has(r.Hour.Time) {
@@ -170,14 +168,12 @@ func (w Window) Total() (all Sums) {
 	return all
 }
 
-// add adds the counts of others.
 func (s *Sums) add(o *Sums) {
 	s.Counts.add(&o.Counts)
 	s.Before.add(&o.Before.Counts)
 	s.WeekEarlier.add(&o.WeekEarlier.Counts)
 }
 
-// sum computes what follows from the counts.
 func (s *Sums) sum() {
 	s.Counts.sum()
 	s.Before.sum()

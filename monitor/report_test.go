@@ -32,6 +32,7 @@ func sum(entries []activity.Entry, aggregated map[time.Time]bool, from, to time.
 }
 
 func TestReportMergesHours(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
@@ -157,6 +158,7 @@ func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measur
 
 // Where a histogram of an hour can't be read, the windows that have the hour lack percentiles, and no other.
 func TestReportWithoutHistogram(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
@@ -182,6 +184,7 @@ func TestReportWithoutHistogram(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)

@@ -33,6 +33,7 @@ func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 
 // The ticks of windows are those of the workers, counted one by one.
 func TestTicksEqualRecount(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)

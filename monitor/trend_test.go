@@ -35,6 +35,7 @@ func (h hourOfType) counts() Counts {
 }
 
 func TestTrends(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	last := func(hours int) func(int) bool { return func(n int) bool { return n < hours } }
 	types := map[string]struct {
@@ -124,8 +125,8 @@ func TestTrends(t *testing.T) {
 			}
 			return report.Trends
 		}
-		got := map[string]string{}
-		for _, trend := range report() {
+		got, trends := map[string]string{}, report()
+		for _, trend := range trends {
 			if strings.HasPrefix(trend.JobType, "chance") && trend.What != errorShare.what {
 				continue // its times are not independent of each other
 			}
@@ -134,7 +135,7 @@ func TestTrends(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		for _, trend := range report() {
+		for _, trend := range trends {
 			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
 				t.Errorf("%+v", trend)
 			}

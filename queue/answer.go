@@ -83,7 +83,6 @@ func (a Answer) check() error {
 	return nil
 }
 
-// outcome is what the answer says of a job's attempt.
 func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	// the result and the output are what the handler gave when it had sent the work
 	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output}

@@ -2,8 +2,11 @@ package schema
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -19,22 +22,26 @@ func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(err
 	return migration{db: db, conn: conn}.begin(ctx)
 }
 
-// AddStep gives a kind of unit a second step, until the test ends.
+// AddStep gives a kind of unit one more step, until the test ends.
 func AddStep(t testing.TB, kind, text string) {
 	t.Helper()
 	before, more := stepFiles, fstest.MapFS{}
 	for _, d := range []engine.Dialect{engine.MySQL, engine.SQLite} {
-		for name, with := range map[string]string{"instance_001.sql": "", "queue_001.sql": "", kind + "_002.sql": text} {
-			name = d.SQLDir + "/" + name
-			if with == "" {
-				first, err := sqlFiles.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				with = string(first)
-			}
-			more[name] = &fstest.MapFile{Data: []byte(with)}
+		names, err := fs.Glob(sqlFiles, d.SQLDir+"/*_*.sql")
+		if err != nil {
+			t.Fatal(err)
 		}
+		steps := 1
+		for _, name := range names {
+			step, err := sqlFiles.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if more[name] = (&fstest.MapFile{Data: step}); strings.HasPrefix(name, d.SQLDir+"/"+kind) {
+				steps++
+			}
+		}
+		more[fmt.Sprintf("%s/%s_%03d.sql", d.SQLDir, kind, steps)] = &fstest.MapFile{Data: []byte(text)}
 	}
 	stepFiles = more
 	t.Cleanup(func() { stepFiles = before })

@@ -24,7 +24,6 @@ const (
 // can't be asked.
 type Outage struct{ file string }
 
-// state is what the file holds.
 type state struct {
 	// Since is when it began, Said when that was said last. Over is since when no tick has failed; zero if the last one did.
 	Since time.Time `json:"since"`

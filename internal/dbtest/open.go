@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"net/url"
 	"os"
 	"testing"
 
@@ -16,10 +17,16 @@ func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
+		if err := db.SQL.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	migrate(t, db, queues)
+	return db
+}
+
+func migrate(t testing.TB, db *schema.DB, queues []string) {
+	t.Helper()
 	tables := make([]schema.Queue, len(queues))
 	for i, q := range queues {
 		tables[i].Name = q
@@ -27,7 +34,6 @@ func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 	if _, err := db.Migrate(t.Context(), tables); err != nil {
 		t.Fatal(err)
 	}
-	return db
 }
 
 // poolVar, if it is set, makes Open open databases on an application's pool: so that whatever is tested with hipq's own
@@ -36,7 +42,11 @@ const poolVar = "HIPQ_TEST_POOL"
 
 func open(t testing.TB, driver, source string) (*schema.DB, error) {
 	if os.Getenv(poolVar) == "" {
-		return schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
+		o := schema.Options{Driver: driver, Path: source, DSN: source, Create: true}
+		if _, test := t.(*testing.T); test { // which no power cut is to survive, unlike what is measured
+			o.Parameters = url.Values{"_pragma": {"synchronous(off)"}}
+		}
+		return schema.Open(t.Context(), o, schema.Named("shop"))
 	}
 	return schema.FromPool(t.Context(), Pool(t, driver, source), schema.Named("shop"))
 }

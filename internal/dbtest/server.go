@@ -1,4 +1,4 @@
-// Package dbtest gives each test a database of its own: a file for SQLite, a fresh database on a test server for MySQL.
+// Package dbtest gives each test a database of its own: a file for SQLite, a database on a test server for MySQL.
 package dbtest
 
 import (
@@ -41,23 +41,34 @@ func MySQL(t testing.TB) string {
 		}
 		t.Skip(why)
 	}
+	if reuse.wanted(t) {
+		return reuse.mysql(t, server)
+	}
 	return database(t, server)
 }
 
 // database makes one on the server of this DSN, until the test ends.
 func database(t testing.TB, server string) string {
 	t.Helper()
+	dsn := create(t, server)
+	t.Cleanup(func() { drop(t, dsn) })
+	return dsn
+}
+
+func create(t testing.TB, server string) (dsn string) {
+	t.Helper()
 	name := databaseName()
-	admin := withDatabase(t, server, "")
-	if err := execute(admin, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
+	if err := execute(withDatabase(t, server, ""), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
 		t.Fatalf("create a test database: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := execute(admin, "DROP DATABASE IF EXISTS "+name); err != nil {
-			t.Errorf("drop the test database %s (does a connection still hold a transaction?): %v", name, err)
-		}
-	})
 	return withDatabase(t, server, name)
+}
+
+func drop(t testing.TB, dsn string) {
+	t.Helper()
+	if err := execute(dsn, "DROP DATABASE "+nameIn(dsn)); err != nil {
+		t.Errorf("drop the test database %s (does a connection still hold a transaction?): %v", nameIn(dsn), err)
+	}
 }
 
 // Galera makes a database on the cluster whose nodes HIPQ_TEST_GALERA_DSNS names, and returns its DSN on each of them. Without
@@ -122,7 +133,11 @@ func withDatabase(t testing.TB, dsn, name string) string {
 // SQLite returns the path of a database file that does not exist yet, in a folder that goes when the test ends.
 func SQLite(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(t.TempDir(), "hipq.db")
+	path := filepath.Join(t.TempDir(), "hipq.db")
+	if reuse.wanted(t) {
+		reuse.sqlite(t, path)
+	}
+	return path
 }
 
 // Each runs f as a subtest for each driver, "sqlite" and "mysql", with a database of its own. source is what SQLite or
@@ -137,6 +152,15 @@ func databaseName() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
 	return "hipq_" + hex.EncodeToString(b)
+}
+
+// nameIn is the name of the database in a DSN of withDatabase.
+func nameIn(dsn string) string {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		panic(err) // it was made by FormatDSN
+	}
+	return cfg.DBName
 }
 
 func execute(dsn, statement string) error {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,11 @@ type shop struct {
 	all    []schedule.Schedule
 }
 
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m, "emails", "reports")) }
+
 func each(t *testing.T, f func(s *shop)) {
+	t.Helper()
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(openShop(t, driver, source)) })
 }
 

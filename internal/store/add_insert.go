@@ -29,7 +29,6 @@ func (a *adding) insert(ctx context.Context, whole bool) error {
 	return err
 }
 
-// rows are the rows of the jobs that are to do.
 func (a *adding) rows(whole bool) engine.Insert {
 	now, stamp := a.tx.Stamp()
 	names, row := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time", "(?,?,?,?,?,?,?,"+now

@@ -79,6 +79,7 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 
 // An answer that comes while the handler runs counts, and the handler's own later word doesn't, nor is it a lost lock.
 func TestAnswerBeforeTheHandlersWord(t *testing.T) {
+	parallel(t)
 	for _, word := range []job.Outcome{done, {Verdict: job.TryAgain, Error: "no"}, {Verdict: job.Failed, Error: "no"}, {Verdict: job.Finished, Result: "r"}} {
 		suiteWith(t, asynchronous, func(s env) {
 			s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "report", Key: "b"}, job.Params{Type: "report", Key: "c"})
@@ -155,6 +156,7 @@ func TestAnswerToTryAgain(t *testing.T) {
 
 // A job that was answered while its handler runs keeps its weight and its key until the handler has ended. The answer counts then.
 func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
+	parallel(t)
 	ends := map[job.Verdict]string{
 		job.Finished: "final finished ok NONE", job.Failed: "final failed NONE broken", job.TryAgain: "retry scheduled NONE broken",
 	}

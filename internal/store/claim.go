@@ -52,7 +52,6 @@ type indexRange struct {
 	ended bool
 }
 
-// candidate is an entry of the claim index.
 type candidate struct {
 	schema.Position
 	// job is its job, once this transaction has locked that.
@@ -88,7 +87,6 @@ func (c *Candidates) forget() {
 	c.readAt = time.Time{}
 }
 
-// stale says that it is time to read from the head again.
 func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
 // known hands out up to n, the first in order, as far as they have been read already.
@@ -148,7 +146,6 @@ func take(ranges []*indexRange, n int) (list []candidate) {
 	return list
 }
 
-// more says that there may be others than those that were handed out.
 func (c *Candidates) more(room *Room) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +198,6 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 // rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
 const rangesMax = 250
 
-// query reads the next entries of ranges.
 func (c *Candidates) query(ranges []*indexRange) engine.Query {
 	var query strings.Builder
 	var args []any

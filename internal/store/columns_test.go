@@ -88,6 +88,7 @@ func TestWhatIsLeftIsRead(t *testing.T) {
 
 // A started job is given as its row is.
 func TestStartedJobsAreAsStored(t *testing.T) {
+	parallel(t)
 	for _, change := range []func(*queue.Options){
 		func(*queue.Options) {}, byRegion(0, map[string]int{"*": 5}), func(o *queue.Options) { o.Rate = job.Rate{Starts: 100, Per: time.Hour} },
 	} {

@@ -16,6 +16,7 @@ import (
 // counted is a store of the queue emails, of which no config is known, on connections that note what is sent.
 func counted(t *testing.T, f func(s env, sent *sent)) {
 	t.Helper()
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		f(envOf(t, db, must[*queue.Queue](t)(queue.New(db, queue.Options{Name: "emails"}))), sent)

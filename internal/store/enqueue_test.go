@@ -83,7 +83,6 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as Enqueue has patience")
 	}
-	t.Parallel()
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		open := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		defer func() { _ = open.Rollback() }()

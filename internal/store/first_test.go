@@ -24,6 +24,7 @@ func (s env) claim(worker, jobType string, n int) store.Done {
 // firsts runs a test of who comes first in a queue with a limit of 4 that isn't divided, and in one that is. In both, one light job of
 // type send runs, and behind it wait one of type report that takes the whole limit, and three more light ones.
 func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
+	parallel(t)
 	for name, change := range map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)} {
 		t.Run(name, func(t *testing.T) {
 			if name == "one" {
@@ -98,6 +99,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 
 // It holds up nobody once it doesn't wait any more, its queue lets it, or nobody asks for its type for a while.
 func TestFirstThatIsGone(t *testing.T) {
+	parallel(t)
 	for name, goes := range map[string]func(s env, heavy int64){
 		"cancelled": func(s env, heavy int64) { must[any](s.t)(nil, s.Cancel(s.t.Context(), heavy)) },
 		"later": func(s env, heavy int64) {

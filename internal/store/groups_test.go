@@ -29,6 +29,7 @@ func newStore(t *testing.T, driver, source string, change func(*queue.Options)) 
 // suiteWith runs a test on both engines, with a queue of other options.
 func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
 }
 
@@ -180,6 +181,7 @@ func TestMoreIsHeld(t *testing.T) {
 
 // However much many groups hold back, a round looks at no more of it than it may have a use for.
 func TestManyHeldJobs(t *testing.T) {
+	parallel(t)
 	if testing.Short() {
 		t.Skip("one worker has no races")
 	}
@@ -189,7 +191,7 @@ func TestManyHeldJobs(t *testing.T) {
 		o := options()
 		byRegion(0, map[string]int{"*": 1})(&o)
 		s := openStore(t, counted, o)
-		const groups, each, times = 99, 21, 4 // 33,264
+		const groups, each, times = 99, 21, 3 // 16,632
 		var args []any
 		for i := range groups * each {
 			args = append(args, fmt.Sprint("data.to.region=", i%groups))
@@ -354,7 +356,9 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 			}
 			m.limits[inRegion(region, 1).Data] = l
 		}
-		random := rand.New(rand.NewPCG(1, uint64(limit)))
+		seed := rand.Uint64()
+		s.t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
 		// a worker's own, for they remember at which groups it has looked
 		candidates := map[string]*store.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
@@ -398,24 +402,26 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 }
 
 func TestGroupsAtRandom(t *testing.T) {
+	parallel(t)
 	for _, limit := range []int{0, 7} {
 		if limit > 0 {
 			undivided(t) // it would wait for each division
 		}
-		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 60, 4)
+		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 25, 4)
 	}
 }
 
 // With more groups than a round looks at, what is held is not overtaken either by a job that is due.
 func TestHundredsOfGroupsAtRandom(t *testing.T) {
+	parallel(t)
 	if testing.Short() {
 		t.Skip("one worker has no races")
 	}
-	regions := make([]string, 300)
+	regions := make([]string, 250)
 	for i := range regions {
 		regions[i] = fmt.Sprint("region-", i)
 	}
-	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 12, 150)
+	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 6, 150)
 }
 
 // A job that a worker has read as due, and that another's round has held back since, is met twice when its group has room again: it is

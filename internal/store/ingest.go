@@ -12,7 +12,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ingestMax is how many rows one transaction takes in.
 const ingestMax = 500
 
 // ingest fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are

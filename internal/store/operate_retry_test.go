@@ -147,6 +147,7 @@ func TestDismiss(t *testing.T) {
 
 // Whoever retries all that has failed, at the same time as another, on connections of its own.
 func TestRetryAtOnce(t *testing.T) {
+	parallel(t)
 	const n = 60
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), options())

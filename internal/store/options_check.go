@@ -10,7 +10,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// check says what is wrong with the options, apart from the name.
 func (o Options) check() error {
 	for n, t := range o.Types {
 		err := t.Check()

@@ -52,6 +52,7 @@ var orders = []struct {
 
 // Each order starts as it says, over several types, and also when it goes on from where the last round ended.
 func TestOrders(t *testing.T) {
+	parallel(t)
 	for _, c := range orders {
 		t.Run(c.name, func(t *testing.T) {
 			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }

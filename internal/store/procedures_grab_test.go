@@ -117,6 +117,7 @@ var unserved = map[string]func(*queue.Options){
 
 // A queue with groups, a rate or shards is for hipq work: a grab says so. What is submitted there hipq work runs.
 func TestProceduresGrabNothingUnserved(t *testing.T) {
+	parallel(t)
 	for name, change := range unserved {
 		t.Run(name, func(t *testing.T) {
 			proceduresSuite(t, change, func(s env) {
@@ -145,6 +146,7 @@ func TestProceduresGrabNothingUnserved(t *testing.T) {
 
 // What was grabbed before its queue got groups, a rate or shards goes back when it is to start; what had been started is settled.
 func TestProceduresStartNothingUnserved(t *testing.T) {
+	parallel(t)
 	for name, change := range unserved {
 		t.Run(name, func(t *testing.T) {
 			proceduresSuite(t, func(*queue.Options) {}, func(s env) {
@@ -259,6 +261,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 
 // What may start, in which order, and what counts against the limit: rounds and procedures give the same jobs.
 func TestProceduresStartAsRounds(t *testing.T) {
+	parallel(t)
 	type situation struct {
 		name string
 		jobs []job.Params

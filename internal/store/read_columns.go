@@ -82,7 +82,6 @@ func Only(names ...string) Selection {
 	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
 }
 
-// listed is the list of these columns for SELECT.
 func (q *Queue) listed(of Selection) string {
 	names := make([]string, len(of))
 	for i, at := range of {

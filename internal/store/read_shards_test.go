@@ -40,6 +40,14 @@ func (s env) otherwise(n int) env {
 	return envOf(s.t, s.db, must[*queue.Queue](s.t)(queue.New(s.db, o)))
 }
 
+// tick waits until the database's clock has gone on: SQLite's knows milliseconds.
+func (s env) tick() {
+	s.t.Helper()
+	clock := func() time.Time { return must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context())) }
+	for before := clock(); !clock().After(before); {
+	}
+}
+
 func (s env) states() []admin.ShardState {
 	s.t.Helper()
 	return must[admin.Overview](s.t)(s.Overview(s.t.Context())).Shards
@@ -99,6 +107,7 @@ func TestShardStates(t *testing.T) {
 
 // Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
 func TestWaitsSince(t *testing.T) {
+	parallel(t)
 	for column, change := range map[string]func(*queue.Options){
 		"share":      inShards(4, 8),
 		"rate_share": func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 8, Per: time.Hour} },
@@ -110,7 +119,7 @@ func TestWaitsSince(t *testing.T) {
 				}
 				since := func(share, slots, want int) time.Time {
 					t.Helper()
-					time.Sleep(2 * time.Millisecond)
+					s.tick()
 					s.exec("UPDATE shop_shards SET "+column+" = ? WHERE queue = 'emails' AND shard = 4001", share)
 					if n := len(s.in(1, slots).Started); n != want {
 						t.Fatalf("%d jobs were started of a share of %d, want %d", n, share, want)
@@ -187,9 +196,8 @@ func TestFindByShard(t *testing.T) {
 			for _, by := range []admin.Filter{{Status: admin.Due}, {Type: "send", Status: admin.Due, Limit: 5}} {
 				by.Place = d.Place(shard)
 				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
-				n, all, err := s.CountFound(t.Context(), by)
-				if fmt.Sprint(ids) != fmt.Sprint(want) || n != len(want) || !all || err != nil {
-					t.Errorf("shard %d: %v, %d %v %v; want %v", shard, ids, n, all, err, want)
+				if fmt.Sprint(ids) != fmt.Sprint(want) {
+					t.Errorf("shard %d: %v; want %v", shard, ids, want)
 				}
 			}
 		}

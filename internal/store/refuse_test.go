@@ -58,6 +58,7 @@ func (s env) wantRefused(id int64, reason string) {
 
 // A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
 func TestRoundRefuses(t *testing.T) {
+	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
 	} {
@@ -153,6 +154,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 
 // Where a constraint was out of force, hipq finds out itself. The others go on.
 func TestUncheckedRowsAreRefused(t *testing.T) {
+	parallel(t)
 	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
 		t.Run(name, func(t *testing.T) {
 			suiteWith(t, change, func(s env) {
@@ -252,6 +254,7 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 
 // An order by what is no priority, as only a hand can have written it on SQLite, is no reason to stop.
 func TestUncheckedRank(t *testing.T) {
+	parallel(t)
 	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
 	for _, priority := range []string{"NULL", "9223372036854775807", "-9223372036854775808"} {
 		s.unchecked("status, priority", "'available', "+priority)

@@ -15,7 +15,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// queueRecord is a registered queue as its table has it.
 type queueRecord struct {
 	Queue         string
 	ThrottleLimit int
@@ -76,7 +75,6 @@ func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, other
 	return o, nil
 }
 
-// registrations is the query for registered queues, which it gives to f.
 func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {
 	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {

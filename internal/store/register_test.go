@@ -84,6 +84,7 @@ func (s env) warned(source string) (env, *[]string) {
 
 // A row of another queue that can't be one counts for nothing, whatever is in it, and is told of; the others are there.
 func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s, warnings := newStore(t, driver, source, func(*queue.Options) {}).warned(source)
 		n := 0
@@ -118,6 +119,7 @@ func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 
 // What the config has of a queue and its types is written again where it can't be read: nothing has to be mended by hand.
 func TestRegisterMends(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s, warnings := newStore(t, driver, source, byRegion(5, map[string]int{"*": 3})).warned(source)
 		read := func() string {
@@ -150,6 +152,7 @@ func TestRegisterMends(t *testing.T) {
 
 // A job type of nobody's config whose row can't be read is known, and has what holds where nothing is said, for all who come to it.
 func TestTypeWhoseRowCountsForNothing(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s, warnings := newStore(t, driver, source, func(o *queue.Options) { o.DefaultPriority = new(7) }).warned(source)
 		n, want := 0, []string{"report", "send"}

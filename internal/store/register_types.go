@@ -14,7 +14,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// typeRecord is a registered job type as its table has it.
 type typeRecord struct {
 	Type           string
 	Timeout        int64
@@ -50,7 +49,6 @@ func (r typeRecord) jobType() (t job.Type, err error) {
 	return t, t.Check()
 }
 
-// typesQuery is the query for the registered types, by name.
 func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 	query := "SELECT job_type, timeout, priority, throttle_factor, time_windows, settings FROM " + q.db.JobTypes() + " WHERE queue = ?"
 	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {

@@ -32,7 +32,6 @@ func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 	return q.logAs(ctx, tx, w, entries)
 }
 
-// apart parts the jobs that have a flaw from the others.
 func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
 	for _, j := range jobs {
 		if j.Invalid != nil {

@@ -49,7 +49,6 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
 	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
 
-// relocateMax is how many jobs are moved at once to the shards in which they belong.
 const relocateMax = 1000
 
 var placeColumns = Only("id", "job_type", "job_key", "shard_key")

@@ -166,7 +166,6 @@ func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) 
 // errNotAsLeft is the error of a round that finds attempts not as it left them, or can't have their rows at once.
 var errNotAsLeft = errors.New("some attempts are not as their worker left them")
 
-// logAs logs what a worker did.
 func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w workers.Worker, entries []activity.Entry) error {
 	for i := range entries {
 		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID

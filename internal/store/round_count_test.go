@@ -178,6 +178,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 
 // A round of a queue whose workers take turns asks in its turn whether it may start anything, and nowhere else.
 func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
+	parallel(t)
 	undivided(t) // it counts statements
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {},
@@ -206,6 +207,7 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 
 // Jobs that are discarded at once cost a round no round trip.
 func TestDiscardingCostsNoRoundTrip(t *testing.T) {
+	parallel(t)
 	var trips []int
 	onCluster := false // where each statement is sent by itself
 	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
@@ -235,6 +237,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 
 // What it costs to write down the groups of jobs doesn't grow with the square of their number.
 func TestGroupsAreWrittenInParts(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
@@ -269,6 +272,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 // A tick that finds nothing to do asks a queue of many shards as few times as one of a single shard, also where each has its part of a limit
 // and a rate.
 func TestIdleTickAsksOnceForAllShards(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		for _, o := range []queue.Options{{}, {ThrottleLimit: 20, Rate: job.Rate{Starts: 9, Per: time.Second}}} {

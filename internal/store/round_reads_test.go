@@ -55,6 +55,7 @@ func (s env) multiply(jobType string, status job.Status, priority, groups, n, ti
 // A round reads what it starts, and some candidates, beside whatever the table has besides. The statistics are those of a table
 // that was empty a moment ago.
 func TestRoundReadsLittle(t *testing.T) {
+	parallel(t)
 	undivided(t) // it counts rows
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 1000 }, "groups": byRegion(0, map[string]int{"x": 1}),

@@ -42,6 +42,7 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 
 // A commit whose answer is lost is repeated: the same round again finds what the first has done.
 func TestRoundMayBeRepeated(t *testing.T) {
+	parallel(t)
 	for _, change := range []func(*queue.Options){
 		func(*queue.Options) {}, byRegion(9, map[string]int{"*": 9}), func(o *queue.Options) { o.Rate = job.Rate{Starts: 9, Per: time.Hour} },
 	} {
@@ -162,6 +163,7 @@ func (s env) held(query string) (letGo func()) {
 // mysqlSuite runs a test on MySQL alone, where a transaction holds rows; SQLite's holds the file.
 func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
+	parallel(t)
 	f(newStore(t, "mysql", dbtest.MySQL(t), change))
 }
 
@@ -175,6 +177,7 @@ func (s env) quick(r store.Round) store.Done {
 
 // A row that another transaction holds doesn't hold up the other jobs of a round.
 func TestRoundWaitsForNoRow(t *testing.T) {
+	parallel(t)
 	for _, change := range []func(*queue.Options){func(*queue.Options) {}, byRegion(0, map[string]int{"*": 9})} {
 		mysqlSuite(t, change, func(s env) {
 			s.add(make9("send")...)
@@ -347,6 +350,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 
 // A round of a queue that is paused, or of a worker that was declared dead, doesn't go all along the line to start nothing.
 func TestRoundInVain(t *testing.T) {
+	parallel(t)
 	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -456,34 +460,34 @@ func (s env) waitsForItsTurn() {
 
 // The commit of a round whose answer was lost may still be under way when the round is done again.
 func TestCommitUnderWay(t *testing.T) {
-	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.hire("w")
-		s.add(make9("send")...)
-		stall := must[*sql.Conn](t)(s.db.SQL.Conn(t.Context()))
-		defer func() { _ = stall.Close() }()
-		for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
-			if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
-				t.Skip(err) // MySQL has no such thing
-			}
+	// not beside others: BACKUP STAGE holds up all commits of the server
+	s := newStore(t, "mysql", dbtest.MySQL(t), func(*queue.Options) {})
+	s.hire("w")
+	s.add(make9("send")...)
+	stall := must[*sql.Conn](t)(s.db.SQL.Conn(t.Context()))
+	defer func() { _ = stall.Close() }()
+	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
+		if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
+			t.Skip(err) // MySQL has no such thing
 		}
-		r := s.newRound("w", 2)
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := s.round(ctx, r)
-		cancel()
-		if err == nil {
-			t.Fatal("the commit was not held up")
-		}
-		r.Again = true
-		again := make(chan store.Done)
-		go func() { again <- s.do(r) }()
-		must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
-		done := <-again
-		var running []int64
-		must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
-		if !slices.Equal(running, ids(done.Started)) {
-			t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
-		}
-	})
+	}
+	r := s.newRound("w", 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	_, err := s.round(ctx, r)
+	cancel()
+	if err == nil {
+		t.Fatal("the commit was not held up")
+	}
+	r.Again = true
+	again := make(chan store.Done)
+	go func() { again <- s.do(r) }()
+	must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
+	done := <-again
+	var running []int64
+	must[any](t)(nil, s.db.SQL.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
+	if !slices.Equal(running, ids(done.Started)) {
+		t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
+	}
 }
 
 // A worker that is declared dead while it waits for its turn starts nothing.

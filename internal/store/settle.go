@@ -128,7 +128,6 @@ func (q *Queue) finishing(tx *engine.Tx, update, worker string, list []Settled) 
 	}
 }
 
-// settling is what settle has to know of a job's row.
 type settling struct {
 	ID       int64
 	Status   job.Status

@@ -28,7 +28,6 @@ func (o Options) Division() policy.Division {
 	return policy.Division{N: max(1, o.Shards), Groups: o.ThrottleGroups}
 }
 
-// isDivided says whether the queue has more than one shard.
 func (o Options) isDivided() bool { return o.Shards > 1 }
 
 // OtherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.

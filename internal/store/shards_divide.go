@@ -15,7 +15,6 @@ import (
 // The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most
 // once a second: under the turns of all shards, so that nothing starts meanwhile.
 
-// divideEvery is how often a limit or a rate is divided anew, at most.
 const divideEvery = time.Second
 
 // heldFor is how long this process divides nothing after another transaction held the turn of a shard for as long as it waited:

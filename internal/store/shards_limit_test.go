@@ -26,7 +26,9 @@ type fleet struct {
 	env
 	options atomic.Pointer[queue.Options]
 	ended   atomic.Int64
-	over    context.Context
+	// rounds are how many each worker has done.
+	rounds [8]atomic.Int64
+	over   context.Context
 }
 
 // change is what an operator does with hipq init and another config; the workers have it when they come to begin anew.
@@ -40,10 +42,20 @@ func (f *fleet) change(set func(*queue.Options)) {
 	f.options.Store(&o)
 }
 
+// passes waits until each worker has done the round that it is in, and one more, or the fleet is done.
+func (f *fleet) passes() {
+	for i := range f.rounds {
+		for then := f.rounds[i].Load(); f.rounds[i].Load() < then+2 && f.over.Err() == nil; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 // work starts, settles and keeps up what there is until the fleet is done. A worker whose config isn't the operator's any more goes on
 // with it for a while, as a tick does.
-func (f *fleet) work(name string, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 7))
+func (f *fleet) work(worker int) {
+	random := rand.New(rand.NewPCG(uint64(worker), 7))
+	name := fmt.Sprint("w", worker)
 	self := workers.Worker{ID: name, Host: "h", PID: 1}
 	types := []string{"send", "report"}
 	var running []*job.Job
@@ -85,6 +97,9 @@ func (f *fleet) work(name string, seed uint64) {
 				}
 				f.ended.Add(int64(len(settle)))
 				running = append(running, done.Started...)
+				if f.rounds[worker].Add(1); len(done.Started) == 0 {
+					time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond) // the others get on more quickly
+				}
 			}
 			look, err := (*store.Queue)(q).Poll(f.t.Context(), types)
 			if errors.Is(err, queue.ErrShards) && random.IntN(5) == 0 {
@@ -149,7 +164,7 @@ func (f *fleet) watch(rate int) (looks int) {
 		if groups := f.options.Load().ThrottleGroups; groups != nil {
 			f.watchGroups(groups.Limits[job.OtherGroups])
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
 	}
 	return looks
 }
@@ -198,10 +213,9 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer end()
-	for w := range 8 {
-		name := fmt.Sprint("w", w)
-		s.hire(name)
-		all.Go(func() { f.work(name, uint64(w)) })
+	for w := range f.rounds {
+		s.hire(fmt.Sprint("w", w))
+		all.Go(func() { f.work(w) })
 	}
 	all.Go(func() { watch(f) })
 	first := jobs
@@ -242,14 +256,6 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 	}
 }
 
-// sized is how many jobs a test has, and how many with -short.
-func sized(n int) int {
-	if testing.Short() {
-		return n / 4
-	}
-	return n
-}
-
 // ofAllWeights are jobs of random weights, a few heavier than any limit, in 12 regions of 5 customers.
 func ofAllWeights(n int) (jobs []job.Params) {
 	random := rand.New(rand.NewPCG(3, uint64(n)))
@@ -268,7 +274,8 @@ func ofAllWeights(n int) (jobs []job.Params) {
 
 // The limit and the rate hold at every instant over all shards, whatever workers and operators do meanwhile, and all is done.
 func TestLimitAndRateOverShards(t *testing.T) {
-	rate := job.Rate{Starts: 60, Per: 500 * time.Millisecond}
+	parallel(t)
+	rate := job.Rate{Starts: 30, Per: 500 * time.Millisecond}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) {
@@ -276,7 +283,7 @@ func TestLimitAndRateOverShards(t *testing.T) {
 			o = *with
 		})
 		looks := 0
-		drain(s, o, ofAllWeights(sized(400)), func(f *fleet) { looks = f.watch(rate.Starts) },
+		drain(s, o, ofAllWeights(120), func(f *fleet) { looks = f.watch(rate.Starts) },
 			func(o *queue.Options) { o.ThrottleLimit = 14 },
 			func(o *queue.Options) { o.Shards = 8 },
 			func(o *queue.Options) { o.ThrottleLimit = 6 }, // less than there are shards
@@ -291,6 +298,7 @@ func TestLimitAndRateOverShards(t *testing.T) {
 
 // A group is in one shard at any time, so its limit holds while the queue is divided otherwise, by another field too.
 func TestGroupsOverShards(t *testing.T) {
+	parallel(t)
 	const each = 4
 	limits := map[string]int{job.OtherGroups: each}
 	by := func(field string) func(*queue.Options) {
@@ -303,7 +311,7 @@ func TestGroupsOverShards(t *testing.T) {
 			with.ThrottleLimit, with.Shards = 20, 4
 			o = *with
 		})
-		drain(s, o, ofAllWeights(sized(400)), func(f *fleet) { f.watch(0) },
+		drain(s, o, ofAllWeights(120), func(f *fleet) { f.watch(0) },
 			func(o *queue.Options) { o.Shards = 8 },
 			by("customer"),
 			func(o *queue.Options) { o.Shards = 3 },

@@ -28,6 +28,7 @@ func inEight(limit int) func(*queue.Options) {
 
 // Whatever a hand has written for the shard of a row, and in whatever line that is, it gets its place, counts, and is done.
 func TestMisplacedInEachLine(t *testing.T) {
+	parallel(t)
 	wild := []int{-2147483648, -1, 0, 1000, 3002, 7999, 8008, 9000, 417003, 2147483647}
 	for name, change := range map[string]func(*queue.Options){
 		"one": func(o *queue.Options) { o.ThrottleLimit = 5 }, "eight": inEight(5), "no limit": func(o *queue.Options) { o.Shards = 8 },
@@ -85,6 +86,7 @@ func (s env) places8() (first, end int) {
 
 // What a worker has, or an answer is awaited for, counts against the limit wherever a hand has put it, and is settled.
 func TestMisplacedWhileItRuns(t *testing.T) {
+	parallel(t)
 	for _, limit := range []int{2, 1} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s env) {
@@ -165,6 +167,7 @@ func TestKeysOverShards(t *testing.T) {
 
 // Who is told to start one job at once has the others' parts of the limit too; and starts nothing in a queue that was divided otherwise.
 func TestStartNowInShards(t *testing.T) {
+	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
 		"limit": inEight(2), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 2, Per: time.Hour} },
 	} {

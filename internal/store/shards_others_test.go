@@ -55,10 +55,11 @@ func (s env) shared(shard, n, want int) (jobs []*job.Job) {
 
 // Within a shard all that weighs something is started in order, whatever the weights, and however many workers there are.
 func TestNothingOvertakesInAShard(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) { inEight(7)(with); o = *with })
-		jobs := ofAllWeights(200)
+		jobs := ofAllWeights(80)
 		for i := range jobs {
 			jobs[i].Priority = nil
 		}
@@ -79,6 +80,7 @@ func TestNothingOvertakesInAShard(t *testing.T) {
 
 // When a pause has returned nothing is started any more, by rounds of whatever shard.
 func TestPauseOverShards(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		var o queue.Options
 		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
@@ -86,16 +88,16 @@ func TestPauseOverShards(t *testing.T) {
 			must[any](t)(nil, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
 			return n
 		}
-		drain(s, o, make9s(900), func(f *fleet) {
-			for range 10 {
+		drain(s, o, make9s(300), func(f *fleet) {
+			for f.over.Err() == nil {
 				must[any](t)(nil, s.Pause(t.Context()))
 				before := starts()
-				time.Sleep(50 * time.Millisecond)
+				f.passes()
 				if after := starts(); after != before {
 					t.Errorf("%d were started in a paused queue", after-before)
 				}
 				must[any](t)(nil, s.Resume(t.Context()))
-				time.Sleep(20 * time.Millisecond)
+				f.passes()
 			}
 		})
 	})
@@ -105,6 +107,7 @@ func make9s(n int) []job.Params { return slices.Repeat([]job.Params{{Type: "send
 
 // Weights: heavier than a shard's part, heavier than the whole limit, and none; with a limit that is less than there are shards.
 func TestWeightsOverShards(t *testing.T) {
+	parallel(t)
 	for _, limit := range []int{20, 3} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s env) {
@@ -140,7 +143,7 @@ func TestWeightsOverShards(t *testing.T) {
 // However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its
 // share until the next division. Each job that has run is replaced, and turns are counted.
 func TestNoShardStarves(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
 		"limit": inEight(1), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 1, Per: 30 * time.Millisecond} },
 	} {
@@ -261,7 +264,8 @@ func TestReshardWaitsForARow(t *testing.T) {
 		running := s.start("w", 2)
 		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d", running[0].ID))
 		var all sync.WaitGroup
-		all.Go(func() { time.Sleep(time.Second); letGo() })
+		waiting := s.sent("SELECT %shop_emails% FOR UPDATE")
+		all.Go(func() { <-waiting; letGo() })
 		o := queue.Options(s.Options)
 		o.Shards = 3
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
@@ -282,6 +286,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 
 // The answer to a commit is lost: of one that divides the limit among the shards, and of one that divides the queue.
 func TestUnansweredOverShards(t *testing.T) {
+	parallel(t)
 	t.Run("share", func(t *testing.T) {
 		s := unanswered(t, "SET share", inEight(8), nothing, nothing)
 		s.add(s.goingTo(3, 8, 1)...)

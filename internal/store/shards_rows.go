@@ -55,7 +55,6 @@ func (s ShardRow) StartsLately(r job.Rate) int {
 	return r.Starts - left
 }
 
-// shardColumns are those that scanShard reads.
 func (q *Queue) shardColumns() string {
 	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }

@@ -47,9 +47,19 @@ func options() queue.Options {
 	return queue.Options{Name: "emails", Types: []job.Type{send, report}}
 }
 
+// parallel has a test run beside others. A suite does that for the test that it runs, which may have more than one.
+func parallel(t *testing.T) {
+	if _, again := besides.LoadOrStore(t, true); !again {
+		t.Parallel()
+	}
+}
+
+var besides sync.Map
+
 // suite runs a test on both engines.
 func suite(t *testing.T, f func(s env)) {
 	t.Helper()
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		f(openStore(t, db, options()))
@@ -398,6 +408,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 
 // An application's connection has its own settings: times read in its zone, a snapshot older than the job in the way.
 func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		if driver != "mysql" {
 			return // SQLite has no such settings
@@ -530,6 +541,7 @@ func TestALockCostsNoAttempt(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
+	parallel(t)
 	for _, c := range []struct {
 		name    string
 		outcome job.Outcome
@@ -584,6 +596,7 @@ func TestAttemptsRunOut(t *testing.T) {
 
 // A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
 func TestLateWorkerChangesNothing(t *testing.T) {
+	parallel(t)
 	lose := func(s env) {
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
 		s.upkeep()
@@ -654,6 +667,7 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 // A worker whose config doesn't have the type of a lost job decides at once, by the policy that is registered. A type that is registered
 // with a retry handler waits for that.
 func TestLostJobOfAnotherConfig(t *testing.T) {
+	parallel(t)
 	for _, asked := range []bool{false, true} {
 		suiteWith(t, func(o *queue.Options) {
 			o.Types[0].Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour}
@@ -801,6 +815,7 @@ func TestWindows(t *testing.T) {
 }
 
 func TestThrottle(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		o := options()
 		o.ThrottleLimit = 10

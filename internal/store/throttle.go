@@ -197,7 +197,6 @@ func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engi
 	})}
 }
 
-// fit is what the limits say to a job.
 type fit int
 
 const (
@@ -229,7 +228,6 @@ func (r *Room) fit(j *job.Job) fit {
 	return fits
 }
 
-// admits says whether jobs of a range may find room.
 func (r *Room) admits(of *indexRange) bool {
 	if of.status == job.StatusThrottled {
 		return !r.full && !r.closed[of.part]

@@ -36,6 +36,7 @@ func unanswered(t *testing.T, part string, change func(*queue.Options), before f
 func nothing(env) {}
 
 func TestUnansweredEnqueue(t *testing.T) {
+	parallel(t)
 	for name, then := range map[string]func(env){
 		"it is there": nothing,
 		"it is final": func(s env) { s.settle("w1", done, s.start("w1", 3)...) },
@@ -66,6 +67,7 @@ func TestUnansweredEnqueue(t *testing.T) {
 }
 
 func TestUnansweredCancel(t *testing.T) {
+	parallel(t)
 	discard := func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }
 	for name, change := range map[string]func(*queue.Options){"kept": func(*queue.Options) {}, "discarded": discard} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +91,7 @@ func TestUnansweredCancel(t *testing.T) {
 }
 
 func TestUnansweredRetry(t *testing.T) {
+	parallel(t)
 	fail := job.Outcome{Verdict: job.Failed, Error: "no"}
 	s := unanswered(t, "retried_as = ", func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -103,6 +106,7 @@ func TestUnansweredRetry(t *testing.T) {
 }
 
 func TestUnansweredAnswer(t *testing.T) {
+	parallel(t)
 	discard := func(o *queue.Options) { o.KeepFailed, o.KeepFinished = queue.DiscardAtOnce, queue.DiscardAtOnce }
 	for name, c := range map[string]struct {
 		answer  queue.Answer

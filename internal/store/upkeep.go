@@ -39,7 +39,6 @@ func (l Poll) Nothing() bool {
 	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stranded && !l.Undecided
 }
 
-// startable says what may be started in a shard.
 type startable struct {
 	Due, Held bool
 }

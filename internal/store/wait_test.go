@@ -50,6 +50,7 @@ func (s *sent) looks(t *testing.T, n int) {
 }
 
 func TestWait(t *testing.T) {
+	parallel(t)
 	for name, test := range map[string]struct {
 		change func(*queue.Options)
 		// meanwhile is what happens to a job that runs while it is waited for.
@@ -138,6 +139,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 
 // Many who wait, and long, cost the database about a look a second each.
 func TestWaitLooksSeldom(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		s := openStore(t, counted, options())
@@ -155,6 +157,7 @@ func TestWaitLooksSeldom(t *testing.T) {
 
 // Who waits for a job waits for its database too; how it is away differs by engine.
 func TestWaitOutlastsTheDatabase(t *testing.T) {
+	parallel(t)
 	away := func(s env, cut, mend func()) {
 		s.add(job.Params{Type: "send"})
 		running := s.start("w", 1)

@@ -32,6 +32,7 @@ func (s env) wantWhy(id int64, want ...string) {
 }
 
 func TestWhy(t *testing.T) {
+	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		o := options()
 		o.ThrottleLimit = 10
@@ -136,6 +137,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 
 // An application's transaction may hold the row of a job that is due.
 func TestWhyOfAHeldRow(t *testing.T) {
+	parallel(t)
 	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
 	if s.db.SQL.IDsByKey {
 		t.Skip("a node of a cluster can't be asked who holds a row")

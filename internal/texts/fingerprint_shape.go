@@ -76,7 +76,6 @@ func (s *shaper) hole() {
 	s.shape = append(s.shape, hole)
 }
 
-// quoteMax is how long a quoted path is, at most.
 const quoteMax = 500
 
 // quotedPath reads a quotation with a path in it, if one begins here, and none is an apostrophe.

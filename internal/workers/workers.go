@@ -59,7 +59,6 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 	return max(0, r.LockUntil.Sub(now)), true
 }
 
-// rows are those that are found so.
 func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
 	query := "SELECT id, host, pid, state, " + r.db.SQL.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
 		", slots, lanes, accepting <> 0 AS accepting FROM " + r.db.Workers() + " " + how

@@ -32,7 +32,6 @@ type panel struct {
 	Top, Bottom string
 }
 
-// line is one of several in a panel.
 type line struct{ Name, Path string }
 
 // day is a midnight, so many hours from the beginning.
@@ -51,7 +50,6 @@ type slot struct {
 	Said   string
 }
 
-// week has the hours of a queue.
 type week struct {
 	from    time.Time
 	zone    *time.Location
@@ -59,10 +57,8 @@ type week struct {
 	missing []time.Time
 }
 
-// at is how many hours from the beginning a time is.
 func (w week) at(t time.Time) int { return int(t.Sub(w.from) / time.Hour) }
 
-// hour is the beginning of the hour at x.
 func (w week) hour(x int) time.Time { return w.from.Add(time.Duration(x) * time.Hour).In(w.zone) }
 
 func (w week) name(x int) string { return w.hour(x).Format("Mon 2 Jan 15:04") }

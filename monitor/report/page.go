@@ -65,7 +65,6 @@ func (p Page) Write(w io.Writer) error {
 	return err
 }
 
-// view is what the template asks.
 type view struct{ Page }
 
 // Instant is a time with its date.
@@ -89,7 +88,6 @@ func (v view) Window(name string) *monitor.Window {
 	return &v.Windows[i]
 }
 
-// queue is a queue's part of the page.
 type queue struct {
 	ID, Name string
 	// Day are its sums of the last day.

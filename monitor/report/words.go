@@ -11,7 +11,6 @@ import (
 
 const none = "–"
 
-// duration is a time in milliseconds.
 func duration(ms int64) string { return texts.Duration(time.Duration(ms) * time.Millisecond) }
 
 // percentile is one of some times, if it is known.
@@ -22,7 +21,6 @@ func percentile(ms *int64) string {
 	return duration(*ms)
 }
 
-// share is a part of a whole in percent.
 func share(part, whole int64) string {
 	if whole == 0 {
 		return none
@@ -61,7 +59,6 @@ func changed(hours int, now int64, hoursBefore int, before int64) string {
 	}
 }
 
-// name is a name that others have given, on a line.
 func name(text string) string {
 	const most = 256
 	return strings.Join(strings.Fields(texts.Clip(text, most)), " ")

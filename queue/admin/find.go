@@ -18,8 +18,13 @@ import (
 // Status is where a job stands: one of job.States, or of what Counts counts.
 type Status string
 
-// The standings that are no states.
+// The statuses: first job.States, then parts of them.
 const (
+	Initial   Status = Status(job.Initial)
+	Running   Status = Status(job.Running)
+	Error     Status = Status(job.Error)
+	Retry     Status = Status(job.Retry)
+	Final     Status = Status(job.Final)
 	Due       Status = "due"
 	Held      Status = "held"
 	Scheduled Status = "scheduled"
@@ -32,25 +37,25 @@ const (
 
 // Statuses are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
 var Statuses = []Status{
-	Status(job.Initial), Status(job.Running), Status(job.Error), Status(job.Retry), Status(job.Final),
+	Initial, Running, Error, Retry, Final,
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
 // conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
 var conditions = map[Status]string{
-	Status(job.Initial): waiting + " AND state = 'initial'",
-	Status(job.Retry):   waiting + " AND state = 'retry'",
-	Status(job.Running): "status IN ('running', 'answered', 'awaiting')",
-	Status(job.Error):   "status IN ('deciding', 'undecided')",
-	Status(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
-	Due:                 "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
-	Held:                "status = 'throttled'",
-	Scheduled:           "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
-	Locked:              "status = 'locked'",
-	Waiting:             "status = 'awaiting'",
-	Failed:              "status = 'failed' AND part = 'NONE'",
-	Closed:              "status = 'closed' AND part = 'NONE'",
-	Finished:            "status = 'finished' AND part = 'NONE'",
+	Initial:   waiting + " AND state = 'initial'",
+	Retry:     waiting + " AND state = 'retry'",
+	Running:   "status IN ('running', 'answered', 'awaiting')",
+	Error:     "status IN ('deciding', 'undecided')",
+	Final:     "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
+	Due:       "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
+	Held:      "status = 'throttled'",
+	Scheduled: "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
+	Locked:    "status = 'locked'",
+	Waiting:   "status = 'awaiting'",
+	Failed:    "status = 'failed' AND part = 'NONE'",
+	Closed:    "status = 'closed' AND part = 'NONE'",
+	Finished:  "status = 'finished' AND part = 'NONE'",
 }
 
 // waiting is the condition for a row that waits for its next attempt.
@@ -146,36 +151,6 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	return ids, nil
 }
 
-// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the
-// filter among the newest 100,000 of the queue. all says that there are no others.
-func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
-	if by.Fingerprint != "" {
-		by.Limit = engine.CountedMost + 1
-		ids, err := q.FindIDs(ctx, by)
-		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
-	}
-	w, hint := q.where(by)
-	served := by.served() || by.Type != "" && by.Key != ""
-	n, all, err = q.s.DB().SQL.CountSome(ctx, engine.Some{Table: q.s.Table(), Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
-	if err != nil {
-		return 0, false, fmt.Errorf("count jobs of %s: %w", q.s.Name, err)
-	}
-	return n, all, nil
-}
-
-// served says whether an index has all that the filter asks for, so that only rows are read that it lets pass.
-func (by Filter) served() bool {
-	has := Filter{Status: by.Status, Among: by.Among, Limit: by.Limit}
-	switch by.Status {
-	case "":
-	case Status(job.Initial), Status(job.Retry):
-		return false // the index has their statuses, which they share
-	default:
-		has.Type, has.Place = by.Type, by.Place
-	}
-	return by == has
-}
-
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
@@ -218,7 +193,6 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selec
 	return nil
 }
 
-// findPage is how many rows one query reads, at most.
 const findPage = 500
 
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.

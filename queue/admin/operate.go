@@ -27,7 +27,6 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
 
-// cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Invalid != nil {
 		return q.s.Reject(ctx, tx, workers.Worker{}, j)

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// operation is what an operator does to jobs.
 type operation struct {
 	verb string
 	// can says why it can't be done to a job as it is.

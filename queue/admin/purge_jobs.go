@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// purgePage is how many rows one query reads.
 const purgePage = 2000
 
 // PurgeOptions are how to purge.
@@ -69,7 +68,6 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 	return last, p.delete(ctx, job.StatusFailed, old[false], &p.failed)
 }
 
-// delete deletes in batches.
 func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
 	if p.DryRun {
 		*deleted += int64(len(ids))

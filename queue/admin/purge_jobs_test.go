@@ -11,25 +11,12 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // purgeQueue is a queue that keeps what finished for a week and what failed for four.
 func purgeQueue(t *testing.T, driver, source string) *Queue {
 	t.Helper()
-	names, err := schema.NewNames("test", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "mail"}}); err != nil {
-		t.Fatal(err)
-	}
-	q, err := queue.New(db, queue.Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
+	q, err := queue.New(dbtest.Open(t, driver, source, "mail"), queue.Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,6 @@ func (w *Why) addIf(condition bool, word, format string, args ...any) {
 	}
 }
 
-// explain finds the reasons.
 func (w *Why) explain() {
 	j := w.Job
 	flawed := j.Invalid != nil && !j.Status.IsFinal()
@@ -62,7 +61,6 @@ func (w *Why) explain() {
 	w.addIf(j.Stopping && j.Status.HasWorker(), "stopping", "it was cancelled, and its worker is asked to stop it")
 }
 
-// isShard says whether the job is in one shard of several.
 func (w *Why) isShard() bool { return w.placed && w.division.Of > 1 }
 
 // standing says where the job stands, if it is not one that may be started now.

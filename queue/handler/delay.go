@@ -40,8 +40,8 @@ func parseDelay(text string) (time.Duration, error) {
 		if err != nil || digits == len(rest) {
 			return 0, fmt.Errorf("%.40q is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds", text)
 		}
-		unit, known := delayUnit(rest[digits])
-		if !known {
+		unit := delayUnits[rest[digits]]
+		if unit == 0 {
 			return 0, fmt.Errorf("%.40q has an unknown unit, want s, m, h, d or w", text)
 		}
 		if n > int64((math.MaxInt64-sum)/unit) {
@@ -53,19 +53,4 @@ func parseDelay(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-func delayUnit(letter byte) (time.Duration, bool) {
-	const day = 24 * time.Hour
-	switch letter {
-	case 's':
-		return time.Second, true
-	case 'm':
-		return time.Minute, true
-	case 'h':
-		return time.Hour, true
-	case 'd':
-		return day, true
-	case 'w':
-		return 7 * day, true
-	}
-	return 0, false
-}
+var delayUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -52,69 +50,50 @@ type Exec struct {
 	// DashArguments allows values of jobs that begin with -, which the program may take for options of its own. Put -- before the
 	// placeholder where the program knows that.
 	DashArguments bool
-
-	outputs sync.Pool
 }
-
-// CanExec says whether hipq can run programs on this system, and why not.
-func CanExec() error { return process.CanRun() }
 
 // Handle runs the program once.
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
-	var outcome job.Outcome
 	argv, filled, err := e.fill(j)
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error()), Ran: time.Since(begin)}
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
-	if err != nil {
+	outcome, from := outcomeOf(end, out, j)
+	if err != nil { // then that means nothing
 		outcome = tryAgain(err.Error())
 		if filled && errors.Is(err, syscall.E2BIG) {
 			outcome.Verdict = job.Failed // all of them together are too long, as they will be
 		}
-	} else {
-		outcome = outcomeOf(end, out, j)
-		if note := handling.Note(ctx); note != nil {
-			note(func(h *handling.Heard) { h.ReadFrom = readFrom(end, out, j) })
-		}
+	} else if note := handling.Note(ctx); note != nil {
+		note(func(h *handling.Heard) { h.ReadFrom = from })
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
 	return outcome
 }
 
-// outcomeOf turns the way in which a program ended, and what it printed, into an outcome.
-func outcomeOf(end ending, out printed, j *job.Job) job.Outcome {
-	var outcome job.Outcome
+// outcomeOf turns the way in which a program ended, and what it printed, into an outcome. from says in words what decided.
+func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from string) {
 	if end.says() != job.Finished {
 		outcome = tryAgain(failure(end, out))
 	}
 	outcome.Verdict = end.says()
 	if end.Signaled() {
-		return outcome
+		return outcome, "the signal that killed it"
 	}
+	from = fmt.Sprintf("exit status %d, ", end.ExitStatus())
 	switch r, err := parseReply(out, j, outcome.Verdict); {
-	case err != nil && outcome.Verdict == job.Finished:
-		return tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, head(out.last, maxReason)))
+	case err != nil:
+		if outcome.Verdict == job.Finished {
+			outcome = tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, head(out.last, maxReason)))
+		}
+		return outcome, from + "and a last line that can't be read"
 	case r.said != "":
 		r.amend(&outcome)
+		return outcome, from + "and the reply that it printed"
 	}
-	return outcome
-}
-
-// readFrom says, for who develops a handler, by what its outcome was decided.
-func readFrom(end ending, out printed, j *job.Job) string {
-	if end.Signaled() {
-		return "the signal that killed it"
-	}
-	by := fmt.Sprintf("exit status %d", end.ExitStatus())
-	switch r, err := parseReply(out, j, end.says()); {
-	case err != nil:
-		return by + ", and a last line that can't be read"
-	case r.said != "":
-		return by + ", and the reply that it printed"
-	}
-	return by + ", without a reply"
+	return outcome, from + "without a reply"
 }
 
 // ending is how a program ended, and over what limit it was, in words; empty is none that is known.

@@ -25,9 +25,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 		return out, end, err
 	}
 	defer handling.Instead(ctx, func() {})() // it is ended here, if that can be; what is around it may go on
-	buffer := e.takeOutput()
-	defer e.giveBack(buffer)
-	buffer.take = progressIn(ctx, j)
+	buffer := &output{take: progressIn(ctx, j)}
 	p, err := e.start(ctx, argv, j, func(c handling.Command) (*handling.Program, error) {
 		return handling.Start(ctx, e.Guard.ofWorker(), c, input, buffer)
 	})
@@ -82,16 +80,4 @@ const mayNotSignal = "the worker may not signal it"
 // stillRuns is why an attempt is over, of a program that can't be killed.
 func stillRuns(why string, p *handling.Program, still string) string {
 	return fmt.Sprintf("%s; process %d still runs: %s", why, p.PID(), still)
-}
-
-func (e *Exec) takeOutput() *output {
-	if out, ok := e.outputs.Get().(*output); ok {
-		return out
-	}
-	return new(output)
-}
-
-func (e *Exec) giveBack(out *output) {
-	out.reset()
-	e.outputs.Put(out)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
@@ -72,18 +74,13 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 
 // finished is the outcome of an attempt that has finished, or was sent, with a result, if the result can be one.
 func finished(verdict job.Verdict, result string) job.Outcome {
-	if len(result) > job.MaxDataBytes {
-		return tooLarge(result)
+	if len(result) <= job.MaxDataBytes {
+		result = clean(result) // it may grow by that
 	}
-	if result = clean(result); len(result) > job.MaxDataBytes {
-		return tooLarge(result)
+	if len(result) > job.MaxDataBytes {
+		return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
 	}
 	return job.Outcome{Verdict: verdict, Result: result}
-}
-
-// tooLarge is the outcome of an attempt whose result is larger than one may be.
-func tooLarge(result string) job.Outcome {
-	return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
 }
 
 // For is a handler of jobs whose data are a T, for this job type alone: a worker that has it for another refuses to run. Data that
@@ -92,13 +89,7 @@ func For[T any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) 
 	if f == nil {
 		return nil
 	}
-	return typed{string(of), Func(func(ctx context.Context, j *job.Job) error {
-		data, err := of.Read(j)
-		if err != nil {
-			return DoNotRetry(err)
-		}
-		return f(ctx, j, data)
-	})}
+	return ForResult(of, func(ctx context.Context, j *job.Job, data T) (noResult string, err error) { return "", f(ctx, j, data) })
 }
 
 // ForResult is For with a result, which is kept as the text itself where R is a string, and as JSON otherwise: job.ResultOf
@@ -184,4 +175,67 @@ func panicStack(stack string) string {
 		}
 	}
 	return strings.Join(lines[:min(len(lines), stackLines)], "\n")
+}
+
+// Output is where a handler in Go, or a middleware, writes log lines that are kept with the attempt, as the output of a program
+// is: the last 16 KiB of them. A logger is slog.New(slog.NewTextHandler(handler.Output(ctx), nil)). It is safe for concurrent use.
+// What comes after the end of the attempt is lost, and so is what is written with a context that is not a handler's.
+func Output(ctx context.Context) io.Writer {
+	if l, ok := ctx.Value(outputKey{}).(*funcLog); ok {
+		return l
+	}
+	return io.Discard
+}
+
+type outputKey struct{}
+
+// funcLog is what an attempt in Go has written to its Output.
+type funcLog struct {
+	mu   sync.Mutex
+	text *output // nil is nothing
+	over bool
+	kept string // when it is over
+}
+
+// Write implements io.Writer. It never fails.
+func (l *funcLog) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.text = logged(l.text, text)
+	}
+	return len(text), nil
+}
+
+// end is what is kept; nothing more is, from now on. It may be repeated.
+func (l *funcLog) end() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text != nil {
+		l.kept, l.text = l.text.end().text, nil
+	}
+	l.over = true
+	return l.kept
+}
+
+// keeping keeps what is written to the Output of an attempt, before what its outcome has kept itself; where the context has an
+// Output already, whoever made that does.
+func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.Outcome {
+	if _, has := ctx.Value(outputKey{}).(*funcLog); has {
+		return handle(ctx)
+	}
+	l := new(funcLog)
+	ctx = context.WithValue(ctx, outputKey{}, l)
+	defer handling.Instead(ctx, func() {
+		outcome := handling.GoesOn(ctx)
+		outcome.Output = l.end()
+		handling.End(ctx, outcome)
+	})()
+	outcome := handle(ctx)
+	text := l.end()
+	if text != "" && outcome.Output != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	outcome.Output = text + outcome.Output
+	return outcome
 }

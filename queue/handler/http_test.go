@@ -365,7 +365,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 	between, forget := nat(t, server.Listener.Addr().String())
 	h := &handler.HTTP{URL: "https://" + between, Networks: loopback, RootCAs: x509.NewCertPool()}
 	h.RootCAs.AddCert(server.Certificate())
-	h.SetPing(100 * time.Millisecond)
+	h.SetPing(time.Second)
 	defer h.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout after 1m"))
 	defer cancel()

@@ -36,7 +36,8 @@ func (p *Program) constantEnvironment() []string {
 	}
 	user := p.other()
 	for _, entry := range os.Environ() {
-		if name, value, is := strings.Cut(entry, "="); is && inherited(name) && (user == nil || !personal(name)) {
+		name, value, is := strings.Cut(entry, "=")
+		if is && (slices.Contains(shared, name) || strings.HasPrefix(name, "LC_") || user == nil && slices.Contains(personal, name)) {
 			set(name, value)
 		}
 	}
@@ -51,7 +52,7 @@ func (p *Program) constantEnvironment() []string {
 		if !has {
 			value, has = os.LookupEnv(name)
 		}
-		if has && !perJob(name) {
+		if has && !slices.Contains(perJob, name) {
 			set(name, value)
 		}
 	}
@@ -62,29 +63,13 @@ func (p *Program) constantEnvironment() []string {
 	return env
 }
 
-// inherited says whether a handler gets this variable of the worker unasked: what programs need to find their way and
-// to talk the operator's language, nothing that may hold a secret or that depends on who started the worker.
-func inherited(name string) bool {
-	switch name {
-	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR":
-		return true
-	}
-	return strings.HasPrefix(name, "LC_")
-}
+// What a handler gets of the worker's variables unasked: what programs need to find their way and to talk the operator's language,
+// nothing that may hold a secret or that depends on who started the worker.
+var (
+	shared = []string{"PATH", "LANG", "TZ"} // and LC_*
+	// personal are one user's: what another has there is nothing for a program that runs as somebody else.
+	personal = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+)
 
-// personal says whether a variable is one user's: what another has there is nothing for a program that runs as somebody else.
-func personal(name string) bool {
-	switch name {
-	case "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR":
-		return true
-	}
-	return false
-}
-
-func perJob(name string) bool {
-	switch name {
-	case "HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN":
-		return true
-	}
-	return false
-}
+// perJob are those that environment sets.
+var perJob = []string{"HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN"}

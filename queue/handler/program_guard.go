@@ -16,12 +16,12 @@ import (
 // and Extend as Renewed. When the worker has ended, Close it.
 //
 // A nil Guard guards nothing. A Guard is safe for concurrent use.
-type Guard struct{ end *guard.Guard }
+type Guard guard.Guard
 
 // NewGuard describes a guard and starts nothing yet. argv is a command that calls ServeGuard with its further arguments: this
 // program itself, say, with one argument by which it knows. Programs get a TERM and, grace later at most, a KILL.
 func NewGuard(argv []string, workerID string, grace time.Duration) *Guard {
-	return &Guard{guard.New(argv, workerID, grace)}
+	return (*Guard)(guard.New(argv, workerID, grace))
 }
 
 // Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
@@ -52,9 +52,4 @@ func (g *Guard) Close() error { return g.ofWorker().Close() }
 func ServeGuard(in *os.File, args []string) error { return guard.Serve(in, args) }
 
 // ofWorker is the worker's end of the guard, for its programs; nil if there is no guard.
-func (g *Guard) ofWorker() *guard.Guard {
-	if g == nil {
-		return nil
-	}
-	return g.end
-}
+func (g *Guard) ofWorker() *guard.Guard { return (*guard.Guard)(g) }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -60,4 +61,68 @@ func (p *Program) scripts() []string {
 	}
 	p.named.Store(&all)
 	return all
+}
+
+// withValue finds, for each program that runs a script which is among its arguments, or which one of these names, the options
+// whose value is the next argument.
+func withValue() map[string]*regexp.Regexp {
+	shell := regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--(rcfile|init-file))$`) // also of several at once: -euo
+	node := regexp.MustCompile(`^(-[rC]|--(require|import|loader|experimental-loader|conditions))$`)
+	return map[string]*regexp.Regexp{
+		"sh": shell, "ash": shell, "bash": shell, "dash": shell, "ksh": shell, "mksh": shell, "zsh": shell,
+		"python": regexp.MustCompile(`^-[A-Za-z]*[WX]$`),
+		"perl":   regexp.MustCompile(`^-[A-Za-z]*I$`),
+		"php":    regexp.MustCompile(`^-[dcz]$`),
+		"ruby":   regexp.MustCompile(`^-[A-Za-z]*[IrC]$`),
+		"node":   node, "nodejs": node,
+	}
+}
+
+// ahead finds the words that may stand between a program that becomes another one, and this: its options, the values of those of
+// these that take one apart, and of env the variables, of timeout the time.
+func ahead() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"busybox": regexp.MustCompile(`^`),
+		"env":     regexp.MustCompile(`^((-[uC]|--unset|--chdir) \S+ |-\S* |[^ =]+=\S* )*`),
+		"nice":    regexp.MustCompile(`^((-n|--adjustment) \S+ |-\S+ )*`),
+		"timeout": regexp.MustCompile(`^((-[ks]|--kill-after|--signal) \S+ |-\S+ )*\S+ `),
+	}
+}
+
+// interpreter is the name, without its version, of such a program, with the place of its first argument; else it is empty. It
+// may stand behind others that become it.
+func interpreter(argv []string) (name string, first int) {
+	for i := 0; i < len(argv); {
+		name := strings.TrimRight(filepath.Base(argv[i]), "0123456789.")
+		if i++; withValue()[name] != nil {
+			return name, i
+		}
+		between := ahead()[name]
+		if between == nil {
+			break
+		}
+		var words strings.Builder // each with a blank behind it, and none in it
+		for _, word := range argv[i:] {
+			words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
+		}
+		i += strings.Count(between.FindString(words.String()), " ")
+	}
+	return "", 0
+}
+
+// scriptAt says whose script an argument is, or names: it has only options before it. Empty is nobody's.
+func scriptAt(argv []string, at int) (program string) {
+	program, first := interpreter(argv)
+	if program == "" {
+		return ""
+	}
+	for i := first; i < at; i++ {
+		switch {
+		case withValue()[program].MatchString(argv[i]):
+			i++
+		case !slices.Contains([]string{"-", "+"}, argv[i][:min(1, len(argv[i]))]):
+			return ""
+		}
+	}
+	return program
 }

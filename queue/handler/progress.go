@@ -34,15 +34,17 @@ type progressLine struct {
 	Note     json.RawMessage `json:"note"`
 	addressee
 	said job.Progress
+	// understood says that it can be taken for what it says.
+	understood bool
 	// only says that the line has nothing else in it: then the log can do without it.
 	only bool
 }
 
 // parseProgress reads a line. It is one of progress if it is a JSON object with that key and no outcome: with one it is a
-// reply. understood says that it can be taken for what it says.
-func parseProgress(line []byte) (p progressLine, is, understood bool) {
+// reply.
+func parseProgress(line []byte) (p progressLine, is bool) {
 	if !likeReply(line) || !bytes.Contains(line, []byte(`"progress"`)) {
-		return p, false, false
+		return p, false
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -53,15 +55,15 @@ func parseProgress(line []byte) (p progressLine, is, understood bool) {
 			Outcome json.RawMessage `json:"outcome"`
 		}
 		if json.Unmarshal(line, &more) != nil || more.Outcome != nil {
-			return p, false, false
+			return p, false
 		}
 		p = more.progressLine
 	}
 	var percent *float64
 	if json.Unmarshal(p.Progress, &percent) == nil && percent != nil && len(line) <= maxProgress {
-		p.said, understood = job.NewProgress(*percent, jsonText(p.Note))
+		p.said, p.understood = job.NewProgress(*percent, jsonText(p.Note))
 	}
-	return p, p.Progress != nil, understood
+	return p, p.Progress != nil
 }
 
 // progressIn gives what takes the lines of progress out of what a job's handler prints: it gets each line, and says of those
@@ -72,8 +74,8 @@ func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
 		return nil
 	}
 	return func(line []byte) bool {
-		p, _, understood := parseProgress(line)
-		if !understood || !p.isOf(j) {
+		p, _ := parseProgress(line)
+		if !p.understood || !p.isOf(j) {
 			return false
 		}
 		said(p.said)

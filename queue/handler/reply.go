@@ -75,8 +75,8 @@ func readReply(p printed) (r reply, err error) {
 	case err != nil || r.Outcome == nil:
 		return reply{}, err
 	}
-	if r.said = r.verdict(); r.said == "" {
-		return reply{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
+	if err = r.judge(); err != nil {
+		return reply{}, err
 	}
 	return r, nil
 }
@@ -90,13 +90,14 @@ func misencoded(line string) error {
 	return nil
 }
 
-// verdict is the outcome, if it is one.
-func (r reply) verdict() job.Verdict {
+// judge reads the outcome.
+func (r *reply) judge() error {
 	switch said := job.Verdict(jsonText(r.Outcome)); said {
 	case job.Finished, job.TryAgain, job.Failed, job.Sent:
-		return said
+		r.said = said
+		return nil
 	}
-	return ""
+	return fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
 }
 
 // earlierReply is the last line with an outcome that has no key but those of a reply, and names no other job: others tell of
@@ -107,8 +108,7 @@ func earlierReply(text string, j *job.Job) reply {
 	}
 	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
 	for _, line := range slices.Backward(lines) {
-		if r, ok := onlyReply(line); ok && r.verdict() != "" && r.isOf(j) {
-			r.said = r.verdict()
+		if r, ok := onlyReply(line); ok && r.judge() == nil && r.isOf(j) {
 			return r
 		}
 	}

@@ -8,18 +8,14 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-
-	"github.com/hipq/hipq/queue/job"
 )
 
 // streamReply is a program's answer to one of its jobs, and which.
 type streamReply struct {
 	reply
 	id int64
-	// progress is what it says of how far the job is, instead of an answer; nil if it is none. understood says that one can be made
-	// out.
-	progress   *progressLine
-	understood bool
+	// progress is what it says of how far the job is, instead of an answer; nil if it is none.
+	progress *progressLine
 }
 
 // parseLine reads a line of a program that may be an answer. Without an error and an id it is none.
@@ -43,23 +39,14 @@ func parseLine(line []byte) (r streamReply, err error) {
 		return r, fmt.Errorf("its id is %s, which is none", head(string(r.ID), maxReason))
 	}
 	if r.Outcome == nil {
-		if p, is, understood := parseProgress(line); is {
-			r.progress, r.understood = &p, understood
+		if p, is := parseProgress(line); is {
+			r.progress = &p
 			return r, nil
 		}
 		return r, errors.New("it has no outcome")
 	}
-	if r.said = r.verdict(); r.said == "" {
-		return r, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
-	}
-	return r, nil
-}
-
-// outcome is what the answer makes of the attempt.
-func (r streamReply) outcome() job.Outcome {
-	o := job.Outcome{Verdict: job.Finished}
-	r.amend(&o)
-	return o
+	err = r.judge()
+	return r, err
 }
 
 // streamLine is a line of a program's stdout.
@@ -105,4 +92,36 @@ func (l streamLine) addTo(log *output) *output {
 		return log
 	}
 	return logged(log, []byte("\n"))
+}
+
+// marks are the beginnings of texts by which some programs say how they are encoded: UTF-8, and the two kinds of UTF-16.
+var marks = [][]byte{{0xEF, 0xBB, 0xBF}, {0xFF, 0xFE}, {0xFE, 0xFF}}
+
+// missed says what is wrong with a line that seems to be meant as an answer, and is not taken for one; "" is nothing.
+func missed(line streamLine) string {
+	hint, text := "", bytes.TrimLeft(line.text, " \t")
+	if bytes.HasPrefix(text, []byte("[")) {
+		hint = "the program printed a list: a reply is an object, {\"id\": …, \"outcome\": …}, on a line of its own"
+	}
+	for _, mark := range marks {
+		if bytes.HasPrefix(text, mark) {
+			hint = "the program printed a byte order mark: a reply is UTF-8 without one"
+		}
+	}
+	if hint == "" || !replyLike.Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between its letters
+		return ""
+	}
+	return hint
+}
+
+// hintOf says what else may be wrong with a line, where jobs stay without an answer; "" is nothing. Of a program that has answered
+// before, only an answer that is not a whole line is of interest.
+func hintOf(line streamLine, answered bool) string {
+	switch text := bytes.TrimLeft(line.text, " \t"); {
+	case line.open && (likeReply(text) || !answered):
+		return "the last line that the program printed has no end: a reply ends with a newline, and must be flushed"
+	case answered, likeReply(text), len(text) == 0:
+		return ""
+	}
+	return "the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"
 }

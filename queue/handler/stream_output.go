@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
@@ -90,7 +91,9 @@ func (t *talk) hear(line streamLine) {
 			answer := clean(string(line.text))
 			f.note(func(h *handling.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
 		}
-		t.land(r.id, f, landing{outcome: r.outcome()})
+		outcome := job.Outcome{Verdict: job.Finished}
+		r.amend(&outcome)
+		t.land(r.id, f, landing{outcome: outcome})
 		t.stop()
 	}
 }
@@ -114,7 +117,7 @@ func (t *talk) misunderstand(reason string) {
 // hearProgress takes a line with which the program says how far a job is. What can't be made out, or is of another attempt, is a
 // line of its log.
 func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
-	ofIt := r.understood && (r.Token == nil || jsonText(r.Token) == f.token)
+	ofIt := r.progress.understood && (r.Token == nil || jsonText(r.Token) == f.token)
 	if ofIt && f.progress != nil {
 		f.progress(r.progress.said)
 	}

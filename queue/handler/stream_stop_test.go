@@ -177,7 +177,6 @@ func flood([]string) error {
 
 // Floods without a newline end with the timeout, in little memory; and so do those of lines.
 func TestStreamFloods(t *testing.T) {
-	t.Parallel()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for _, script := range []string{

@@ -48,7 +48,6 @@ const (
 	RefuseDuplicate OnDuplicate = "error"
 )
 
-// onDuplicates are all there are.
 var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
 // Check refuses what no queue would take: ErrInvalid, or ErrWindow.

@@ -19,7 +19,6 @@ const (
 	weekMinutes = 7 * dayMinutes
 )
 
-// dayNames are in the order of time.Weekday.
 var dayNames = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
 // weekdays is a set of time.Weekday, a bit each. The empty set stands for every day.

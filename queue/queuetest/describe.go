@@ -19,10 +19,8 @@ func brief(text string) string {
 	return text
 }
 
-// stamp is a time as it is listed.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999") }
 
-// describe is a job that is wanted, in words.
 func (q *Queue) describe(want job.Params) string {
 	var words []string
 	add := func(is bool, format string, args ...any) {
@@ -66,7 +64,6 @@ func (q *Queue) nearest(want job.Params, among []*job.Job) string {
 	return fmt.Sprintf("job %d comes nearest:\n    %s\n", least.ID, strings.Join(differs, "\n    "))
 }
 
-// list shows all jobs of the queue.
 func (q *Queue) list(all []*job.Job) string {
 	now := stamp(q.in.Clock.Now())
 	if len(all) == 0 {

@@ -47,7 +47,6 @@ func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
 	return list
 }
 
-// value is what a pointer points to; 0 if it is nil.
 func value(p *int) int {
 	if p == nil {
 		return 0

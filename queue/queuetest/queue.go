@@ -122,7 +122,6 @@ func (q *Queue) match(want []job.Params, have []*job.Job) (matched []*job.Job, m
 
 func isQueued(j *job.Job) bool { return j.State() != job.Final }
 
-// queued calls f with each job of a queue that isn't final.
 func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
 	return admin.Of(q).Find(ctx, admin.Filter{}, func(j *job.Job) error {
 		if isQueued(j) {
@@ -132,7 +131,6 @@ func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {
 	})
 }
 
-// all are the queue's jobs, by id.
 func (q *Queue) all() (list []*job.Job) {
 	q.in.t.Helper()
 	q.in.check(admin.Of(q.Queue).Find(q.in.context(), admin.Filter{}, func(j *job.Job) error {

@@ -107,7 +107,6 @@ func (c *Clock) open(ctx context.Context, file string, names schema.Names) (*sch
 	}, names)
 }
 
-// dsn is for an application that opens a file by this clock.
 func (c *Clock) dsn(file string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: url.Values{
 		"vfs": {c.name}, "_txlock": {"immediate"}, "_pragma": {"busy_timeout(20000)", fleeting},
@@ -132,10 +131,8 @@ func (in *Instance) Queue(name string) *Queue {
 	return q
 }
 
-// context is that of the test.
 func (in *Instance) context() context.Context { return in.t.Context() }
 
-// check fails the test with an error.
 func (in *Instance) check(err error) {
 	if err != nil {
 		in.t.Helper()

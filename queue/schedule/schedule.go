@@ -52,7 +52,6 @@ const (
 	All Missed = "all"
 )
 
-// allMissed are all there are.
 var allMissed = []Missed{Latest, Skip, All}
 
 const (

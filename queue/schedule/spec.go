@@ -42,13 +42,11 @@ func (s Spec) Zoned() bool { return s.every == 0 }
 // MinEvery is the shortest stretch of @every: cron runs a worker once a minute.
 const MinEvery = time.Minute
 
-// names are the short forms.
 var names = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// field is what may be in one of the five.
 type field struct {
 	name      string
 	low, high int
@@ -135,7 +133,6 @@ func parseEvery(text string) (time.Duration, error) {
 	return time.Duration(7*weeks+days)*24*time.Hour + rest, err
 }
 
-// parse reads what a field allows.
 func (f field) parse(text string) (n numbers, err error) {
 	n.star = strings.HasPrefix(text, "*")
 	if n.star {
@@ -194,7 +191,6 @@ func (f field) refuse(text string) error {
 	return fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of numbers and ranges", f.name, text, f.low, f.high)
 }
 
-// number reads one number, or its name.
 func (f field) number(text string) (int, error) {
 	for i, word := range strings.Fields(f.words) {
 		if strings.EqualFold(text, word) {

@@ -1,0 +1,193 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Main runs the tests of a package in which every test wants the tables of instance "shop" and of these queues. SQLite and MySQL then
+// give databases that have them already: to make the tables takes longer than most tests. A MySQL database goes from one test to the
+// next, emptied, unless the test has failed or has changed the layout. It returns what TestMain exits with.
+func Main(m *testing.M, queues ...string) int {
+	reuse = &databases{queues: queues}
+	defer reuse.drop()
+	return m.Run()
+}
+
+// reuse is nil in a package whose TestMain doesn't call Main.
+var reuse *databases
+
+// databases are those that have tables and that no test uses.
+type databases struct {
+	queues []string
+
+	once sync.Once
+	file []byte // of SQLite, with the tables
+
+	mu   sync.Mutex
+	free []string // the DSNs
+	// layout is how the tables were when they were made.
+	layout string
+}
+
+// wanted says whether the test can do with a database that had been used. A benchmark wants what it would find in production.
+func (d *databases) wanted(t testing.TB) bool {
+	_, test := t.(*testing.T)
+	return d != nil && test
+}
+
+// sqlite writes the file of a database with tables to this path.
+func (d *databases) sqlite(t testing.TB, path string) {
+	t.Helper()
+	d.once.Do(func() {
+		made := filepath.Join(t.TempDir(), "made.db")
+		d.make(t, "sqlite", made)
+		var err error
+		if d.file, err = os.ReadFile(made); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := os.WriteFile(path, d.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// make makes the tables.
+func (d *databases) make(t testing.TB, driver, source string) {
+	t.Helper()
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate(t, db, d.queues)
+	if err := db.SQL.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mysql gives the DSN of a database with tables on this server, until the test ends.
+func (d *databases) mysql(t testing.TB, server string) string {
+	t.Helper()
+	d.mu.Lock()
+	var dsn string
+	if n := len(d.free); n > 0 {
+		dsn, d.free = d.free[n-1], d.free[:n-1]
+	}
+	d.mu.Unlock()
+	if dsn == "" {
+		dsn = d.create(t, server)
+	}
+	t.Cleanup(func() {
+		layout, err := emptied(dsn)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if err == nil && !t.Failed() && layout == d.layout {
+			d.free = append(d.free, dsn)
+		} else {
+			drop(t, dsn)
+		}
+	})
+	return dsn
+}
+
+// create makes one with tables.
+func (d *databases) create(t testing.TB, server string) string {
+	t.Helper()
+	dsn := create(t, server)
+	d.make(t, "mysql", dsn)
+	layout, err := emptied(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.layout = layout
+	return dsn
+}
+
+func (d *databases) drop() {
+	for _, dsn := range d.free {
+		if err := execute(dsn, "DROP DATABASE "+nameIn(dsn)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}
+
+// emptied deletes all rows of a database but those that say whose the tables are, and returns its layout. First it waits for the
+// sessions of the test: one whose client has gone may still write.
+func emptied(dsn string) (found string, err error) {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	const others = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+	for ids := []string{""}; len(ids) > 0; {
+		if ids, err = cells(ctx, db, others); err != nil {
+			return "", err
+		}
+	}
+	tables, err := cells(ctx, db, "SHOW TABLES")
+	if err != nil {
+		return "", err
+	}
+	layout, err := cells(ctx, db, "SELECT table_name, instance, queue, version, claim_order FROM "+owners+" ORDER BY table_name")
+	for _, table := range tables {
+		var created []string
+		if err == nil {
+			created, err = cells(ctx, db, "SHOW CREATE TABLE "+table)
+		}
+		text := strings.Join(created, " ")
+		layout = append(layout, nextID.ReplaceAllString(text, ""))
+		empty := "DELETE FROM " // quicker than to truncate a table, which makes it anew
+		if nextID.MatchString(text) {
+			empty = "TRUNCATE TABLE "
+		}
+		if err == nil && table != owners {
+			_, err = db.ExecContext(ctx, empty+table)
+		}
+	}
+	return strings.Join(layout, "\n"), err
+}
+
+// owners is the table that says whose the others are.
+const owners = "hipq_tables"
+
+// nextID is what a server says of a table whose next id is not 1.
+var nextID = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+
+// cells gives all that a query returns, as texts.
+func cells(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	row, into := make([]string, len(columns)), make([]any, len(columns))
+	for i := range row {
+		into[i] = &row[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		list = append(list, row...)
+	}
+	return list, rows.Err()
+}

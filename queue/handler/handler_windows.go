@@ -1,0 +1,37 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// hipq runs no programs on Windows.
+
+type (
+	account struct{ name, home string }
+	talk    struct{ taken int }
+)
+
+func (p *Program) other() *account             { return nil }
+func (p *Program) asUser(f func() error) error { return f() }
+
+// CheckSurroundings finds nothing.
+func (p *Program) CheckSurroundings() error { return nil }
+
+// Foreign finds nobody.
+func (p *Program) Foreign() error { return nil }
+
+func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {
+	return out, end, process.CanRun()
+}
+
+func (s *Stream) open(context.Context) (*talk, error) { return nil, process.CanRun() }
+
+func (t *talk) ask(context.Context, *job.Job, []byte) (outcome job.Outcome, unread bool) {
+	return outcome, false
+}
+
+func (t *talk) begin()        {}
+func (t *talk) retire(string) {}

@@ -1,0 +1,147 @@
+package handler
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// comesAsLines says whether an answer is lines of JSON, which the endpoint writes while it works: the last is its reply.
+func comesAsLines(answer *http.Response) bool {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	return kind == "application/x-ndjson"
+}
+
+// readAnswer reads the body of an answer, up to a byte more than it may have. Of one that comes as lines it is the last; log is
+// what came before it and is no word of progress.
+func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []byte, log *output, err error) {
+	if !comesAsLines(answer) {
+		body, err = io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
+		return body, nil, err
+	}
+	limited := &io.LimitedReader{R: answer.Body}
+	from, take := bufio.NewReader(limited), progressIn(ctx, j)
+	var line streamLine
+	for {
+		limited.N = maxBody + 2*int64(from.Size()) // beyond that a line is too long, however it goes on
+		line, err = readLine(from, line.text)
+		switch {
+		case errors.Is(err, io.EOF):
+			return body, log, nil
+		case err != nil:
+			if len(body) > 0 { // it was no reply, but the last that came before the connection broke
+				log = logged(log, append(slices.Clip(body), '\n'))
+			}
+			return body, log, err
+		case line.rest != nil:
+			return append(line.text, '\n'), log, nil
+		case len(bytes.TrimSpace(line.text)) == 0, take != nil && take(line.text):
+			continue
+		}
+		if len(body) > 0 {
+			log = logged(log, append(body, '\n'))
+		}
+		body = append(body[:0], line.text...)
+	}
+}
+
+// noteRequest tells who develops an endpoint what is sent besides the job. The config's headers may be secrets.
+func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
+	note := handling.Note(ctx)
+	if note == nil {
+		return
+	}
+	text := r.Method + " " + r.URL.String() + "\n" + headerLines(r.Header, func(name string) bool {
+		_, own := h.Header[http.CanonicalHeaderKey(name)]
+		return own
+	})
+	note(func(heard *handling.Heard) { heard.Request = text })
+}
+
+// noteAnswer tells what came back, and by what it counts.
+func noteAnswer(ctx context.Context, answer *http.Response, body string) {
+	note := handling.Note(ctx)
+	if note == nil {
+		return
+	}
+	by := fmt.Sprintf("the status %d", answer.StatusCode)
+	if said, err := readReply(printed{last: strings.TrimSpace(body)}); err != nil || said.said != "" {
+		by += ", and the reply in the body"
+	}
+	text := statusOf(answer) + "\n" + headerLines(answer.Header, func(name string) bool { return name == "Set-Cookie" }) + "\n" + head(body, keepOutput)
+	note(func(heard *handling.Heard) { heard.Answer, heard.ReadFrom = text, by })
+}
+
+// headerLines are headers, by their names, without the values of secret ones.
+func headerLines(header http.Header, secret func(name string) bool) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			if secret(name) {
+				value = "(not shown)"
+			}
+			fmt.Fprintf(&text, "%s: %s\n", name, clean(value))
+		}
+	}
+	return text.String()
+}
+
+var (
+	// title is what a page says that it is, and unseen what a reader of it doesn't see, tags among them.
+	title  = regexp.MustCompile(`(?is)<title\b[^>]*>(.*?)</title`)
+	unseen = regexp.MustCompile(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)
+)
+
+// maxWords is how much of a page's words is a reason, in bytes.
+const maxWords = 200
+
+// reasonIn is what a body says to people of what went wrong, in one line: JSON as it is, of a page its title, or its first words
+// where it has none, and of a text the first line.
+func reasonIn(answer *http.Response, text string) string {
+	text = strings.TrimSpace(text)
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	var line bytes.Buffer
+	switch {
+	case strings.HasPrefix(text, "{") && json.Compact(&line, []byte(text)) == nil:
+		return line.String()
+	case kind == "text/html", likePage(text):
+		return wordsOf(text)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSpace(text)
+}
+
+// likePage says whether a text begins like HTML, whatever the server calls it.
+func likePage(text string) bool {
+	begin := strings.ToLower(head(text, 20))
+	return strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html")
+}
+
+// wordsOf are those of a page that say what it is about.
+func wordsOf(page string) string {
+	words := ""
+	if found := title.FindStringSubmatch(page); found != nil {
+		words = plain(found[1])
+	}
+	if words == "" {
+		words = plain(unseen.ReplaceAllString(page, " "))
+	}
+	return head(words, maxWords)
+}
+
+// plain is a text of HTML without entities, in one line.
+func plain(text string) string { return strings.Join(strings.Fields(html.UnescapeString(text)), " ") }
