@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -38,7 +37,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	unfit := QueueErrors{}
 	for _, u := range units {
 		err := db.checkUnit(u, owners, there)
-		db.fit.note(u, err == nil)
+		db.noteFit(u, err == nil)
 		trouble, _ := Diagnose(err)
 		switch {
 		case err == nil:
@@ -78,7 +77,7 @@ func SayHighIDs(tables []string) (what, remedy string) {
 // things at once pays once, and a program that goes on for weeks notices an upgrade all the same.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
-	if err != nil || db.fit.all(units) {
+	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {
 		return err
 	}
 	return db.check(ctx, units)
@@ -87,32 +86,18 @@ func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 // fitFor is how long what was found fit is taken to be so.
 const fitFor = time.Minute
 
-// fit remembers when units were found fit.
-type fit struct {
-	mu sync.Mutex
-	// units are by queue, with its order; the instance is one too.
-	units map[Queue]time.Time
-}
-
-func (f *fit) note(u unit, is bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.units == nil {
-		f.units = map[Queue]time.Time{}
-	}
-	delete(f.units, Queue{u.queue, u.order})
+// noteFit notes when a unit was found fit, or that it isn't.
+func (db *DB) noteFit(u unit, is bool) {
+	db.fit.Delete(Queue{u.queue, u.order})
 	if is {
-		f.units[Queue{u.queue, u.order}] = time.Now()
+		db.fit.Store(Queue{u.queue, u.order}, time.Now())
 	}
 }
 
-func (f *fit) all(units []unit) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !slices.ContainsFunc(units, func(u unit) bool {
-		at, known := f.units[Queue{u.queue, u.order}]
-		return !known || time.Since(at) >= fitFor
-	})
+// isFit says whether a unit was found fit lately.
+func (db *DB) isFit(u unit) bool {
+	at, known := db.fit.Load(Queue{u.queue, u.order})
+	return known && time.Since(at.(time.Time)) < fitFor
 }
 
 // Tables are the instance's, and those of these queues.

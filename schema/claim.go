@@ -13,7 +13,7 @@ import (
 const ClaimIndex = "claim"
 
 // claimOrder are the columns that put the jobs of a range in order. The tables, the index, the procedures, and Position follow them: to
-// claim in another order, change this list, Position, and its methods Into, values and Compare.
+// claim in another order, change this list, Position, and its methods Into, Args and Compare.
 var claimOrder = []struct{ column, mysqlType string }{
 	{"run_rank", "BIGINT"},
 	{"scheduled_run_time", "DATETIME(6)"},
@@ -29,8 +29,6 @@ type Position struct {
 
 // Into is where a row with the columns of PositionOf is read into. A row without a rank can't be a job's: it comes first, as in the index.
 func (p *Position) Into() []any { return []any{(*rank)(&p.Rank), &p.At, &p.ID} }
-
-func (p Position) values() []any { return []any{p.Rank, p.At, p.ID} }
 
 // Compare is negative if a job at p is claimed before one at other.
 func (p Position) Compare(other Position) int {
@@ -61,7 +59,7 @@ var (
 
 // Args are the parameters of Behind and Before.
 func (p Position) Args() (args []any) {
-	values := p.values()
+	values := []any{p.Rank, p.At, p.ID}
 	for i := range values {
 		args = append(args, values[:i+1]...)
 	}

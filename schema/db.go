@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/files"
@@ -65,7 +66,8 @@ type DB struct {
 	// SQL is the database as such: transactions, queries, and what differs between the engines.
 	SQL  *engine.DB
 	warn func(error)
-	fit  *fit
+	// fit is when units were found fit, by a queue with its order; the instance is one too.
+	fit *sync.Map
 	// nodes is of how many Options.Nodes one serves; 0 if there are none.
 	nodes int
 }
@@ -86,7 +88,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &fit{}, nodes: len(o.Nodes)}, nil
+	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &sync.Map{}, nodes: len(o.Nodes)}, nil
 }
 
 // Close closes the connections that Open has made. After FromPool there are none: the application's pool stays open. Who still works
@@ -110,5 +112,5 @@ func (db *DB) Lacks(err error, queue string) bool {
 
 // unopened is a database that is not there: its statements are.
 func unopened(d engine.Dialect, names Names) *DB {
-	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &fit{}}
+	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &sync.Map{}}
 }

@@ -49,9 +49,10 @@ func AddStep(t testing.TB, kind, text string) {
 
 // Age makes what was found fit so much older.
 func (db *DB) Age(d time.Duration) {
-	for u, at := range db.fit.units {
-		db.fit.units[u] = at.Add(-d)
-	}
+	db.fit.Range(func(u, at any) bool {
+		db.fit.Store(u, at.(time.Time).Add(-d))
+		return true
+	})
 }
 
 // Addresses are the servers that a DSN names.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -37,16 +38,16 @@ func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 	var err error
 	switch d := pool.Driver().(type) {
 	case *mysql.MySQLDriver:
-		db = engine.Borrow(pool, engine.MySQL, engine.Session{Save: saveSession, Set: setSession + hurried, Restore: restoreMySQL, Inline: true})
+		db = engine.Borrow(pool, engine.MySQL, engine.Session{Save: saveSession, Set: setSession + hurried, Restore: restore("SET ", ", "), Inline: true})
 		err = knowPool(ctx, db)
 	case *sqlite.Driver:
-		db = engine.Borrow(pool, engine.SQLite, engine.Session{Save: savePragmas, Set: setPragmas, Restore: restoreSQLite})
+		db = engine.Borrow(pool, engine.SQLite, engine.Session{Save: savePragmas, Set: setPragmas, Restore: restore("PRAGMA ", "; PRAGMA ")})
 		err = engine.Patiently(ctx, engine.Retryable, func() error { return checkEncoding(ctx, db) })
 	default:
 		return nil, fmt.Errorf("%w: the application's pool is of %T; hipq knows go-sql-driver/mysql and modernc.org/sqlite", ErrConfig, d)
 	}
 	if err == nil {
-		return &DB{SQL: db, Names: names, fit: &fit{}}, nil
+		return &DB{SQL: db, Names: names, fit: &sync.Map{}}, nil
 	}
 	if errors.Is(err, engine.ErrNotPlain) {
 		err = fmt.Errorf("%w: the application's pool: %w", ErrConfig, err)
@@ -88,11 +89,6 @@ const saveSession = "SELECT @@character_set_client AS character_set_client, @@ch
 	" @@information_schema_stats_expiry AS information_schema_stats_expiry, */ @@time_zone AS time_zone," +
 	" @@innodb_lock_wait_timeout AS innodb_lock_wait_timeout, @@lock_wait_timeout AS lock_wait_timeout"
 
-func restoreMySQL(names []string, values []driver.Value) (string, error) {
-	list, err := literals(names, values)
-	return "SET " + strings.Join(list, ", "), err
-}
-
 // The pragmas are those of openSQLite that are a connection's. That the file has a WAL, and how much is cached, is the
 // application's to say.
 const (
@@ -100,11 +96,6 @@ const (
 		" FROM pragma_busy_timeout, pragma_synchronous, pragma_ignore_check_constraints"
 	setPragmas = "PRAGMA busy_timeout = 250; PRAGMA synchronous = FULL; PRAGMA ignore_check_constraints = ON"
 )
-
-func restoreSQLite(names []string, values []driver.Value) (string, error) {
-	list, err := literals(names, values)
-	return "PRAGMA " + strings.Join(list, "; PRAGMA "), err
-}
 
 func checkEncoding(ctx context.Context, db *engine.DB) error {
 	var encoding string
@@ -117,18 +108,20 @@ func checkEncoding(ctx context.Context, db *engine.DB) error {
 	return nil
 }
 
-// literals are assignments of values that a session had.
-func literals(names []string, values []driver.Value) ([]string, error) {
-	list := make([]string, len(names))
-	for i, value := range values {
-		if v, ok := value.([]byte); ok {
-			value = string(v)
+// restore makes the statement, of a verb and assignments, that puts back what a session had.
+func restore(verb, between string) func(names []string, values []driver.Value) (string, error) {
+	return func(names []string, values []driver.Value) (string, error) {
+		list := make([]string, len(names))
+		for i, value := range values {
+			if v, ok := value.([]byte); ok {
+				value = string(v)
+			}
+			text, err := engine.Literal(value)
+			if err != nil {
+				return "", fmt.Errorf("the session's %s is a %T", names[i], value)
+			}
+			list[i] = names[i] + " = " + text
 		}
-		text, err := engine.Literal(value)
-		if err != nil {
-			return nil, fmt.Errorf("the session's %s is a %T", names[i], value)
-		}
-		list[i] = names[i] + " = " + text
+		return verb + strings.Join(list, between), nil
 	}
-	return list, nil
 }

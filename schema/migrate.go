@@ -156,7 +156,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 			return nil, err
 		}
 		changed = append(changed, done...)
-		db.fit.note(u, true)
+		db.noteFit(u, true)
 	}
 	return changed, nil
 }
