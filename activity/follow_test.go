@@ -22,9 +22,7 @@ func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 }
 
 // TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost, and none comes twice, of those too that are written meanwhile.

@@ -52,9 +52,7 @@ func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 }
 
 // left are the times of the entries there are.

@@ -52,9 +52,7 @@ func BenchmarkAggregate(b *testing.B) {
 				}
 				return activity.Write(b.Context(), tx, db, entries)
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			dbtest.OK(b, err)
 		}
 		plain := func() time.Duration {
 			began := time.Now()
@@ -65,9 +63,7 @@ func BenchmarkAggregate(b *testing.B) {
 			}
 			err := db.SQL.SelectContext(b.Context(), &groups, "SELECT queue, job_type, state, COUNT(*) AS n FROM "+db.Activity()+
 				" WHERE at >= ? AND at < ? GROUP BY queue, job_type, state", engine.At(hour), engine.At(hour.Add(time.Hour)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			dbtest.OK(b, err)
 			return time.Since(began)
 		}
 		plain()

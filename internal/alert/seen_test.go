@@ -25,9 +25,7 @@ func TestSeen(t *testing.T) {
 		if err == nil {
 			err = s.Note(at)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, err)
 		last("a", at)
 		last("b", time.Time{})
 	}

@@ -79,9 +79,7 @@ func (s *shop) tend() int {
 		return 0
 	}
 	jobs, failed, err := s.table.Run(s.t.Context(), s.queues, always)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	dbtest.OK(s.t, err)
 	for name, err := range failed {
 		s.t.Errorf("%s: %v", name, err)
 	}
@@ -118,9 +116,7 @@ func (s *shop) nobody(since time.Duration) {
 func (s *shop) added(name string) (slots []string) {
 	s.t.Helper()
 	err := s.db.SQL.SelectContext(s.t.Context(), &slots, "SELECT output FROM shop_activity WHERE state = 'added' AND output LIKE ? ORDER BY id", "schedule "+name+",%")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	dbtest.OK(s.t, err)
 	for i := range slots {
 		slots[i] = strings.TrimPrefix(slots[i], "schedule "+name+", slot ")
 	}

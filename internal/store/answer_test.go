@@ -250,9 +250,7 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 				r := s.newRound("w1", 0, settled(done, j)...)
 				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
 					got, err := s.round(t.Context(), r)
-					if err != nil {
-						t.Error(err)
-					}
+					ensure(t, err == nil, "%v", err)
 					r.Settle = got.Unsettled
 				}
 			})

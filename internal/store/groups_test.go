@@ -231,9 +231,7 @@ func TestGroupOfAJob(t *testing.T) {
 		}
 		equal(t, s.places(s.start("w1", 20)), []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}, "started")
 		_, err := s.EnqueueMany(t.Context(), []job.Params{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must[any](t)(nil, err)
 		equal(t, s.places(s.start("w1", 20)), []int64{2}, "after the change of its data: started")
 	})
 }
@@ -272,9 +270,7 @@ type groupRow struct {
 func (m groupModel) rows() (rows []groupRow) {
 	m.t.Helper()
 	err := m.db.SQL.SelectContext(m.t.Context(), &rows, "SELECT id, status, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must[any](m.t)(nil, err)
 	return rows
 }
 

@@ -144,9 +144,7 @@ func (s env) all() string {
 func (s env) print(to io.Writer, query string) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(), query)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must[any](s.t)(nil, err)
 	defer func() { _ = rows.Close() }()
 	names := must[[]string](s.t)(rows.Columns())
 	for rows.Next() {

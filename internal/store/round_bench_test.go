@@ -78,9 +78,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 				}
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			dbtest.OK(b, err)
 		}
 	}
 }

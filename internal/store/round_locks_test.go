@@ -15,9 +15,7 @@ import (
 func TestRoundKeepsNoForeignLock(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
 	q, err := New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	added := q.enqueue(t, job.Params{Type: "send"})[0]
 	if _, err := db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
 		t.Fatal(err)
@@ -43,8 +41,6 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 				return err
 			})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, err)
 	}
 }

@@ -16,9 +16,7 @@ func (s env) reads(f func()) int64 {
 	s.db.SQL.SetMaxOpenConns(1)
 	total := func() (sum int64) {
 		rows, err := s.db.SQL.QueryContext(s.t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must[any](s.t)(nil, err)
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var name string

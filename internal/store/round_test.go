@@ -346,9 +346,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 		started := make(chan int)
 		go func() {
 			done, err := s.round(s.t.Context(), s.newRound("w", 9))
-			if err != nil {
-				s.t.Error(err)
-			}
+			ensure(s.t, err == nil, "%v", err)
 			started <- len(done.Started)
 		}()
 		s.waitsForItsTurn()
@@ -368,9 +366,7 @@ func TestPauseMeansNow(t *testing.T) {
 		started := make(chan int)
 		go func() {
 			done, err := s.round(s.t.Context(), s.newRound("w", 9))
-			if err != nil {
-				s.t.Error(err)
-			}
+			ensure(s.t, err == nil, "%v", err)
 			started <- len(done.Started)
 		}()
 		select {

@@ -66,18 +66,13 @@ func suite(t *testing.T, f func(s env)) {
 func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	t.Helper()
 	o.Shards = cmp.Or(o.Shards, defaultShards(t))
-	q, err := queue.New(db, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = q.Register(t.Context())
+	q := must[*queue.Queue](t)(queue.New(db, o))
+	err := q.Register(t.Context())
 	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
 		must[int](t)(admin.Of(q).Reshard(t.Context()))
 		err = q.Register(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must[any](t)(nil, err)
 	return envOf(t, db, q)
 }
 
@@ -308,9 +303,7 @@ func (s env) history(id int64) string {
 		states = append(states, fmt.Sprintf("%s/%d", e.State, e.Attempt))
 		return nil
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must[any](s.t)(nil, err)
 	return strings.Join(states, " ")
 }
 
@@ -404,9 +397,7 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				added, err := s.EnqueueMany(s.t.Context(), jobs)
-				if err != nil {
-					s.t.Error(err)
-				}
+				ensure(s.t, err == nil, "%v", err)
 				mu.Lock()
 				defer mu.Unlock()
 				for _, a := range added {
@@ -428,9 +419,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
 			added, err := s.EnqueueTx(s.t.Context(), tx, job.Params{Type: "brand new", Key: "in tx"})
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			must[any](s.t)(nil, err)
 			if !commit {
 				must[any](s.t)(nil, tx.Rollback())
 				fails(s.t, queue.ErrNotFound, "after the rollback")(s.Get(s.t.Context(), added[0].ID))
@@ -516,9 +505,7 @@ func roundsShareNothing(s env) {
 				r := s.newRound(worker, 7)
 				r.Candidates = candidates
 				done, err := s.round(s.t.Context(), r)
-				if err != nil {
-					s.t.Error(err)
-				}
+				ensure(s.t, err == nil, "%v", err)
 				if len(done.Started) == 0 {
 					return
 				}

@@ -17,9 +17,7 @@ import (
 func purgeQueue(t *testing.T, driver, source string) *Queue {
 	t.Helper()
 	q, err := queue.New(dbtest.Open(t, driver, source, "mail"), queue.Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	return Of(q)
 }
 
