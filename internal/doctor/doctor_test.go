@@ -166,10 +166,16 @@ func TestProcedures(t *testing.T) {
 	want(t, look(), Unknown, "this user sees none", "hipq init")
 }
 
-// What a server lets sessions of applications do, and other users of its host, is told.
-func TestSessions(t *testing.T) {
-	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1")
+// What a server's settings do to jobs is told, and what it lets sessions of applications do, and other users of its host.
+func TestServer(t *testing.T) {
+	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1", "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log",
+		"--server-id=1", "--sync-binlog=0", "--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
 	db := dbtest.Open(t, "mysql", source, "emails")
+	t.Run("sessions", func(t *testing.T) { sessions(t, db, source) })
+	t.Run("settings", func(t *testing.T) { settings(t, db, source) })
+}
+
+func sessions(t *testing.T, db *schema.DB, source string) {
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["loopback"], Warning, "127.0.0.1:", "@unix(")
 	want(t, found["auto_increment"], Warning, "INSERT … SELECT", "innodb_autoinc_lock_mode = 2")
@@ -193,12 +199,9 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A server's settings decide whether a job that was accepted can be lost.
-func TestServerSettings(t *testing.T) {
-	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
-	source := dbtest.OwnMySQL(t, "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log", "--server-id=1", "--sync-binlog=0",
-		"--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
-	db := dbtest.Open(t, "mysql", source, "emails")
+// settings decide whether a job that was accepted can be lost.
+func settings(t *testing.T, db *schema.DB, source string) {
+	const flush = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -207,19 +210,18 @@ func TestServerSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.User, cfg.Passwd = "hipq", "s3cret" // as hipq work has it, which sees no procedures
-	execute(t, db, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'")
-	source = cfg.FormatDSN()
-	execute(t, db, fmt.Sprintf(settings, 0))
-	found := examine(t.Context(), t, "mysql", source, Options{})
+	execute(t, db, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
+		fmt.Sprintf(flush, 0))
+	look := func() map[string]Finding { return examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{}) }
+	found := look()
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["procedures"], Unknown, "this user sees none", "hipq init")
 	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now out of my.cnf")
-	execute(t, db, fmt.Sprintf(settings, 1))
-	found = examine(t.Context(), t, "mysql", source, Options{})
-	want(t, found["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
+	execute(t, db, fmt.Sprintf(flush, 1))
+	want(t, look()["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
 	execute(t, db, "SET GLOBAL sync_binlog = 1")
-	want(t, examine(t.Context(), t, "mysql", source, Options{})["durability"], OK, "", "")
+	want(t, look()["durability"], OK, "", "")
 }
 
 // A database that keeps silent holds nothing up: what needs it is unknown, the rest is told.
