@@ -53,27 +53,27 @@ type examples struct {
 
 // setUp copies the examples, for what they write, and builds hipq and those in Go.
 func setUp(t *testing.T) *examples {
-	s := &examples{dir: t.TempDir()}
-	s.hipq = filepath.Join(t.TempDir(), "hipq")
-	for binary, folder := range map[string]string{
-		s.hipq: "../..", filepath.Join(s.dir, "exec-go"): "./go/exec", filepath.Join(s.dir, "stream-go"): "./go/stream",
-	} {
-		if out, err := exec.Command("go", "build", "-o", binary, folder).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	built := t.TempDir()
+	s := &examples{dir: t.TempDir(), hipq: filepath.Join(built, "hipq")}
+	if out, err := exec.Command("go", "build", "-o", built, "../..", "./go/exec", "./go/stream").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.CopyFS(s.dir, os.DirFS(".")); err != nil {
+	err := os.CopyFS(s.dir, os.DirFS("."))
+	for _, name := range []string{"exec", "stream"} {
+		err = errors.Join(err, os.Rename(filepath.Join(built, name), filepath.Join(s.dir, name+"-go")))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.run(t, "init")
 	return s
 }
 
-// command is hipq in the examples' folder. None waits for another's slots, and who is told to stop has 5 seconds to do so.
+// command is hipq in the examples' folder. None waits for another's slots, and who is told to stop has 3 seconds to do so.
 func (s *examples) command(pause int, args ...string) *exec.Cmd {
 	c := exec.Command(s.hipq, args...)
 	c.Dir = s.dir
-	c.Env = append(os.Environ(), "HIPQ_WORKER_CONCURRENCY=50", "HIPQ_WORKER_GRACE=5s", "PYTHONDONTWRITEBYTECODE=1", "PAUSE="+strconv.Itoa(pause))
+	c.Env = append(os.Environ(), "HIPQ_WORKER_CONCURRENCY=50", "HIPQ_WORKER_GRACE=3s", "PYTHONDONTWRITEBYTECODE=1", "PAUSE="+strconv.Itoa(pause))
 	return c
 }
 
