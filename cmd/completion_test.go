@@ -16,15 +16,11 @@ import (
 // Who presses Tab doesn't wait for a database that doesn't answer: what the config knows is offered, without a word.
 func TestCompletionDoesNotWait(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // who connects waits for a greeting
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mute.Close()
 	config := filepath.Join(t.TempDir(), "hipq.yaml")
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: \"hipq:secret@tcp(%s)/shop\"}\nqueues: [{name: emails, job_types: [{name: send}]}]\n", mute.Addr())
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(text), 0o600))
 	for line, want := range map[string]string{
 		"show ":                "emails\n:36\n",
 		"show emails ":         ":36\n",

@@ -20,9 +20,7 @@ func TestGaleraCommandsSeeOthers(t *testing.T) {
 		t.Helper()
 		config := filepath.Join(t.TempDir(), "hipq.yaml")
 		text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails}]\n", nodes[node].DSN)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(config, []byte(text), 0o600))
 		var out, errs bytes.Buffer
 		if code := cmd.Main(append(args, "--config", config), strings.NewReader(""), &out, &errs); code != 0 {
 			t.Errorf("hipq %s: exit code %d: %s", strings.Join(args, " "), code, &errs)

@@ -204,14 +204,8 @@ type hand struct{ config string }
 
 func mistaken(t *testing.T, driver, source string) hand {
 	t.Helper()
-	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
-	if driver == "mysql" {
-		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
-	}
 	h := hand{filepath.Join(t.TempDir(), "hipq.yaml")}
-	if err := os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, section), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, dbtest.Section(driver, source)), 0o600))
 	t.Setenv("HIPQ_CONFIG", h.config)
 	h.tell(t, 0, "init")
 	return h

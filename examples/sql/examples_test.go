@@ -20,6 +20,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.Must
+
 // Each language has the same two programs.
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
@@ -120,15 +123,11 @@ func (s *shop) livesOn() {
 		}
 	}
 	script := filepath.Join(s.t.TempDir(), "busy")
-	if err := os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600))
 	c := s.command(s.user("sql_worker", ""), script)
 	said := &strings.Builder{}
 	c.Stdout, c.Stderr = said, said
-	if err := c.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	defer func() { _ = c.Process.Kill() }()
@@ -144,9 +143,7 @@ func (s *shop) livesOn() {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, c.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		s.t.Errorf("%v: %s", err, said)
 	}
@@ -165,20 +162,14 @@ type shop struct {
 func open(t *testing.T, hipq, client, extension string) *shop {
 	source := dbtest.MySQL(t)
 	c, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host, port, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	s := &shop{t: t, client: client, extension: extension, env: append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
 		"DB_HOST="+host, "DB_PORT="+port, "DB_NAME="+c.DBName)}
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n", source)
-	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600))
 	init := func(options ...string) string {
 		out, err := exec.Command(hipq, append([]string{"init", "--config", filepath.Join(dir, "hipq.yaml")}, options...)...).CombinedOutput()
 		if err != nil {
@@ -192,9 +183,7 @@ func open(t *testing.T, hipq, client, extension string) *shop {
 	if err == nil {
 		_, err = s.db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer VARCHAR(100) NOT NULL)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.db.Close() })
 	return s
 }
@@ -288,9 +277,7 @@ func (s *shop) works() {
 	said := &strings.Builder{}
 	c := s.command(s.user("sql_worker", ""), "worker", "emails")
 	c.Stdout, c.Stderr = said, said
-	if err := c.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	defer func() { _ = c.Process.Kill() }()
@@ -308,18 +295,14 @@ func (s *shop) works() {
 
 	// all connections but ours go: the worker comes back under another name
 	before, err := s.answer("SELECT id FROM shop_workers WHERE state = 'working'")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.disconnect(ctx)
 	s.await("1", "SELECT COUNT(*) FROM shop_workers WHERE state = 'working' AND id <> '"+before+"'")
 	s.want("finished", "SELECT state FROM shop_workers WHERE id = '"+before+"'")
 	add("again", `{"to":"ann@example.org"}`)
 	s.await("finished 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'again'")
 
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, c.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -334,18 +317,12 @@ func (s *shop) works() {
 // disconnect has the server end all other connections to the test's database.
 func (s *shop) disconnect(ctx context.Context) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer rows.Close()
 	for rows.Next() {
 		id := 0
-		if err := rows.Scan(&id); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, rows.Scan(&id))
 		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // one may have ended by itself
 	}
-	if err := rows.Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, rows.Err())
 }

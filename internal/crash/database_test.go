@@ -25,6 +25,9 @@ type database struct {
 	cluster bool
 }
 
+// must ends a test where there is an error.
+var must = dbtest.Must
+
 const (
 	workersTable  = "crash_workers"
 	activityTable = "crash_activity"
@@ -42,9 +45,7 @@ func openDatabase(t *testing.T, driver, source string) *database {
 		source = "file:" + source + "?_pragma=busy_timeout(20000)"
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.DB = db
 	t.Cleanup(func() { _ = db.Close() })
 	return d

@@ -70,9 +70,7 @@ func (s *stage) pace(in span, of string) float64 {
 	n := 0
 	err := s.db.QueryRow("SELECT COUNT(*)"+finishedByOthers+" AND ? IN (queue, ?) AND at >= ? AND at < ?", s.lost, of, everything,
 		in.from.UTC().Format(layout), in.to.UTC().Format(layout)).Scan(&n)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return float64(n) / in.to.Sub(in.from).Seconds()
 }
 
@@ -90,9 +88,7 @@ func (s *stage) bySecond(from time.Time) (text string) {
 			at = second + 1
 			return err
 		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 	}
 	return text
 }
@@ -119,9 +115,7 @@ func (s *stage) wantSoon(disturbed time.Time) {
 		list = append(list, fmt.Sprintf("%.1f s %s, %s", late, j, key))
 		return err
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if s.t.Logf("late are %d: %s", len(list), strings.Join(list, "; ")); worst > soon.Seconds() {
 		s.t.Errorf("a result that nobody touched came %.1f s late", worst)
 	}

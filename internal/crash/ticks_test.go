@@ -121,9 +121,7 @@ func (s *tickTest) play(m moment, told bool) {
 	ctx, stop := context.WithTimeout(s.t.Context(), *patienceFlag)
 	defer stop()
 	if m != idle {
-		if err := s.feed(ctx, 20); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, s.feed(ctx, 20))
 	}
 	var end func()
 	if m == atFirst {
@@ -177,9 +175,7 @@ func (s *tickTest) tick(told bool) *worker {
 		c = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, s.fileLimit), "sh"}, c.Args...)...)
 	}
 	w, err := s.fleet.start(c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	w.excused = true
 	return w
 }
@@ -225,9 +221,7 @@ func full(s *tickTest) func() {
 	for _, table := range []string{activityTable, workersTable} {
 		_, err := s.db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
 			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 	}
 	return func() {
 		for _, table := range []string{activityTable, workersTable} {

@@ -107,9 +107,7 @@ func (w wait) play(t *testing.T, bin binaries, driver string) {
 func (d *database) hold(t *testing.T, statement string) (letGo func()) {
 	t.Helper()
 	conn, err := d.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	statements := []string{"BEGIN", statement}
 	if d.sqlite {
 		statements = []string{"BEGIN IMMEDIATE"}

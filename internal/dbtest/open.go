@@ -1,11 +1,25 @@
 package dbtest
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/hipq/hipq/schema"
 )
+
+// Must ends the test where there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Section is what a config says of the database that Each named.
+func Section(driver, source string) string {
+	return fmt.Sprintf("{driver: %s, %s: %q}", driver, map[string]string{"sqlite": "path", "mysql": "dsn"}[driver], source)
+}
 
 // Open opens the database that Each named, with the tables of instance "shop" and these queues. Opened again, it is the
 // same database on connections of its own.

@@ -18,17 +18,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.Must
+
 // examine examines an instance on this database.
 func examine(ctx context.Context, t *testing.T, driver, source string, o Options) map[string]Finding {
 	t.Helper()
-	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
-	if driver == "mysql" {
-		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
-	}
 	file := filepath.Join(t.TempDir(), "hipq.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", section), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", dbtest.Section(driver, source)), 0o600))
 	var err error
 	if o.Config, err = config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 		t.Fatal(err)
@@ -92,9 +89,7 @@ func TestExamine(t *testing.T) {
 			want(t, examine(t.Context(), t, driver, source, Options{Now: now})["clock"], Warning, " "+which+" the database's", "NTP")
 		}
 		if driver == "sqlite" {
-			if err := os.Chmod(source, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(source, 0o644))
 		}
 		execute(t, db, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
@@ -121,9 +116,7 @@ func TestWorkerRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := cfg.DBName + "_w" // others test on the same server
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
 		"GRANT INSERT, UPDATE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
@@ -155,9 +148,7 @@ func TestProcedures(t *testing.T) {
 	execute(t, db, "DROP PROCEDURE shop_job_grab")
 	want(t, look(), Wrong, "1 are not there", "run hipq init")
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := cfg.DBName + "_p"
 	execute(t, db, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() { execute(t, db, "DROP USER '"+user+"'@'%'") })
@@ -185,9 +176,7 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 		execute(t, db, "SET GLOBAL idle_transaction_timeout = 60")
 	}
 	rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, db.Names, []schema.Queue{{Name: "emails"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	execute(t, db, rights.Triggers...)
 	found = examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["insert_id"], OK, "", "")
@@ -206,9 +195,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 		t.Fatal(err)
 	}
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.User, cfg.Passwd = "hipq", "s3cret" // as hipq work has it, which sees no procedures
 	execute(t, db, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
 		fmt.Sprintf(flush, 0))
