@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hipq/hipq/cmd"
 )
 
 // Who presses Tab doesn't wait for a database that doesn't answer: what the config knows is offered, without a word.
@@ -31,11 +28,10 @@ func TestCompletionDoesNotWait(t *testing.T) {
 		"activity --queue em":  "emails\n:36\n",
 		"jobs --state failed ": "emails\n:36\n",
 	} {
-		var out, errs bytes.Buffer
 		began := time.Now()
-		code := cmd.Main(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...), strings.NewReader(""), &out, &errs)
-		if code != 0 || out.String() != want || errs.Len() > 0 {
-			t.Errorf("hipq %s: exit code %d, %q, want %q\n%s", line, code, &out, want, &errs)
+		code, out, errs := shown(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...)...)
+		if code != 0 || out != want || errs != "" {
+			t.Errorf("hipq %s: exit code %d, %q, want %q\n%s", line, code, out, want, errs)
 		}
 		if took := time.Since(began); took > 5*time.Second { // a server has 10 s to greet, and is asked again
 			t.Errorf("hipq %s: it took %s", line, took)

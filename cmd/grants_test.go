@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -73,26 +71,21 @@ func TestGrantsSuffice(t *testing.T) {
 	grant(user("hipq"), user("hipq"))
 	grant("application", user("application"))
 
-	app, in := openAs(t, cfg, user("application"), password), 0
+	app := openAs(t, cfg, user("application"), password)
+	conn, err := app.Conn(t.Context())
+	must(t, err)
+	h, hostile, in := hostileDB{t: t, conn: conn}, hostile(), 0
 	for _, queue := range []string{"plain", "limited"} {
 		for _, column := range []string{"job_type", "job_data", "job_key", "shard_key", "scheduled_run_time", "priority", "timeout", "throttle_factor", "time_windows"} {
-			for _, value := range hostile()[column] {
+			for _, value := range hostile[column] {
 				row := map[string]string{"job_type": "'send'"}
 				row[column] = value
-				columns := slices.Sorted(maps.Keys(row))
-				var values []string
-				for _, c := range columns {
-					values = append(values, row[c])
-				}
-				_, err := app.ExecContext(t.Context(), "INSERT INTO shop_"+queue+" ("+strings.Join(columns, ", ")+") VALUES ("+strings.Join(values, ", ")+")")
-				if err == nil {
+				if h.insert(queue, row) == nil {
 					in++
 				}
 			}
 		}
-		for i := range goodJobs {
-			run(t, app, fmt.Sprintf("INSERT INTO shop_%s (job_type, job_key) VALUES ('send', 'good %d')", queue, i))
-		}
+		h.insertGood(queue)
 	}
 	onceOnly(t, app)
 	if in < 26 {

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/cmd"
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
@@ -194,23 +193,21 @@ func (h hostileDB) exec(query string) error {
 // hipq runs a command that must go well, and say nothing on standard error.
 func (h hostileDB) hipq(args ...string) string {
 	h.t.Helper()
-	c := exec.Command("hipq", append(args, "--config", h.config())...)
-	var out, errs bytes.Buffer
-	c.Dir, c.Stdout, c.Stderr = h.dir, &out, &errs
-	if err := c.Run(); err != nil || errs.Len() > 0 {
-		h.t.Errorf("hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
+	code, out, errs := h.apart(append(args, "--config", h.config())...)
+	if code != 0 || errs != "" {
+		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
 	}
-	return out.String()
+	return out
 }
 
 // ask runs a command that only looks, in this process: for there are many.
 func (h hostileDB) ask(args ...string) string {
 	h.t.Helper()
-	var out, errs bytes.Buffer
-	if code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs); code != 0 || errs.Len() > 0 {
-		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs.String())
+	code, out, errs := shown(append(args, "--config", h.config())...)
+	if code != 0 || errs != "" {
+		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
 	}
-	return out.String()
+	return out
 }
 
 // attack inserts each hostile value in each place.

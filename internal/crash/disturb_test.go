@@ -1,9 +1,7 @@
 package crash
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"maps"
 	"strings"
 	"syscall"
@@ -51,7 +49,7 @@ var disturbances = []disturbance{
 	{name: "a queue is held", begin: held(repeatableRead, theQueue, due)},
 	{name: "a queue with a limit is held", limit: tight, begin: held(repeatableRead, theQueue, due), stopped: queues[0]},
 
-	{name: "all tables are read only", begin: backedUp, stopped: everything},
+	{name: "all tables are read only", begin: func(s *stage) func() { return s.db.readOnly(s.t) }, stopped: everything},
 }
 
 // TestDisturbed: nothing waits for the dead, and nobody's transaction stops the queue. While one client is gone in the middle
@@ -209,23 +207,4 @@ func (s *stage) touchNext(key string) {
 	query := "SELECT id, job_key FROM " + jobsTable(queues[0]) + " WHERE job_type = 'steady' AND job_key > ? ORDER BY job_key LIMIT 1"
 	must(s.t, s.db.QueryRow(query, key).Scan(&id, &key))
 	s.touched[id] = key
-}
-
-// backedUp is what some backups do: nobody writes anything.
-func backedUp(s *stage) func() { return s.db.readOnly(s.t) }
-
-// readOnly lets nobody write anything on the server.
-func (d *database) readOnly(t *testing.T) (end func()) {
-	t.Helper()
-	conn, err := d.Conn(t.Context())
-	if err == nil {
-		_, err = conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK")
-	}
-	must(t, err)
-	return func() {
-		_, err := conn.ExecContext(context.Background(), "UNLOCK TABLES")
-		if err = errors.Join(err, conn.Close()); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -74,25 +74,6 @@ func (s *stage) pace(in span, of string) float64 {
 	return float64(n) / in.to.Sub(in.from).Seconds()
 }
 
-// bySecond shows how many jobs the others finished each second.
-func (s *stage) bySecond(from time.Time) (text string) {
-	s.t.Helper()
-	for _, q := range queues {
-		text += fmt.Sprintf("\n%-5s", q)
-		at := 0
-		query := "SELECT FLOOR(TIMESTAMPDIFF(MICROSECOND, ?, at) / 1000000) AS second, COUNT(*)" + finishedByOthers + " AND queue = ? GROUP BY second ORDER BY second"
-		err := s.db.each(query, []any{from.UTC().Format(layout), s.lost, q}, func(rows *sql.Rows) error {
-			var second, n int
-			err := rows.Scan(&second, &n)
-			text += strings.Repeat("  0", second-at) + fmt.Sprintf("%3d", n)
-			at = second + 1
-			return err
-		})
-		must(s.t, err)
-	}
-	return text
-}
-
 // wantSoon complains if results were written late, of jobs of the others that nobody has touched.
 func (s *stage) wantSoon(disturbed time.Time) {
 	s.t.Helper()
@@ -121,7 +102,7 @@ func (s *stage) wantSoon(disturbed time.Time) {
 	}
 }
 
-// transactions shows what is open on the server, longest first, and who waits for whom.
+// meanwhile shows what is open on the server, longest first, and who waits for whom.
 func (s *stage) meanwhile() (text string) {
 	s.t.Helper()
 	query := "SELECT CONCAT_WS(' ', TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 's', t.trx_state, p.id, p.command, p.time, t.trx_rows_locked, 'rows:', LEFT(COALESCE(p.info, ''), 3000))" +

@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -29,7 +28,7 @@ func TestSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
 	must(t, os.WriteFile(file, []byte(strings.Repeat(`{"queue":"mail","job_type":"quick"}`+"\n", jobs)), 0o600))
 	h.mustRun(t, "enqueue", "--ndjson", file)
-	defer db.snapshot(t)()
+	defer db.session(t, "ROLLBACK", "START TRANSACTION WITH CONSISTENT SNAPSHOT")()
 
 	costs := costs(effortsOf(t, h, db), parts)
 	t.Logf("µs for each entry of the activity, by part: %.0f", costs)
@@ -92,20 +91,4 @@ func costs(looks []effort, n int) (parts []float64) {
 		}
 	}
 	return parts
-}
-
-// snapshot keeps one open.
-func (d *database) snapshot(t *testing.T) (end func()) {
-	t.Helper()
-	conn, err := d.Conn(t.Context())
-	if err == nil {
-		_, err = conn.ExecContext(t.Context(), "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-	}
-	must(t, err)
-	return func() {
-		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
-		if err = errors.Join(err, conn.Close()); err != nil {
-			t.Error(err)
-		}
-	}
 }

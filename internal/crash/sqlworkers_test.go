@@ -32,11 +32,8 @@ func TestSQLWorkers(t *testing.T) {
 		},
 		"throttled": {
 			size:       wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
-			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
-				shared,
-				{"rows", "what runs is never more than the limit", rowsKeepLimit},
-				{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
-			}, invariants...),
+			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted,
+			invariants: slices.Concat([]invariant{shared}, limited, invariants),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

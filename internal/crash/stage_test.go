@@ -100,7 +100,7 @@ func (s *stage) play(d disturbance) {
 	s.start("--linger", "--run-for", "10m", "--concurrency", "100") // for what is left
 	end()
 	s.judge()
-	s.t.Logf("disturbed from second %.1f to %.1f%s", disturbed.Sub(began).Seconds(), undone.Sub(began).Seconds(), s.bySecond(began))
+	s.t.Logf("disturbed from second %.1f to %.1f", disturbed.Sub(began).Seconds(), undone.Sub(began).Seconds())
 	if d.stopped != everything {
 		s.wantSoon(disturbed)
 	}
