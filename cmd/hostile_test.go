@@ -95,7 +95,7 @@ func TestOneRowStopsNoOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of rows")
 	}
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, _ string) {
 		for _, checked := range []bool{true, false} {
 			t.Run(fmt.Sprintf("checked=%v", checked), func(t *testing.T) {
