@@ -48,8 +48,14 @@ const (
 
 var outages = []outage{
 	{name: "silent", driver: "mysql", begin: silent, says: "does not answer|can't be reached", moments: []moment{atFirst, idle, handling, amidst}},
-	{name: "held", driver: "sqlite", begin: func(s *tickTest) func() { return s.db.hold(s.t, "") }, says: "does not answer|holds the database file", moments: []moment{atFirst, idle, handling}},
-	{name: "read only", driver: "mysql", own: true, begin: func(s *tickTest) func() { return s.db.readOnly(s.t) }, says: "does not answer|another transaction", long: true, moments: []moment{atFirst, idle, handling}},
+	{
+		name: "held", driver: "sqlite", begin: func(s *tickTest) func() { return s.db.hold(s.t, "") },
+		says: "does not answer|holds the database file", moments: []moment{atFirst, idle, handling},
+	},
+	{
+		name: "read only", driver: "mysql", own: true, begin: func(s *tickTest) func() { return s.db.readOnly(s.t) },
+		says: "does not answer|another transaction", long: true, moments: []moment{atFirst, idle, handling},
+	},
 	{name: "full", driver: "mysql", begin: full, says: "full", moments: []moment{atFirst, handling}},
 	{name: "full", driver: "sqlite", begin: fileFull, says: "disk", moments: []moment{atFirst}},
 }
