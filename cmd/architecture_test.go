@@ -16,15 +16,11 @@ var citation = regexp.MustCompile("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go
 // function, a type or a variable, or with its type before it a method.
 func TestCitations(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range citation.FindAllStringSubmatch(string(text), -1) {
 			found++
 			of, name, file := m[1], m[2], m[3]

@@ -117,13 +117,9 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 	} else {
 		where = fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", source)
 		c, err := mysql.ParseDSN(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		host, port, err := net.SplitHostPort(c.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		values = []string{"{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName}
 	}
 	s.fill = strings.NewReplacer(values...)
@@ -136,9 +132,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 	if err == nil {
 		_, err = db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer TEXT NOT NULL)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db
 	return s
@@ -146,9 +140,7 @@ func (d docs) shop(t *testing.T, driver, source string) *shop {
 
 func (s *shop) write(file, text string) {
 	s.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	must(s, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
 }
 
 func (s *shop) clear() {
@@ -161,9 +153,7 @@ func (s *shop) clear() {
 
 // count counts the rows of a table.
 func (s *shop) count(table string) (n int) {
-	if err := s.db.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
-		s.Fatal(err)
-	}
+	must(s, s.db.QueryRow("SELECT COUNT(*) FROM "+table).Scan(&n))
 	return n
 }
 

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -9,22 +8,16 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hipq/hipq/cmd"
 )
 
 // Who presses Tab doesn't wait for a database that doesn't answer: what the config knows is offered, without a word.
 func TestCompletionDoesNotWait(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // who connects waits for a greeting
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mute.Close()
 	config := filepath.Join(t.TempDir(), "hipq.yaml")
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: \"hipq:secret@tcp(%s)/shop\"}\nqueues: [{name: emails, job_types: [{name: send}]}]\n", mute.Addr())
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(text), 0o600))
 	for line, want := range map[string]string{
 		"show ":                "emails\n:36\n",
 		"show emails ":         ":36\n",
@@ -35,11 +28,10 @@ func TestCompletionDoesNotWait(t *testing.T) {
 		"activity --queue em":  "emails\n:36\n",
 		"jobs --state failed ": "emails\n:36\n",
 	} {
-		var out, errs bytes.Buffer
 		began := time.Now()
-		code := cmd.Main(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...), strings.NewReader(""), &out, &errs)
-		if code != 0 || out.String() != want || errs.Len() > 0 {
-			t.Errorf("hipq %s: exit code %d, %q, want %q\n%s", line, code, &out, want, &errs)
+		code, out, errs := shown(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...)...)
+		if code != 0 || out != want || errs != "" {
+			t.Errorf("hipq %s: exit code %d, %q, want %q\n%s", line, code, out, want, errs)
 		}
 		if took := time.Since(began); took > 5*time.Second { // a server has 10 s to greet, and is asked again
 			t.Errorf("hipq %s: it took %s", line, took)

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/cmd"
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
@@ -20,14 +18,12 @@ func TestGaleraCommandsSeeOthers(t *testing.T) {
 		t.Helper()
 		config := filepath.Join(t.TempDir(), "hipq.yaml")
 		text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails}]\n", nodes[node].DSN)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		must(t, os.WriteFile(config, []byte(text), 0o600))
+		code, out, errs := shown(append(args, "--config", config)...)
+		if code != 0 {
+			t.Errorf("hipq %s: exit code %d: %s", strings.Join(args, " "), code, errs)
 		}
-		var out, errs bytes.Buffer
-		if code := cmd.Main(append(args, "--config", config), strings.NewReader(""), &out, &errs); code != 0 {
-			t.Errorf("hipq %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
-		}
-		return strings.TrimSpace(out.String())
+		return strings.TrimSpace(out)
 	}
 	run(0, "init")
 	run(1, "status")

@@ -76,15 +76,11 @@ func (d docs) units(t *testing.T, examples string) {
 	args := []string{"verify", "--man=no"}
 	for _, file := range found {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// where this hipq is systemd doesn't look for programs
 		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
 		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
-		if err := os.WriteFile(unit, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(unit, text, 0o600))
 		args = append(args, unit)
 	}
 	if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {
@@ -96,9 +92,7 @@ func (d docs) units(t *testing.T, examples string) {
 func (d docs) packages(t *testing.T, installed []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var release struct {
 		Nfpms []struct {
 			Bindir   string
@@ -136,9 +130,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -146,18 +138,14 @@ func filesIn(t *testing.T, dir string) (names []string) {
 func uncommented(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
 }
 
 // The page for operators shows the examples as they are installed.
 func TestExamplesAreShown(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
 		if !strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))) {
 			t.Errorf("docs/operations.md doesn't show docs/examples/%s", name)
@@ -174,9 +162,7 @@ func TestYAML(t *testing.T) {
 		}
 		for _, name := range names {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := yaml.Unmarshal(text, new(map[string]any)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -191,9 +177,7 @@ func TestReleaseIsSigned(t *testing.T) {
 		".goreleaser.yaml":              {"checksum", "build/sbom.cdx.json"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, part := range parts {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("%s has no %s", name, part)
@@ -211,9 +195,7 @@ func TestActionsArePinned(t *testing.T) {
 	uses, pinned := regexp.MustCompile(`uses: *(.+)`), regexp.MustCompile(`^(\./.+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$`)
 	for _, name := range workflows {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, use := range uses.FindAllStringSubmatch(string(text), -1) {
 			if !pinned.MatchString(use[1]) {
 				t.Errorf("%s: %s", name, use[1])
@@ -240,9 +222,7 @@ func TestVulnerabilities(t *testing.T) {
 		{"govulncheck: loading packages: no such package", 1, "", false},
 	} {
 		fake := filepath.Join(t.TempDir(), "govulncheck")
-		if err := os.WriteFile(fake, fmt.Appendf(nil, "#!/bin/sh\necho '%s' >&2\nexit %d\n", c.says, c.status), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(fake, fmt.Appendf(nil, "#!/bin/sh\necho '%s' >&2\nexit %d\n", c.says, c.status), 0o700))
 		target := exec.Command("make", "vulnerabilities", "GOVULNCHECK="+fake)
 		target.Dir, target.Env = "..", append(os.Environ(), "GITHUB_ACTIONS="+c.ci)
 		out, err := target.CombinedOutput()

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -204,14 +203,8 @@ type hand struct{ config string }
 
 func mistaken(t *testing.T, driver, source string) hand {
 	t.Helper()
-	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
-	if driver == "mysql" {
-		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
-	}
 	h := hand{filepath.Join(t.TempDir(), "hipq.yaml")}
-	if err := os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, section), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, dbtest.Section(driver, source)), 0o600))
 	t.Setenv("HIPQ_CONFIG", h.config)
 	h.tell(t, 0, "init")
 	return h
@@ -220,20 +213,16 @@ func mistaken(t *testing.T, driver, source string) hand {
 // tell runs a command that must end with this code, and say nothing if it fails but why, in its own words.
 func (h hand) tell(t *testing.T, want int, args ...string) string {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code := cmd.Main(args, strings.NewReader(""), &out, &errs)
-	if code != want {
-		t.Errorf("hipq %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, &errs)
-	}
-	if code != 0 && out.Len() > 0 {
-		t.Errorf("hipq %s prints %s", strings.Join(args, " "), &out)
+	code, out, errs := shown(args...)
+	if code != want || code != 0 && out != "" {
+		t.Errorf("hipq %s: exit code %d, want %d, and it prints %s\n%s", strings.Join(args, " "), code, want, out, errs)
 	}
 	for _, words := range foreign {
-		if strings.Contains(errs.String(), words) {
-			t.Errorf("hipq %s speaks a foreign language: %s", strings.Join(args, " "), &errs)
+		if strings.Contains(errs, words) {
+			t.Errorf("hipq %s speaks a foreign language: %s", strings.Join(args, " "), errs)
 		}
 	}
-	return errs.String()
+	return errs
 }
 
 // words are those of a command line, on which quotes stand for nothing but an empty word or a whole one.

@@ -58,13 +58,9 @@ var moreLines = regexp.MustCompile(`^-- … and (\d+) more$`)
 func grants(t *testing.T, p page) {
 	for _, b := range p.with("sql", "grants") {
 		names, err := schema.NewNames("shop", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: "hipq@tcp(db)/shop"}, names, []schema.Queue{{Name: "emails"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		printed := strings.Split(strings.TrimSpace(rights.String()), "\n")
 		at := 0
 		for line := range strings.Lines(b.text) {

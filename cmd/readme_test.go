@@ -46,10 +46,9 @@ func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a hipq of its own, without the race detector")
 	}
+	t.Parallel()
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(bin, "hipq"), ".")
 	build.Dir = root
@@ -60,14 +59,10 @@ func TestDocs(t *testing.T) {
 	var pages, story []page // story is the quick start, and what goes on from there
 	for _, names := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, names))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range found {
 			name, err := filepath.Rel(root, file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p := d.read(t, name)
 			pages = append(pages, p)
 			if len(p.with("sh", "quickstart")) > 0 {
@@ -118,9 +113,7 @@ type codeBlock struct {
 func (d docs) read(t *testing.T, name string) page {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := page{name: name}
 	open := false
 	for i, line := range strings.Split(string(text), "\n") {
@@ -225,22 +218,16 @@ func (d docs) demo(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, to), text, 0o700)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	before, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	after, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(after) != len(before) {
 		t.Errorf("it leaves something behind: %v", after)
 	}
@@ -303,9 +290,7 @@ func configs(t *testing.T, p page) {
 			text += "queues: [{name: emails}]\n"
 		}
 		file := filepath.Join(t.TempDir(), "hipq.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 			t.Errorf("%s:%d: %v", p.name, b.line, err)
 		}
@@ -333,17 +318,13 @@ func (d docs) programs(t *testing.T, p page) {
 		replace := map[string]string{}
 		for name, text := range files {
 			replace[filepath.Join(d.root, "internal", "docsexample", name)] = filepath.Join(dir, name)
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		overlay, err := json.Marshal(map[string]any{"Replace": replace})
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run = append(run, "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
 		build := exec.Command("go", run...)
 		build.Dir = d.root
@@ -377,9 +358,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
 		err := os.WriteFile(file, []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -450,9 +429,7 @@ func (d docs) scripts(t *testing.T, p page) {
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "test")
-		if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(b.text), 0o600))
 		if out, err := d.command(dir, interpreter, file).CombinedOutput(); err != nil {
 			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
 		}
@@ -498,9 +475,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			continue
 		}
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600))
 		for _, q := range asked[b.mark] {
 			c := d.command(dir, interpreter, "handler")
 			c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
@@ -537,9 +512,7 @@ func inserts(t *testing.T, p page) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		q, err := queue.New(db, queue.Options{Name: "emails"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, b := range blocks {
 			if _, err := db.SQL.ExecContext(t.Context(), b.text); err != nil {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)

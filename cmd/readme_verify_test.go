@@ -71,13 +71,9 @@ func (d docs) verify(t *testing.T, p page) {
 				requests = append(requests, variants(sent(t, secret))...)
 			}
 			input, err := json.Marshal(requests)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			file := filepath.Join(t.TempDir(), "verify")
-			if err := os.WriteFile(file, []byte(b.text+v.program), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(b.text+v.program), 0o600))
 			c := d.command(filepath.Dir(file), client, file)
 			c.Stdin = strings.NewReader(string(input))
 			out, err := c.CombinedOutput()
@@ -110,13 +106,9 @@ func sent(t *testing.T, secret string) (s signed) {
 	}))
 	defer endpoint.Close()
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	h, err := config.HTTP{URL: endpoint.URL, SecretFile: file, Networks: []string{"127.0.0.0/8", "::1/128"}}.Handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	j := &job.Job{ID: 7, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"añn🙂"}`, Attempt: 1, CreateTime: time.Now()}
 	if o := h.Handle(t.Context(), j); o.Verdict != job.Finished || s.Secret == "" {

@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 // clean runs the tests with a cache that is gone afterwards: what hipq notes of a database belongs in nobody's own.
 type clean struct{ *testing.M }
 
@@ -133,18 +136,16 @@ func scripts(t *testing.T) []string {
 	}
 	return slices.DeleteFunc(files, func(file string) bool {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return !strings.HasPrefix(string(text), raceToo)
 	})
 }
 
 func setUp(env *testscript.Env, driver string) error {
-	section, source := "{driver: sqlite, path: hipq.db}", filepath.Join(env.WorkDir, "hipq.db")
+	section, source := dbtest.Section(driver, "hipq.db"), filepath.Join(env.WorkDir, "hipq.db")
 	if driver == "mysql" {
 		source = dbtest.MySQL(env.T().(testing.TB))
-		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
+		section = dbtest.Section(driver, source)
 	}
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -152,6 +153,7 @@ func setUp(env *testscript.Env, driver string) error {
 	}
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")) // or each process would take a second more
+	env.Setenv("GOGC", "400")                                                         // most end before it pays to collect anything
 	env.Setenv("ROOT", root)
 	env.Setenv("DRIVER", driver)
 	env.Setenv("SOURCE", source)

@@ -18,6 +18,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 // languages are the job types of hipq.yaml, each also with -stream, and what runs them.
 var languages = []struct{ name, client string }{
 	{"sh", "jq"}, {"python", "python3"}, {"php", "php"}, {"ruby", "ruby"}, {"node", "node"}, {"go", ""},
@@ -53,27 +56,25 @@ type examples struct {
 
 // setUp copies the examples, for what they write, and builds hipq and those in Go.
 func setUp(t *testing.T) *examples {
-	s := &examples{dir: t.TempDir()}
-	s.hipq = filepath.Join(t.TempDir(), "hipq")
-	for binary, folder := range map[string]string{
-		s.hipq: "../..", filepath.Join(s.dir, "exec-go"): "./go/exec", filepath.Join(s.dir, "stream-go"): "./go/stream",
-	} {
-		if out, err := exec.Command("go", "build", "-o", binary, folder).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	built := t.TempDir()
+	s := &examples{dir: t.TempDir(), hipq: filepath.Join(built, "hipq")}
+	if out, err := exec.Command("go", "build", "-o", built, "../..", "./go/exec", "./go/stream").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.CopyFS(s.dir, os.DirFS(".")); err != nil {
-		t.Fatal(err)
+	err := os.CopyFS(s.dir, os.DirFS("."))
+	for _, name := range []string{"exec", "stream"} {
+		err = errors.Join(err, os.Rename(filepath.Join(built, name), filepath.Join(s.dir, name+"-go")))
 	}
+	must(t, err)
 	s.run(t, "init")
 	return s
 }
 
-// command is hipq in the examples' folder. None waits for another's slots, and who is told to stop has 5 seconds to do so.
+// command is hipq in the examples' folder. None waits for another's slots, and who is told to stop has 3 seconds to do so.
 func (s *examples) command(pause int, args ...string) *exec.Cmd {
 	c := exec.Command(s.hipq, args...)
 	c.Dir = s.dir
-	c.Env = append(os.Environ(), "HIPQ_WORKER_CONCURRENCY=50", "HIPQ_WORKER_GRACE=5s", "PYTHONDONTWRITEBYTECODE=1", "PAUSE="+strconv.Itoa(pause))
+	c.Env = append(os.Environ(), "HIPQ_WORKER_CONCURRENCY=50", "HIPQ_WORKER_GRACE=3s", "PYTHONDONTWRITEBYTECODE=1", "PAUSE="+strconv.Itoa(pause))
 	return c
 }
 
@@ -180,9 +181,7 @@ func (s *examples) texts(t *testing.T) {
 func (s *examples) begin(t *testing.T, keys ...string) *exec.Cmd {
 	t.Helper()
 	c := s.command(3600, "work")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	limit := time.Now().Add(2 * time.Minute)
 	for s.files("report-*.1.part") == "" || strings.Count(s.files("report-*.1.part"), " ")+1 < len(keys)*len(s.types) {
@@ -197,9 +196,7 @@ func (s *examples) begin(t *testing.T, keys ...string) *exec.Cmd {
 func (s *examples) toldToStop(t *testing.T) {
 	s.enqueue(t, "stop", letter)
 	c := s.begin(t, "stop")
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Process.Signal(syscall.SIGTERM))
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -221,9 +218,7 @@ func (s *examples) killed(t *testing.T) {
 	s.enqueue(t, "whole", letter)
 	c := s.begin(t, "half", "whole")
 	for _, j := range s.shown(t, "jobs", "running", "whole") { // as if they had come so far, with a number that shows who made it
-		if err := os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600))
 	}
 	s.kill(t)
 	if err := c.Wait(); err != nil {
@@ -238,9 +233,7 @@ func (s *examples) killed(t *testing.T) {
 // kill kills all programs that run in the examples' folder, but not hipq.
 func (s *examples) kill(t *testing.T) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range processes {
 		where, _ := os.Readlink(p + "/cwd")
 		what, _ := os.Readlink(p + "/exe")

@@ -16,6 +16,9 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 // open opens a shop whose worker works until the test ends.
 func open(t *testing.T, driver, source string, send func(context.Context, Receipt) error) *Shop {
 	t.Helper()
@@ -23,9 +26,7 @@ func open(t *testing.T, driver, source string, send func(context.Context, Receip
 		source = "file:" + source + "?_txlock=immediate&_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)"
 	}
 	s, err := Open(t.Context(), driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Send = send
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -120,9 +121,7 @@ func TestOrderIsWhole(t *testing.T) {
 			t.Errorf("%d orders, %v", orders, err)
 		}
 		order, err := s.Order(t.Context(), "a@example.org", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
 	})
 }

@@ -119,12 +119,7 @@ var cases = []struct {
 	},
 	{"error without a reason", words{Verdict: job.TryAgain}, want{verdict: job.TryAgain, errorHas: " "}, nil},
 
-	{
-		"log",
-		words{Log: []byte("one\ntwo\n")},
-		want{verdict: job.Finished, output: "one\ntwo\n"},
-		nil,
-	},
+	{"log", words{Log: []byte("one\ntwo\n")}, want{verdict: job.Finished, output: "one\ntwo\n"}, nil},
 	{
 		"log, and an error",
 		words{Log: []byte("one\n"), Verdict: job.TryAgain, Error: []byte("busy")},
@@ -177,12 +172,7 @@ var cases = []struct {
 	{"no UTF-8", words{Result: []byte("a\xffb")}, want{verdict: job.Finished, result: "a\uFFFDb"}, nil},
 	{"no UTF-8 in a receipt", words{Verdict: job.Sent, Result: []byte("a\xffb")}, want{verdict: job.Sent, result: "a\uFFFDb"}, nil},
 	{"no UTF-8 in an error", words{Verdict: job.TryAgain, Error: []byte("a\xffb")}, want{verdict: job.TryAgain, error: "a\uFFFDb"}, nil},
-	{
-		"any bytes in the log",
-		words{Log: []byte("🙂\x00\xff\n")},
-		want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"},
-		nil,
-	},
+	{"any bytes in the log", words{Log: []byte("🙂\x00\xff\n")}, want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"}, nil},
 }
 
 // mebibyte is nearly one, with all else that the data's JSON has, and in letters of several bytes.

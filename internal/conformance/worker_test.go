@@ -22,6 +22,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 // shop has a queue for each kind, named after it, on a real database.
 type shop struct {
 	*testing.T
@@ -49,61 +52,26 @@ var attempts = []struct {
 	want    end
 	except  map[string]end
 }{
+	{name: "timeout", say: words{Hangs: true}, timeout: time.Second, do: (*shop).nothing, want: end{job.Retry, "timeout after 1s", "error"}},
 	{
-		"timeout",
-		words{Hangs: true},
-		time.Second,
-		(*shop).nothing,
-		end{job.Retry, "timeout after 1s", "error"},
-		nil,
+		name: "timeout of a deaf one", say: words{Hangs: true, Deaf: true}, timeout: time.Second, do: (*shop).nothing,
+		want:   end{job.Retry, "timeout after 1s", "error"},
+		except: map[string]end{"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}}, // nobody can end a goroutine
 	},
 	{
-		"timeout of a deaf one",
-		words{Hangs: true, Deaf: true},
-		time.Second,
-		(*shop).nothing,
-		end{job.Retry, "timeout after 1s", "error"},
-		map[string]end{"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}}, // nobody can end a goroutine
+		name: "cancel", say: words{Hangs: true, Progress: 40, Note: []byte("🙂")}, do: (*shop).cancel,
+		want: end{job.Final, "cancelled", "failed"},
+	},
+	{name: "cancel of a deaf one", say: words{Hangs: true, Deaf: true}, do: (*shop).cancel, want: end{job.Final, "cancelled", "failed"}},
+	{name: "SIGTERM of the worker", say: words{Hangs: true}, do: (*shop).interrupt, want: end{job.Retry, "interrupted", "error"}},
+	{
+		name: "SIGTERM of the worker of a deaf one", say: words{Hangs: true, Deaf: true}, do: (*shop).interrupt,
+		want:   end{job.Retry, "interrupted", "error"},
+		except: map[string]end{"func": {job.Retry, "interrupted; the handler goes on", "error"}},
 	},
 	{
-		"cancel",
-		words{Hangs: true, Progress: 40, Note: []byte("🙂")},
-		0,
-		(*shop).cancel,
-		end{job.Final, "cancelled", "failed"},
-		nil,
-	},
-	{
-		"cancel of a deaf one",
-		words{Hangs: true, Deaf: true},
-		0,
-		(*shop).cancel,
-		end{job.Final, "cancelled", "failed"},
-		nil,
-	},
-	{
-		"SIGTERM of the worker",
-		words{Hangs: true},
-		0,
-		(*shop).interrupt,
-		end{job.Retry, "interrupted", "error"},
-		nil,
-	},
-	{
-		"SIGTERM of the worker of a deaf one",
-		words{Hangs: true, Deaf: true},
-		0,
-		(*shop).interrupt,
-		end{job.Retry, "interrupted", "error"},
-		map[string]end{"func": {job.Retry, "interrupted; the handler goes on", "error"}},
-	},
-	{
-		"lost lock",
-		words{Hangs: true, Result: []byte("second")},
-		0,
-		(*shop).loseLock,
-		end{job.Final, job.None, "error finished"},
-		nil,
+		name: "lost lock", say: words{Hangs: true, Result: []byte("second")}, do: (*shop).loseLock,
+		want: end{job.Final, job.None, "error finished"},
 	},
 }
 
@@ -199,9 +167,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 	say.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 	for _, k := range kinds {
 		q, err := queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.queues[k.name], s.speakers[k.name] = q, k.open(t)
 		s.params.Queues = append(s.params.Queues, worker.Queue{Queue: q, Handlers: map[string]handler.Handler{"say": s.speakers[k.name]}})
 	}
@@ -213,9 +179,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 func (s *shop) add(name string, w words, timeout time.Duration) int64 {
 	s.Helper()
 	added, err := s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	return added.ID
 }
 
@@ -289,9 +253,7 @@ func (s *shop) loseLock(at *attempt) {
 		_, err := tx.ExecContext(s.Context(), "UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", at.worker)
 		return err
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	if err := s.ended(at); !errors.Is(err, worker.ErrLockLost) {
 		s.Errorf("the worker ends with %v", err)
 	}
@@ -317,9 +279,7 @@ func (s *shop) loseLock(at *attempt) {
 func (s *shop) get(name string, id int64) *job.Job {
 	s.Helper()
 	j, err := s.queues[name].Get(s.Context(), id)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	return j
 }
 
@@ -332,9 +292,7 @@ func (s *shop) ends(name string, id int64) (list []activity.Entry) {
 		}
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s, err)
 	return list
 }
 

@@ -72,9 +72,7 @@ func TestBounded(t *testing.T) {
 		jobs.Write(append(line, '\n'))
 	}
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
-	if err := os.WriteFile(file, []byte(jobs.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(jobs.String()), 0o600))
 	h.mustRun(t, "init")
 	h.mustRun(t, "enqueue", "--ndjson", file)
 
@@ -95,9 +93,7 @@ func TestBounded(t *testing.T) {
 
 	got := map[string]string{}
 	text, err := h.run(t.Context(), "jobs", "--json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(text) {
 		var j struct {
 			Queue string `json:"queue"`
@@ -105,9 +101,7 @@ func TestBounded(t *testing.T) {
 			State string `json:"state"`
 			Error string `json:"error"`
 		}
-		if err := json.Unmarshal([]byte(line), &j); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &j))
 		got[j.Queue+" "+j.Key] = j.State + " " + j.Error
 	}
 	for _, m := range misdeeds {
@@ -148,9 +142,7 @@ func watchMemory(t *testing.T, c *exec.Cmd) (most int, said string) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	tooLong := time.After(2 * *patienceFlag)

@@ -127,9 +127,7 @@ func (r *run) run() {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
 	defer stop()
-	if err := r.feed(ctx, r.jobs*2/5); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, r.feed(ctx, r.jobs*2/5))
 
 	end := r.begin(ctx)
 	var harm sync.WaitGroup

@@ -25,6 +25,9 @@ type database struct {
 	cluster bool
 }
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 const (
 	workersTable  = "crash_workers"
 	activityTable = "crash_activity"
@@ -42,9 +45,7 @@ func openDatabase(t *testing.T, driver, source string) *database {
 		source = "file:" + source + "?_pragma=busy_timeout(20000)"
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.DB = db
 	t.Cleanup(func() { _ = db.Close() })
 	return d
@@ -133,21 +134,6 @@ func (d *database) held(worker string) (jobs []row, err error) {
 		jobs, err = append(jobs, some...), errors.Join(err, e)
 	}
 	return jobs, err
-}
-
-// busy are the processes of the workers that have jobs.
-func (d *database) busy() (pids map[int]bool, err error) {
-	pids = map[int]bool{}
-	for _, q := range queues {
-		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.status IN ('locked', 'running', 'answered', 'deciding') AND w.state = 'working'"
-		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
-			pid := 0
-			err := rows.Scan(&pid)
-			pids[pid] = true
-			return err
-		}))
-	}
-	return pids, err
 }
 
 // running counts the running jobs of each process that has jobs.
@@ -299,4 +285,36 @@ func (d *database) transactions() (map[string]bool, error) {
 		return err
 	})
 	return ids, err
+}
+
+// session has a connection of its own do this. What it gives makes an end of that.
+func (d *database) session(t *testing.T, end string, begin ...string) (letGo func()) {
+	t.Helper()
+	conn, err := d.Conn(context.Background())
+	must(t, err)
+	for _, s := range begin {
+		_, err := conn.ExecContext(t.Context(), s)
+		must(t, err)
+	}
+	return func() {
+		_, err := conn.ExecContext(context.Background(), end)
+		if err = errors.Join(err, conn.Close()); err != nil && !errors.Is(err, sql.ErrConnDone) {
+			t.Error(err)
+		}
+	}
+}
+
+// hold opens a transaction that has done this, until it is let go.
+func (d *database) hold(t *testing.T, statement string) (letGo func()) {
+	t.Helper()
+	if d.sqlite {
+		return d.session(t, "ROLLBACK", "BEGIN IMMEDIATE")
+	}
+	return d.session(t, "ROLLBACK", "BEGIN", statement)
+}
+
+// readOnly lets nobody write anything on the server, as some backups do.
+func (d *database) readOnly(t *testing.T) (end func()) {
+	t.Helper()
+	return d.session(t, "UNLOCK TABLES", "FLUSH TABLES WITH READ LOCK")
 }

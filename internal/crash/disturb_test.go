@@ -1,9 +1,7 @@
 package crash
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"maps"
 	"strings"
 	"syscall"
@@ -51,7 +49,7 @@ var disturbances = []disturbance{
 	{name: "a queue is held", begin: held(repeatableRead, theQueue, due)},
 	{name: "a queue with a limit is held", limit: tight, begin: held(repeatableRead, theQueue, due), stopped: queues[0]},
 
-	{name: "all tables are read only", begin: backedUp, stopped: everything},
+	{name: "all tables are read only", begin: func(s *stage) func() { return s.db.readOnly(s.t) }, stopped: everything},
 }
 
 // TestDisturbed: nothing waits for the dead, and nobody's transaction stops the queue. While one client is gone in the middle
@@ -104,9 +102,7 @@ func (s *stage) holds() bool {
 	n := 0
 	err := s.db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"+
 		" WHERE p.id = ? AND p.command = 'Sleep' AND t.trx_rows_locked > 0", s.connection).Scan(&n)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return n > 0
 }
 
@@ -158,9 +154,7 @@ var (
 func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() {
 	return func(s *stage) func() {
 		if what == again { // on MySQL the gap behind such a key is locked too, and must not be that in which all new keys are
-			if err := s.feed(s.t.Context(), 100); err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, s.feed(s.t.Context(), 100))
 		}
 		s.touch(which)
 		tx, err := s.db.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: isolation})
@@ -176,9 +170,7 @@ func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() 
 				_, err = tx.Exec(what, arg)
 			}
 		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		return func() {
 			if err := tx.Rollback(); err != nil {
 				s.t.Error(err)
@@ -199,9 +191,7 @@ func (s *stage) touch(which string) {
 			s.touched[id] = key
 			return err
 		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		if len(s.touched) == 3 {
 			return
 		}
@@ -215,29 +205,6 @@ func (s *stage) touchNext(key string) {
 	s.t.Helper()
 	var id int64
 	query := "SELECT id, job_key FROM " + jobsTable(queues[0]) + " WHERE job_type = 'steady' AND job_key > ? ORDER BY job_key LIMIT 1"
-	if err := s.db.QueryRow(query, key).Scan(&id, &key); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.db.QueryRow(query, key).Scan(&id, &key))
 	s.touched[id] = key
-}
-
-// backedUp is what some backups do: nobody writes anything.
-func backedUp(s *stage) func() { return s.db.readOnly(s.t) }
-
-// readOnly lets nobody write anything on the server.
-func (d *database) readOnly(t *testing.T) (end func()) {
-	t.Helper()
-	conn, err := d.Conn(t.Context())
-	if err == nil {
-		_, err = conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		_, err := conn.ExecContext(context.Background(), "UNLOCK TABLES")
-		if err = errors.Join(err, conn.Close()); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -223,12 +223,15 @@ func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {
 // takeBusy gives one that has jobs, if there comes one soon: there may be none for any of them.
 func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	for range 100 {
-		busy, err := f.db.busy()
+		running, err := f.db.running()
 		if err != nil {
 			f.t.Error(err)
 			break
 		}
-		if w := f.take(rng, func(w *worker) bool { return busy[w.cmd.Process.Pid] }); w != nil {
+		if w := f.take(rng, func(w *worker) bool {
+			_, busy := running[w.cmd.Process.Pid]
+			return busy
+		}); w != nil {
 			return w
 		}
 		time.Sleep(2 * time.Millisecond)

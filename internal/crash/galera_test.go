@@ -61,11 +61,9 @@ func TestGalera(t *testing.T) {
 	p := plan{
 		size:    wanted(size{jobs: 3000, kills: 3}, size{jobs: 600, kills: 1}),
 		workers: 6, limit: clusterLimit, lockFor: 20 * time.Second, invent: (*book).inventForCluster,
-		invariants: append([]invariant{
-			{"rows", "what runs is never more than the limit", rowsKeepLimit},
-			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+		invariants: slices.Concat(limited, invariants, []invariant{
 			{"once", "each job is done once, but for those that their workers could not tell of", doneOnce},
-		}, invariants...),
+		}),
 	}
 	bin := build(t)
 	seed := chosenSeed()

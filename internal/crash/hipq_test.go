@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // binaries are what is built for the test.
@@ -40,9 +42,7 @@ func (b binaries) own(t *testing.T) binaries {
 	t.Helper()
 	dir := t.TempDir()
 	mine := binaries{program: filepath.Join(dir, "hipq"), handler: filepath.Join(dir, "handler")}
-	if err := errors.Join(os.Link(b.program, mine.program), os.Link(b.handler, mine.handler)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Link(b.program, mine.program), os.Link(b.handler, mine.handler)))
 	return mine
 }
 
@@ -69,9 +69,7 @@ var queues = []string{"mail", "files"}
 func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 	t.Helper()
 	h := hipq{binaries: b, driver: driver, ledger: filepath.Join(t.TempDir(), "ledger")}
-	if err := os.WriteFile(h.ledger, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(h.ledger, nil, 0o600))
 	h.settings = h.settingsOf(p)
 	return h.by(t, source)
 }
@@ -109,11 +107,8 @@ func (h hipq) settingsOf(p plan) string {
 func (h hipq) by(t *testing.T, source string) hipq {
 	t.Helper()
 	h.config = filepath.Join(t.TempDir(), "hipq.yaml")
-	where := map[string]string{"sqlite": "path", "mysql": "dsn"}[h.driver]
-	head := fmt.Sprintf("name: crash\ndatabase: {driver: %s, %s: %q}\n", h.driver, where, source)
-	if err := os.WriteFile(h.config, []byte(head+h.settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	head := "name: crash\ndatabase: " + dbtest.Section(h.driver, source) + "\n"
+	must(t, os.WriteFile(h.config, []byte(head+h.settings), 0o600))
 	return h
 }
 

@@ -103,9 +103,7 @@ func (r *run) wantAdded(n int) {
 	var rows, told int
 	err := r.db.QueryRow("SELECT COUNT(*) FROM " + jobsTable(queues[0])).Scan(&rows)
 	err = errors.Join(err, r.db.QueryRow("SELECT COUNT(*) FROM "+activityTable+" WHERE state = 'added'").Scan(&told))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	if r.book.rows != n || rows != n || told != n {
 		r.t.Errorf("the processes added %d, there are %d jobs and %d of them in the activity, want %d", r.book.rows, rows, told, n)
 	}

@@ -70,31 +70,8 @@ func (s *stage) pace(in span, of string) float64 {
 	n := 0
 	err := s.db.QueryRow("SELECT COUNT(*)"+finishedByOthers+" AND ? IN (queue, ?) AND at >= ? AND at < ?", s.lost, of, everything,
 		in.from.UTC().Format(layout), in.to.UTC().Format(layout)).Scan(&n)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return float64(n) / in.to.Sub(in.from).Seconds()
-}
-
-// bySecond shows how many jobs the others finished each second.
-func (s *stage) bySecond(from time.Time) (text string) {
-	s.t.Helper()
-	for _, q := range queues {
-		text += fmt.Sprintf("\n%-5s", q)
-		at := 0
-		query := "SELECT FLOOR(TIMESTAMPDIFF(MICROSECOND, ?, at) / 1000000) AS second, COUNT(*)" + finishedByOthers + " AND queue = ? GROUP BY second ORDER BY second"
-		err := s.db.each(query, []any{from.UTC().Format(layout), s.lost, q}, func(rows *sql.Rows) error {
-			var second, n int
-			err := rows.Scan(&second, &n)
-			text += strings.Repeat("  0", second-at) + fmt.Sprintf("%3d", n)
-			at = second + 1
-			return err
-		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	return text
 }
 
 // wantSoon complains if results were written late, of jobs of the others that nobody has touched.
@@ -119,15 +96,13 @@ func (s *stage) wantSoon(disturbed time.Time) {
 		list = append(list, fmt.Sprintf("%.1f s %s, %s", late, j, key))
 		return err
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if s.t.Logf("late are %d: %s", len(list), strings.Join(list, "; ")); worst > soon.Seconds() {
 		s.t.Errorf("a result that nobody touched came %.1f s late", worst)
 	}
 }
 
-// transactions shows what is open on the server, longest first, and who waits for whom.
+// meanwhile shows what is open on the server, longest first, and who waits for whom.
 func (s *stage) meanwhile() (text string) {
 	s.t.Helper()
 	query := "SELECT CONCAT_WS(' ', TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 's', t.trx_state, p.id, p.command, p.time, t.trx_rows_locked, 'rows:', LEFT(COALESCE(p.info, ''), 3000))" +

@@ -162,9 +162,7 @@ func (r *run) leftovers() (left []string, err error) {
 // judge checks every invariant and prints what it was checked on.
 func (r *run) judge() {
 	c, err := r.record()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	for _, i := range r.invariants {
 		c.told = map[jobID]bool{}
 		violations, checked := i.check(c)

@@ -53,9 +53,7 @@ schedules:
 		var all sync.WaitGroup
 		for n := range ticks {
 			tick := h.command("work")
-			if err := tick.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tick.Start())
 			all.Go(func() {
 				if n%3 == 0 {
 					time.Sleep(rand.N(2 * time.Second))
@@ -79,9 +77,7 @@ schedules:
 				slots[slot]++
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		for slot, n := range slots {
 			if n != 1 || !strings.HasPrefix(slot, "schedule ") {

@@ -16,12 +16,10 @@ func TestShards(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, stops: 4}, size{kills: 5, stops: 1}),
 		workers: 8, backlog: 400, limit: throttleLimit, shards: 8, reshard: []int{3, 8, 1, 5}, rate: 60, invent: (*book).inventWeighted,
-		invariants: append([]invariant{
-			{"rows", "what runs is never more than the limit", rowsKeepLimit},
-			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+		invariants: slices.Concat(limited, invariants, []invariant{
 			{"rate", "no second has more starts than the rate", startsKeepRate},
 			{"shards", "the shares of the shards are within the limit, and the rate", shardsAreWhole},
-		}, invariants...),
+		}),
 	}, (*run).run)
 }
 

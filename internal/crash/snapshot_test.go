@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -27,11 +26,9 @@ func TestSnapshot(t *testing.T) {
 	h.mustRun(t, "init")
 	db := openDatabase(t, "mysql", source)
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
-	if err := os.WriteFile(file, []byte(strings.Repeat(`{"queue":"mail","job_type":"quick"}`+"\n", jobs)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Repeat(`{"queue":"mail","job_type":"quick"}`+"\n", jobs)), 0o600))
 	h.mustRun(t, "enqueue", "--ndjson", file)
-	defer db.snapshot(t)()
+	defer db.session(t, "ROLLBACK", "START TRANSACTION WITH CONSISTENT SNAPSHOT")()
 
 	costs := costs(effortsOf(t, h, db), parts)
 	t.Logf("µs for each entry of the activity, by part: %.0f", costs)
@@ -51,18 +48,14 @@ type effort struct {
 func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 	t.Helper()
 	work := h.command("work", "--concurrency", "20", "--run-for", "10m")
-	if err := work.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, work.Start())
 	ended := make(chan error)
 	go func() { ended <- work.Wait() }()
 	for {
 		all = append(all, db.effort(t))
 		select {
 		case err := <-ended:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return append(all, db.effort(t))
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -73,9 +66,7 @@ func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 func (d *database) effort(t *testing.T) (e effort) {
 	t.Helper()
 	var file string
-	if err := d.QueryRow("SELECT MAX(id), @@pid_file FROM "+activityTable).Scan(&e.entries, &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.QueryRow("SELECT MAX(id), @@pid_file FROM "+activityTable).Scan(&e.entries, &file))
 	pid, err := os.ReadFile(file)
 	stat, e1 := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "stat"))
 	if err = errors.Join(err, e1); err != nil {
@@ -84,9 +75,7 @@ func (d *database) effort(t *testing.T) (e effort) {
 	_, behindName, _ := strings.Cut(string(stat), ") ")
 	for _, ticks := range strings.Fields(behindName)[11:13] {
 		n, err := strconv.Atoi(ticks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e.used += time.Duration(n) * time.Second / 100
 	}
 	return e
@@ -102,22 +91,4 @@ func costs(looks []effort, n int) (parts []float64) {
 		}
 	}
 	return parts
-}
-
-// snapshot keeps one open.
-func (d *database) snapshot(t *testing.T) (end func()) {
-	t.Helper()
-	conn, err := d.Conn(t.Context())
-	if err == nil {
-		_, err = conn.ExecContext(t.Context(), "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
-		if err = errors.Join(err, conn.Close()); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -22,9 +22,7 @@ import (
 func TestSQLWorkers(t *testing.T) {
 	python, php, bin := dbtest.Client(t, "python"), dbtest.Client(t, "php"), build(t)
 	examples, err := filepath.Abs("../../examples/sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	late := invariant{"I5", "what comes too late changes nothing", someCameLate}
 	shared := invariant{"I4", "workers in each language do their share", eachDidItsShare}
 	for name, p := range map[string]plan{
@@ -34,11 +32,8 @@ func TestSQLWorkers(t *testing.T) {
 		},
 		"throttled": {
 			size:       wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
-			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
-				shared,
-				{"rows", "what runs is never more than the limit", rowsKeepLimit},
-				{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
-			}, invariants...),
+			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted,
+			invariants: slices.Concat([]invariant{shared}, limited, invariants),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,13 +53,9 @@ func TestSQLWorkers(t *testing.T) {
 // sqlWorker gives what starts a worker of the examples, for one of the queues.
 func (r *run) sqlWorker(source, examples, interpreter, script string) func() *exec.Cmd {
 	c, err := mysql.ParseDSN(source)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	host, port, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	// with hipq's variable the process is known for one of this test
 	env := append(os.Environ(), "HIPQ_CONFIG="+r.hipq.config,
 		"DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)

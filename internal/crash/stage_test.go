@@ -100,7 +100,7 @@ func (s *stage) play(d disturbance) {
 	s.start("--linger", "--run-for", "10m", "--concurrency", "100") // for what is left
 	end()
 	s.judge()
-	s.t.Logf("disturbed from second %.1f to %.1f%s", disturbed.Sub(began).Seconds(), undone.Sub(began).Seconds(), s.bySecond(began))
+	s.t.Logf("disturbed from second %.1f to %.1f", disturbed.Sub(began).Seconds(), undone.Sub(began).Seconds())
 	if d.stopped != everything {
 		s.wantSoon(disturbed)
 	}
@@ -118,9 +118,7 @@ func (s *stage) stock(ctx context.Context, d time.Duration) {
 	if err == nil {
 		err = s.feed(ctx, int(d/jobTakes+1)*atOnce-open)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // start starts a worker.
@@ -132,9 +130,7 @@ func (s *stage) start(options ...string) *worker {
 func (s *stage) startBy(h hipq, options ...string) *worker {
 	s.t.Helper()
 	w, err := s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return w
 }
 
@@ -144,9 +140,7 @@ func (s *stage) hire(ctx context.Context, h hipq) *worker {
 	s.t.Helper()
 	s.stock(ctx, hiring)
 	taken, err := s.db.slots()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	w := s.startBy(h, "--linger", "--run-for", "10m", "--concurrency", fmt.Sprint(taken+slotsEach))
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		id, done := s.idOf(w), 0
@@ -163,9 +157,7 @@ func (s *stage) hire(ctx context.Context, h hipq) *worker {
 func (s *stage) idOf(w *worker) string {
 	s.t.Helper()
 	id, err := s.db.workerOf(w.cmd.Process.Pid)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return id
 }
 

@@ -13,16 +13,19 @@ import (
 // throttleLimit is that of each queue. Of the weights, 0 to 9, some are more than all of it.
 const throttleLimit = 7
 
+// limited are the invariants of queues with a limit.
+var limited = []invariant{
+	{"rows", "what runs is never more than the limit", rowsKeepLimit},
+	{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+}
+
 // TestThrottle runs weighted jobs with workers that are killed all the while. At no moment may more run, by the rows
 // and by the ledger, than the throttle limit lets.
 func TestThrottle(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, rounds: 2000}, size{kills: 5, rounds: 300}),
 		workers: 8, backlog: 400, limit: throttleLimit, invent: (*book).inventWeighted,
-		invariants: append([]invariant{
-			{"rows", "what runs is never more than the limit", rowsKeepLimit},
-			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
-		}, invariants...),
+		invariants: slices.Concat(limited, invariants),
 	}, (*run).run)
 }
 

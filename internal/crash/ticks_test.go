@@ -48,8 +48,14 @@ const (
 
 var outages = []outage{
 	{name: "silent", driver: "mysql", begin: silent, says: "does not answer|can't be reached", moments: []moment{atFirst, idle, handling, amidst}},
-	{name: "held", driver: "sqlite", begin: fileHeld, says: "does not answer|holds the database file", moments: []moment{atFirst, idle, handling}},
-	{name: "read only", driver: "mysql", own: true, begin: tablesLocked, says: "does not answer|another transaction", long: true, moments: []moment{atFirst, idle, handling}},
+	{
+		name: "held", driver: "sqlite", begin: func(s *tickTest) func() { return s.db.hold(s.t, "") },
+		says: "does not answer|holds the database file", moments: []moment{atFirst, idle, handling},
+	},
+	{
+		name: "read only", driver: "mysql", own: true, begin: func(s *tickTest) func() { return s.db.readOnly(s.t) },
+		says: "does not answer|another transaction", long: true, moments: []moment{atFirst, idle, handling},
+	},
 	{name: "full", driver: "mysql", begin: full, says: "full", moments: []moment{atFirst, handling}},
 	{name: "full", driver: "sqlite", begin: fileFull, says: "disk", moments: []moment{atFirst}},
 }
@@ -121,9 +127,7 @@ func (s *tickTest) play(m moment, told bool) {
 	ctx, stop := context.WithTimeout(s.t.Context(), *patienceFlag)
 	defer stop()
 	if m != idle {
-		if err := s.feed(ctx, 20); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, s.feed(ctx, 20))
 	}
 	var end func()
 	if m == atFirst {
@@ -177,9 +181,7 @@ func (s *tickTest) tick(told bool) *worker {
 		c = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, s.fileLimit), "sh"}, c.Args...)...)
 	}
 	w, err := s.fleet.start(c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	w.excused = true
 	return w
 }
@@ -214,20 +216,12 @@ func silent(s *tickTest) func() {
 	return s.proxy.Resume
 }
 
-// fileHeld holds SQLite's file, which has one writer.
-func fileHeld(s *tickTest) func() { return s.db.hold(s.t, "") }
-
-// tablesLocked lets nobody write anything.
-func tablesLocked(s *tickTest) func() { return s.db.readOnly(s.t) }
-
 // full makes the server say what it says when there is no room for what happens.
 func full(s *tickTest) func() {
 	for _, table := range []string{activityTable, workersTable} {
 		_, err := s.db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
 			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 	}
 	return func() {
 		for _, table := range []string{activityTable, workersTable} {

@@ -2,8 +2,6 @@ package crash
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
 	"errors"
 	"os/exec"
 	"slices"
@@ -101,31 +99,6 @@ func (w wait) play(t *testing.T, bin binaries, driver string) {
 	if took, code, said := h.outcome(w.args...); code != 0 {
 		t.Errorf("afterwards it took %s, with exit status %d, and said: %s", took, code, said)
 	}
-}
-
-// hold opens a transaction that has done this, until it is let go.
-func (d *database) hold(t *testing.T, statement string) (letGo func()) {
-	t.Helper()
-	conn, err := d.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements := []string{"BEGIN", statement}
-	if d.sqlite {
-		statements = []string{"BEGIN IMMEDIATE"}
-	}
-	for _, s := range statements {
-		if _, err := conn.ExecContext(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	letGo = func() {
-		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
-		if err = errors.Join(err, conn.Close()); err != nil && !errors.Is(err, sql.ErrConnDone) {
-			t.Error(err)
-		}
-	}
-	return letGo
 }
 
 // outcome runs a command and gives how it ended, and what it said of that.

@@ -1,12 +1,18 @@
 package dbtest
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"testing"
 
 	"github.com/hipq/hipq/schema"
 )
+
+// Section is what a config says of the database that Each named.
+func Section(driver, source string) string {
+	return fmt.Sprintf("{driver: %s, %s: %q}", driver, map[string]string{"sqlite": "path", "mysql": "dsn"}[driver], source)
+}
 
 // Open opens the database that Each named, with the tables of instance "shop" and these queues. Opened again, it is the
 // same database on connections of its own.

@@ -13,9 +13,7 @@ import (
 // What starts hipq is found wherever it may stand for this user, and nowhere else.
 func TestCrontab(t *testing.T) {
 	who, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const cron = "PATH={dir}/bin:/bin\nHIPQ_CONFIG={dir}/hipq.yaml\n"
 	for name, at := range map[string]struct {
 		own, cronD, timer string
@@ -64,12 +62,8 @@ func TestCrontab(t *testing.T) {
 			write := func(path, text string, mode os.FileMode) {
 				t.Helper()
 				path = filepath.Join(dir, path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "{dir}", dir)), mode); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				must(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "{dir}", dir)), mode))
 			}
 			write("crontab.txt", at.own, 0o600)
 			write("bin/crontab", "#!/bin/sh\ntest -s {dir}/crontab.txt && exec cat {dir}/crontab.txt\necho no crontab for you >&2\nexit 1\n", 0o700)
@@ -100,9 +94,7 @@ func TestCrontab(t *testing.T) {
 func TestCrontabMail(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"crontab", "sendmail"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho '* * * * * hipq work'\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho '* * * * * hipq work'\n"), 0o700))
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	for sendmail, want := range map[string]Result{"sendmail": OK, "nosuch": Warning} {

@@ -18,17 +18,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// must ends a test where there is an error.
+var must = dbtest.OK
+
 // examine examines an instance on this database.
 func examine(ctx context.Context, t *testing.T, driver, source string, o Options) map[string]Finding {
 	t.Helper()
-	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
-	if driver == "mysql" {
-		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
-	}
 	file := filepath.Join(t.TempDir(), "hipq.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", section), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", dbtest.Section(driver, source)), 0o600))
 	var err error
 	if o.Config, err = config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 		t.Fatal(err)
@@ -92,9 +89,7 @@ func TestExamine(t *testing.T) {
 			want(t, examine(t.Context(), t, driver, source, Options{Now: now})["clock"], Warning, " "+which+" the database's", "NTP")
 		}
 		if driver == "sqlite" {
-			if err := os.Chmod(source, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(source, 0o644))
 		}
 		execute(t, db.SQL, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
@@ -121,9 +116,7 @@ func TestWorkerRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := cfg.DBName + "_w" // others test on the same server
 	execute(t, root.SQL, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
 		"GRANT INSERT, UPDATE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
@@ -155,9 +148,7 @@ func TestProcedures(t *testing.T) {
 	execute(t, db.SQL, "DROP PROCEDURE shop_job_grab")
 	want(t, look(), Wrong, "1 are not there", "run hipq init")
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := cfg.DBName + "_p"
 	execute(t, db.SQL, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() { execute(t, db.SQL, "DROP USER '"+user+"'@'%'") })
@@ -166,17 +157,16 @@ func TestProcedures(t *testing.T) {
 	want(t, look(), Unknown, "this user sees none", "hipq init")
 }
 
-// What is told of a server depends on settings that hold for the whole of it.
-func TestOwnServer(t *testing.T) {
+// What a server's settings do to jobs is told, and what it lets sessions of applications do, and other users of its host.
+func TestServer(t *testing.T) {
 	t.Parallel()
 	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1", "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log",
 		"--server-id=1", "--sync-binlog=0", "--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
 	db := dbtest.Open(t, "mysql", source, "emails")
 	t.Run("sessions", func(t *testing.T) { sessions(t, db, source) })
-	t.Run("durability", func(t *testing.T) { durability(t, db, source) })
+	t.Run("settings", func(t *testing.T) { settings(t, db, source) })
 }
 
-// What a server lets sessions of applications do, and other users of its host, is told.
 func sessions(t *testing.T, db *schema.DB, source string) {
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["loopback"], Warning, "127.0.0.1:", "@unix(")
@@ -187,9 +177,7 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 		execute(t, db.SQL, "SET GLOBAL idle_transaction_timeout = 60")
 	}
 	rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, db.Names, []schema.Queue{{Name: "emails"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	execute(t, db.SQL, rights.Triggers...)
 	found = examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["insert_id"], OK, "", "")
@@ -201,30 +189,27 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 	}
 }
 
-// A server's settings decide whether a job that was accepted can be lost.
-func durability(t *testing.T, db *schema.DB, source string) {
-	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
+// settings decide whether a job that was accepted can be lost.
+func settings(t *testing.T, db *schema.DB, source string) {
+	const flush = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := mysql.ParseDSN(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.User, cfg.Passwd = "hipq", "s3cret" // as hipq work has it, which sees no procedures
-	execute(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'")
-	source = cfg.FormatDSN()
-	execute(t, db.SQL, fmt.Sprintf(settings, 0))
-	found := examine(t.Context(), t, "mysql", source, Options{})
+	execute(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
+		fmt.Sprintf(flush, 0))
+	look := func() map[string]Finding { return examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{}) }
+	found := look()
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["procedures"], Unknown, "this user sees none", "hipq init")
 	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now out of my.cnf")
-	execute(t, db.SQL, fmt.Sprintf(settings, 1))
-	found = examine(t.Context(), t, "mysql", source, Options{})
-	want(t, found["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
+	execute(t, db.SQL, fmt.Sprintf(flush, 1))
+	want(t, look()["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
 	execute(t, db.SQL, "SET GLOBAL sync_binlog = 1")
-	want(t, examine(t.Context(), t, "mysql", source, Options{})["durability"], OK, "", "")
+	want(t, look()["durability"], OK, "", "")
 }
 
 // A database that keeps silent holds nothing up: what needs it is unknown, the rest is told.

@@ -157,7 +157,11 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 	if err = f(tx); err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
+	commit := ctx
+	if db.Engine == SQLite.Engine { // it commits at once; where ctx ended meanwhile, its driver would deny what has happened
+		commit = context.WithoutCancel(ctx)
+	}
+	if _, err = tx.ExecContext(commit, "COMMIT"); err != nil {
 		if IsAnswer(err) {
 			return fmt.Errorf("commit: %w", err)
 		}
