@@ -12,7 +12,6 @@ import (
 // off is how a limit is written that nothing exceeds.
 const off = "off"
 
-// jobAlertKeys are those of the limits that a queue and a job type may have too.
 func jobAlertKeys() []string { return knownKeys(reflect.TypeFor[jobAlertSection]()) }
 
 func (b builder) alert(s alertSection) monitor.Alert {
@@ -43,7 +42,6 @@ func (b builder) hours(path, text string, otherwise time.Duration) time.Duration
 	return d
 }
 
-// queueAlert notes in a what a queue and its job types have of their own.
 func (b builder) queueAlert(path string, s queueSection, a *monitor.Alert) {
 	b.inherits(under(path, "alert"), "alert", jobAlertKeys()...)
 	q := monitor.QueueAlert{JobAlert: b.jobAlert(under(path, "alert"), s.Alert, a.JobAlert), Types: map[string]monitor.JobAlert{}}

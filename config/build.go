@@ -26,7 +26,6 @@ type defaults struct {
 	strictTypes  bool
 }
 
-// builder makes a Config of what the file, the environment and the flags say.
 type builder struct {
 	*checker
 	// dir is the config file's folder, to which paths are relative; shared says that others may read the file.
@@ -136,7 +135,6 @@ func (b builder) database(s databaseSection) schema.Options {
 	return o
 }
 
-// nodes reads the addresses that take the place of the dsn's.
 func (b builder) nodes(s databaseSection) []string {
 	seen := map[string]bool{}
 	for i, node := range s.Nodes {

@@ -36,7 +36,6 @@ func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handle
 	return outer
 }
 
-// handler reads what runs for the jobs of a type.
 func (b builder) handler(path string, s handlerSection) (h Handler) {
 	kind := ""
 	for _, k := range []struct {

@@ -106,7 +106,6 @@ func (b builder) keep(path, text string, otherwise time.Duration) time.Duration 
 	return queue.DiscardAtOnce
 }
 
-// groups reads the limits of throttle groups.
 func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	if s == nil {
 		b.note(path, nil, "")

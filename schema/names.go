@@ -91,7 +91,6 @@ func NewNamesFunc(instance string, table func(instance, queue string) string) (N
 	return n, nil
 }
 
-// check says whether there are names.
 func (n Names) check() error {
 	if n.err == nil && n.table == nil {
 		return fmt.Errorf("%w: the Names are empty; Named or NewNames makes them", ErrName)

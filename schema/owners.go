@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// state is how a migration finds the tables of a unit.
 type state struct {
 	// versions are those of the tables' layouts; 0 of one that is not there, and of one that was made in part.
 	versions map[string]int

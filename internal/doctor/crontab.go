@@ -16,7 +16,6 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// schedules are how often cron should start each command.
 var schedules = map[string]string{"work": "* * * * *", "monitor": "5,20,35,50 * * * *", "purge": "0 4 1,15 * *"}
 
 // crontab is the check whether something starts a command of hipq with this config for this user: a crontab, or a timer of systemd.
@@ -70,7 +69,6 @@ func (p *patient) cronLine(command string) string {
 	return "crontab -e: " + schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare one ends the line for cron
 }
 
-// ownProgram is this program's file.
 func ownProgram() string {
 	if file, err := os.Executable(); err == nil {
 		return file

@@ -149,7 +149,6 @@ func canRun(program, path, dir string) bool {
 	return slices.ContainsFunc(files, isProgram)
 }
 
-// isProgram says whether a file is there that somebody may run.
 func isProgram(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0

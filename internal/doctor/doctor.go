@@ -90,7 +90,6 @@ type Options struct {
 	Sendmail []string
 }
 
-// check is a thing to look at.
 type check struct {
 	name string
 	look func(context.Context, *patient) Finding
@@ -194,7 +193,6 @@ func (p *patient) examine(ctx context.Context, c check) Finding {
 	return c.look(ctx, p)
 }
 
-// queues are the config's, as their tables are checked.
 func (p *patient) queues() (all []schema.Queue) {
 	for _, q := range p.Config.Queues {
 		all = append(all, q.Table())

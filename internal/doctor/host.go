@@ -69,7 +69,6 @@ const (
 	scarce    = 0.05
 )
 
-// lookAtDisk looks at the room of the disk that has SQLite's file.
 func lookAtDisk(_ context.Context, p *patient) Finding {
 	folder := filepath.Dir(p.Config.Database.Path)
 	v, err := volumeOf(folder)
@@ -91,14 +90,12 @@ func lookAtDisk(_ context.Context, p *patient) Finding {
 	return found(OK, what)
 }
 
-// volume is a file system.
 type volume struct {
 	free, all int64
 	// shared: it is on a network; memory: it is not on a disk.
 	shared, memory bool
 }
 
-// size is a number of bytes for people.
 func size(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	f := float64(n)

@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/internal/scheduler"
 )
 
-// lookAtSchedules says which schedules of the config have a slot that no worker has seen to for some time.
 func lookAtSchedules(ctx context.Context, p *patient) Finding {
 	if len(p.Config.Schedules) == 0 {
 		return found(OK, "the config has none")

@@ -62,7 +62,6 @@ func (p *patient) makesProcedures(ctx context.Context) bool {
 	return p.db.SQL.GetContext(ctx, &n, query) == nil && n > 0
 }
 
-// lookAtSizes says how large the tables are.
 func lookAtSizes(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.sizesOfSQLite(ctx)
@@ -127,7 +126,6 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 // recent is within which time a worker should have started, on whatever host: cron starts one each minute.
 const recent = 10 * time.Minute
 
-// lookAtWorkers finds out whether workers come.
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
 	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/operations.md, \"Nothing runs\", goes through it"
 	last, err := workers.New(p.db).LastHeard(ctx)

@@ -175,7 +175,6 @@ func (c *borrowedConn) inline(query string, args []driver.NamedValue) (string, [
 	return string(text), nil, err
 }
 
-// plainRows are rows as hipq's own connections have them, whatever the options of an application's.
 type plainRows struct{ driver.Rows }
 
 // Columns has no tables before the names, as columnsWithAlias would have it.

@@ -38,13 +38,11 @@ const (
 	erCheckExists     = 3822
 )
 
-// isOf says whether a MySQL or MariaDB has given an error one of these numbers.
 func isOf(err error, numbers ...uint16) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, my.Number)
 }
 
-// codeOf is the code of an error of SQLite's, or 0.
 func codeOf(err error) int {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return lite.Code()

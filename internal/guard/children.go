@@ -29,7 +29,6 @@ func newChildren() *children {
 	return &children{own: map[int]struct{}{}, starting: map[uint64]struct{}{}}
 }
 
-// adopt makes this process adopt, if the system can do that. The children that it has already are its own.
 func (c *children) adopt() {
 	had, err := process.Children()
 	if err != nil || !process.AdoptOrphans(true) {
@@ -48,7 +47,6 @@ func (c *children) release() {
 	}
 }
 
-// fork starts an own child.
 func (c *children) fork(start func() (pid int, err error)) (pid int, err error) {
 	if !c.adopts {
 		return start()

@@ -66,14 +66,12 @@ func (h *hunt) forgetGroups() {
 	clear(h.groups)
 }
 
-// known gives the groups and the adopted processes that are known.
 func (h *hunt) known() (groups map[int]struct{}, adopted map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.groups), maps.Clone(h.adopted)
 }
 
-// addAdopted notes what the worker has adopted.
 func (h *hunt) addAdopted(pid, born int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +169,6 @@ func (h *hunt) end(limit time.Time) {
 	h.kill()
 }
 
-// kill kills everything, until nothing is left that it could kill, or for long enough.
 func (h *hunt) kill() {
 	limit := time.Now().Add(forksFor)
 	for n, quiet := 0, 0; n < lastRounds; n++ {

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener is the guard's end of the pipe to the worker.
 type listener struct {
 	fd   int
 	buf  [4096]byte

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// orphan is a process to end.
 type orphan struct {
 	process.Other
 	// termed says that it has got its TERM; denied that it may not be signalled.

@@ -15,7 +15,6 @@ const readAfter = 5 * time.Millisecond
 // maxPipe is the most that a pipe holds (on Linux, if the program asks for it).
 const maxPipe = 1 << 20
 
-// capture reads one end of a pipe into a sink.
 type capture struct {
 	fd    int // not blocking
 	out   Sink

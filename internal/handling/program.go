@@ -184,7 +184,6 @@ func (p *Program) Interrupted() bool {
 	return p.interrupted
 }
 
-// input is what is left to write on a program's stdin; nil if nothing is.
 type input struct {
 	file *os.File
 	rest []byte

@@ -115,7 +115,6 @@ func ForResult[T, R any](of job.Kind[T], f func(ctx context.Context, j *job.Job,
 	})}
 }
 
-// typed is a handler of one job type.
 type typed struct {
 	jobType string
 	Handler
@@ -189,7 +188,6 @@ func Output(ctx context.Context) io.Writer {
 
 type outputKey struct{}
 
-// funcLog is what an attempt in Go has written to its Output.
 type funcLog struct {
 	mu   sync.Mutex
 	text *output // nil is nothing

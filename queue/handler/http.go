@@ -122,7 +122,6 @@ func (h *HTTP) Close() {
 	}
 }
 
-// request is the job as a request.
 func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	body := Message(j)
 	request, err := http.NewRequestWithContext(mayWrite(ctx), cmp.Or(h.Method, http.MethodPost), h.URL, bytes.NewReader(body))
@@ -209,7 +208,6 @@ func failureOf(answer *http.Response, text string, said reply) string {
 // statusOf is an answer's status as far as it is of interest: the server may say anything behind the number.
 func statusOf(answer *http.Response) string { return clean(head(answer.Status, maxReason)) }
 
-// verdictOf is what a status means.
 func verdictOf(status int) job.Verdict {
 	switch {
 	case status/100 == 2:

@@ -17,7 +17,6 @@ import (
 	"github.com/hipq/hipq/internal/handling"
 )
 
-// dialled makes the client.
 func (h *HTTP) dialled() {
 	ping := cmp.Or(h.ping, pingAfter)
 	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}

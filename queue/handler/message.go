@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// message is a job as a handler reads it.
 type message struct {
 	ID               int64           `json:"id"`
 	Queue            string          `json:"queue"`

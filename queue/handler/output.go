@@ -123,7 +123,6 @@ func trimRight(text []byte) []byte {
 	return bytes.TrimRightFunc(bytes.TrimRight(text, " \t\r\n"), unicode.IsSpace)
 }
 
-// printed is what a program has printed.
 type printed struct {
 	// text is what is kept of it, and clean; cut says that a note comes first, and then perhaps the rest of a line.
 	text string

@@ -25,7 +25,6 @@ type Limits struct {
 // lastCPU is what a process has, of a processor's time, to end in when it has used up its own.
 const lastCPU = 5 * time.Second
 
-// limit is one of them, as ulimit sets it.
 type limit struct {
 	key    string
 	shown  string // its value

@@ -28,7 +28,6 @@ type reply struct {
 	said job.Verdict
 }
 
-// addressee is which job a word of a handler is about, and which attempt at it, where it says so.
 type addressee struct {
 	ID    json.RawMessage `json:"id"`
 	Token json.RawMessage `json:"token"`
@@ -91,7 +90,6 @@ func misencoded(line string) error {
 	return nil
 }
 
-// judge reads the outcome.
 func (r *reply) judge() error {
 	switch said := job.Verdict(jsonText(r.Outcome)); said {
 	case job.Finished, job.TryAgain, job.Failed, job.Sent:

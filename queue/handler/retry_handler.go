@@ -46,7 +46,6 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 // seconds, as in the question.
 type RetryExec struct{ *Exec }
 
-// question is what a retry handler reads besides the job.
 type question struct {
 	message
 	Error      string `json:"error"`
@@ -71,7 +70,6 @@ func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.D
 	return parseDecision(out.last)
 }
 
-// decision is a retry handler's reply.
 type decision struct {
 	Decision   string          `json:"decision"`
 	RetryAfter json.RawMessage `json:"retry_after"`
@@ -80,7 +78,6 @@ type decision struct {
 	Priority   *int            `json:"priority"`
 }
 
-// parseDecision reads the last line of a retry handler's output.
 func parseDecision(line string) (d job.Decision, err error) {
 	var said decision
 	err = json.Unmarshal([]byte(line), &said)

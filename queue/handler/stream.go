@@ -54,7 +54,6 @@ type Stream struct {
 	ending   sync.WaitGroup
 }
 
-// errClosed is what a job gets that comes after the end of its worker.
 var errClosed = errors.New("the worker has ended")
 
 // Handle gives the job to a program and waits for its answer.
@@ -173,7 +172,6 @@ func (s *Stream) wake() {
 	}
 }
 
-// leave takes a program from those that take jobs.
 func (s *Stream) leave(t *talk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

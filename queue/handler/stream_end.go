@@ -60,7 +60,6 @@ func (t *talk) denied() { t.giveUp(mayNotSignal) }
 // giveUp is called with the program's own lock held, which others take behind t.mu.
 func (t *talk) giveUp(still string) { go t.abandon(still) }
 
-// abandon ends the attempts of a program that can't be killed, so that they keep no slot.
 func (t *talk) abandon(still string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +73,6 @@ func (t *talk) abandon(still string) {
 	t.over.Do(t.stream.ending.Done)
 }
 
-// land ends a flight.
 func (t *talk) land(id int64, f *flight, l landing) {
 	delete(t.flights, id)
 	if f.hurry != nil {
@@ -83,7 +81,6 @@ func (t *talk) land(id int64, f *flight, l landing) {
 	f.done <- l
 }
 
-// await waits for the program's end, and ends what it has left.
 func (t *talk) await() {
 	t.program.Await()
 	byGuard := t.stream.Guard.ofWorker().MayStop()

@@ -10,7 +10,6 @@ import (
 	"strconv"
 )
 
-// streamReply is a program's answer to one of its jobs, and which.
 type streamReply struct {
 	reply
 	id int64
@@ -49,7 +48,6 @@ func parseLine(line []byte) (r streamReply, err error) {
 	return r, err
 }
 
-// streamLine is a line of a program's stdout.
 type streamLine struct {
 	text []byte // without its end
 	// rest is what comes behind text in a line that is longer than a reply may be, its end too; nil if it is not. Of that only the
@@ -81,7 +79,6 @@ func readLine(from *bufio.Reader, before []byte) (l streamLine, err error) {
 	}
 }
 
-// addTo adds the line to a log.
 func (l streamLine) addTo(log *output) *output {
 	log = logged(log, l.text)
 	switch {

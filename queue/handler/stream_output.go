@@ -20,7 +20,6 @@ import (
 // asks for it).
 const maxLastWords = 1 << 20
 
-// listen reads the program's stdout.
 func (t *talk) listen() {
 	defer close(t.heard)
 	from := bufio.NewReaderSize(&lastWords{file: t.pipes.Out, left: maxLastWords}, 32<<10)
@@ -43,7 +42,6 @@ func (t *talk) listen() {
 	}
 }
 
-// hear takes a line of the program's stdout.
 func (t *talk) hear(line streamLine) {
 	r, err := parseLine(line.text)
 	if line.rest != nil && likeReply(line.text) {
@@ -126,7 +124,6 @@ func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
 	}
 }
 
-// follow reads the program's stderr.
 func (t *talk) follow() {
 	for more := true; more; {
 		err := t.log.Read(func(fd uintptr) bool {

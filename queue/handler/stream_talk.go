@@ -49,7 +49,6 @@ type talk struct {
 	idle     *output    // what it has logged while it had no job; nil is nothing
 }
 
-// flight is a job that a program has.
 type flight struct {
 	token string
 	// from is where its line begins in what went to the program's stdin; -1 is not yet.
@@ -79,7 +78,6 @@ type landing struct {
 // its end has only begun.
 const silence = time.Second
 
-// open starts a program.
 func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err := s.Guard.ofWorker().Start(); err != nil {
 		return nil, err
@@ -100,7 +98,6 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	return t, err
 }
 
-// begin listens to the program.
 func (t *talk) begin() {
 	go t.listen()
 	go t.follow()

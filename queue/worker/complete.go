@@ -23,7 +23,6 @@ var ErrParams = errors.New("worker parameters")
 // longest bounds RunFor, so that the end of a worker is a time that there is.
 const longest = 100 * 365 * 24 * time.Hour
 
-// complete checks the parameters and fills in what was left out.
 func (p Params) complete() (Params, error) {
 	if err := p.check(); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrParams, err)
@@ -149,7 +148,6 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	return q, nil
 }
 
-// verdicts are all that a handler may give.
 var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Stopped}
 
 // judged is an outcome whose verdict is one.

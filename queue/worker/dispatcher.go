@@ -11,7 +11,6 @@ import (
 // so it costs the one result no more than it saves the others.
 const gatherFor = 20 * time.Millisecond
 
-// dispatcher sends rounds to the sources, and takes what comes of them.
 type dispatcher struct {
 	*loop
 	slots  *slots
@@ -127,7 +126,6 @@ func (d *dispatcher) isNarrow(s *source) bool {
 	return s.lane.width < d.db.SQL.Writers*besideFrom && !s.store().TakesTurns()
 }
 
-// rivals is how many other sources want slots too.
 func (d *dispatcher) rivals(s *source) (n int) {
 	for _, other := range d.sources {
 		if other != s && other.more() && other.lane.free() > 0 {

@@ -66,7 +66,6 @@ func (l *lease) holds(asked time.Duration) {
 // left is how long jobs may still run under the lock as it is.
 func (l *lease) left() time.Duration { return time.Duration(l.until.Load()) - process.Uptime() }
 
-// check stops the jobs if their time is up.
 func (l *lease) check() {
 	if l.left() < 0 {
 		l.stopJobs(workers.ErrLockLost)

@@ -45,7 +45,6 @@ func (l *loop) allLeftOut() bool {
 	return !slices.ContainsFunc(l.sources, func(s *source) bool { return s.gone == nil })
 }
 
-// withLeftOut adds to the worker's error which queues were left out.
 func (l *loop) withLeftOut(err error) error {
 	told := map[string]bool{}
 	for _, s := range l.sources {

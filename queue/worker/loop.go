@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// loop is what all parts of a worker share. one goroutine calls the parts one after another, and owns their state.
 type loop struct {
 	Params
 	// self is how the table of workers, and the activity, name the worker.

@@ -16,7 +16,6 @@ const (
 	progressWithin = 3 * time.Second
 )
 
-// progress writes down how far the jobs that run have come, as their handlers say.
 type progress struct {
 	*loop
 	// askedAt is when the attempts were last asked.
@@ -28,7 +27,6 @@ type progress struct {
 // until is how long it is until the attempts are to be asked.
 func (p *progress) until() time.Duration { return time.Until(p.askedAt.Add(progressEvery)) }
 
-// send has progress written down, beside everything else. If that fails, it changes nothing for the jobs.
 func (p *progress) send() {
 	if p.until() > 0 {
 		return

@@ -10,7 +10,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// round is a round of a source, until its result is known. As many slots are reserved for it as it may start jobs.
 type round struct {
 	store.Round
 	// shard is the one in which it may start jobs; nil if it may not.
@@ -55,7 +54,6 @@ func (d *dispatcher) addApart(s *source, list []store.Settled) {
 	s.add(r)
 }
 
-// sendWaiting sends the rounds that are still to be sent.
 func (d *dispatcher) sendWaiting(s *source) {
 	if len(s.blocked) > 0 && s.blockedAt.Before(s.freedAt) && !s.settlesApart() {
 		d.addApart(s, s.blocked)
@@ -72,7 +70,6 @@ func (d *dispatcher) sendWaiting(s *source) {
 	}
 }
 
-// send sends a round out.
 func (d *dispatcher) send(s *source, r *round) {
 	r.isOut, r.sent = true, time.Now()
 	if !r.apart {
@@ -105,7 +102,6 @@ func (d *dispatcher) send(s *source, r *round) {
 	})
 }
 
-// do does a round, in a task.
 func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) {
 	if r.decides {
 		done.Resting, err = s.store().Undecided(ctx, r.Round, s.asked)
@@ -204,7 +200,6 @@ func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	}
 }
 
-// count counts what a round settled.
 func (d *dispatcher) count(s *source, r *round, done store.Done) {
 	if len(r.Settle) == 0 {
 		return

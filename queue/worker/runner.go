@@ -18,7 +18,6 @@ var errCancelled = errors.New(job.Cancelled)
 // goneAway is the error of a handler in Go that has ended its goroutine.
 const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
 
-// runner runs the handlers, each in a goroutine, and gives their outcomes to the loop.
 type runner struct {
 	*loop
 	lease *lease
@@ -26,7 +25,6 @@ type runner struct {
 	ended chan *attempt
 }
 
-// begin runs a job that is started.
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++

@@ -8,7 +8,6 @@ import (
 	"github.com/hipq/hipq/internal/store"
 )
 
-// shard is one shard of a source's queue, as the worker sees it.
 type shard struct {
 	candidates *store.Candidates
 	// moreAt is when it was found out that a round may find something to start; zero if none may. waitUntil is until when the
@@ -40,7 +39,6 @@ func (w *worker) addShards(s *source) {
 	}
 }
 
-// numbered is the shard of a number; nil if there is none.
 func (s *source) numbered(number int) *shard {
 	if number < 0 || number >= len(s.shards) {
 		return nil

@@ -41,7 +41,6 @@ func (s *slots) newLane(name string, around *lane, limit int) *lane {
 	return l
 }
 
-// free is how many more jobs may be started in it now.
 func (l *lane) free() int {
 	free := l.slots - l.inUse()
 	if l.around != nil {

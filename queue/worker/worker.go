@@ -45,7 +45,6 @@ var ErrLockLost = workers.ErrLockLost
 // ErrDuplicateID is the error of a worker with an ID that another has had.
 var ErrDuplicateID = workers.ErrDuplicateID
 
-// worker is one Run: the loop, and the parts that it calls one after another.
 type worker struct {
 	*loop
 	lease      *lease
@@ -59,7 +58,6 @@ type worker struct {
 	quietSince time.Time
 }
 
-// newWorker is a worker before anything has happened.
 func newWorker(p Params) (*worker, error) {
 	p, err := p.complete()
 	if err != nil {

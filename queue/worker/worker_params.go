@@ -82,7 +82,6 @@ type Params struct {
 	Log *slog.Logger
 }
 
-// tables are those of the queues.
 func (p Params) tables() (all []schema.Queue) {
 	for _, q := range p.Queues {
 		all = append(all, q.store().Options.Table())
