@@ -70,7 +70,7 @@ func (a Attempt) After(now time.Time, random float64) Next {
 		at = now.Add(cmp.Or(max(0, d.In), delay(a.Policy, counted, random)))
 	}
 	n.Scheduled = Opening(j.Windows, a.Zone, at)
-	n.Status, n.Wake = Place(n.Scheduled, now)
+	n.Status, n.Wake = StatusAt(n.Scheduled, now)
 	return n
 }
 
@@ -82,8 +82,8 @@ func Opening(w job.Windows, loc *time.Location, t time.Time) time.Time {
 	return w.Next(t.In(loc)).UTC()
 }
 
-// Place is the status of a job that should run at t: available, or scheduled until wake. Else wake is zero.
-func Place(t, now time.Time) (status job.Status, wake time.Time) {
+// StatusAt is the status of a job that should run at t: available, or scheduled until wake. Else wake is zero.
+func StatusAt(t, now time.Time) (status job.Status, wake time.Time) {
 	if t.After(now) {
 		return job.StatusScheduled, t
 	}

@@ -191,7 +191,7 @@ func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine
 		when = a.tx.Now.Add(j.In)
 	}
 	when = policy.Opening(*j.Windows, a.Location, when)
-	status, at := policy.Place(when, a.tx.Now)
+	status, at := policy.StatusAt(when, a.tx.Now)
 	return engine.Text(when), status, engine.At(at)
 }
 

@@ -221,7 +221,7 @@ func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 // postpone moves a due job to the opening of its windows.
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	opening := policy.Opening(j.Windows, q.Location, tx.Now)
-	status, wake := policy.Place(opening, tx.Now)
+	status, wake := policy.StatusAt(opening, tx.Now)
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
 		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {
@@ -243,7 +243,7 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (start
 			started = append(started, j)
 			continue
 		}
-		some, err := rescue{q, tx, r.Worker, nil}.end(ctx, stranded{WorkerID: j.WorkerID, Gone: true}, j)
+		some, err := rescue{q, tx, r.Worker, nil}.end(ctx, stuck{WorkerID: j.WorkerID, Gone: true}, j)
 		if err != nil {
 			return nil, fmt.Errorf("end job %d as it was answered: %w", j.ID, err)
 		}

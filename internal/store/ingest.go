@@ -93,7 +93,7 @@ func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	}
 	at := policy.Opening(j.Windows, q.Location, j.ScheduledRunTime)
 	j.Attempt = 0
-	status, wake := policy.Place(at, tx.Now)
+	status, wake := policy.StatusAt(at, tx.Now)
 	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+

@@ -22,8 +22,8 @@ const (
 	sqlMargin = 5 * time.Second
 )
 
-// stranded is a job whose attempt or retry decision no worker will end.
-type stranded struct {
+// stuck is a job whose attempt or retry decision no worker will end.
+type stuck struct {
 	ID int64
 	// WorkerID is the worker that has the job, if one has. It is dead if Gone, else it works in SQL and exceeds the timeout.
 	WorkerID string `db:"worker_id"`
@@ -33,9 +33,9 @@ type stranded struct {
 	Heard     engine.Time
 }
 
-// strandedFrom are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// stuckFrom are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
 // its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
-func (q *Queue) strandedFrom(joins string) (from, gone string) {
+func (q *Queue) stuckFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
 	if q.db.SQL.Engine == engine.MySQL.Engine { // an attempt that was answered hangs too: it counts against the limits
@@ -52,7 +52,7 @@ func (q *Queue) strandedFrom(joins string) (from, gone string) {
 func (q *Queue) rescue(
 	ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
-	found, more, err := q.findStranded(ctx, l, handled)
+	found, more, err := q.findStuck(ctx, l, handled)
 	if err != nil {
 		return false, fmt.Errorf("find the jobs of %s to rescue: %w", q.Name, err)
 	}
@@ -76,17 +76,17 @@ func (q *Queue) rescue(
 	return more, nil
 }
 
-// findStranded finds them without locks, because locks would be on the workers' rows too.
-func (q *Queue) findStranded(ctx context.Context, l Poll, handled map[string]bool) (found []stranded, more bool, err error) {
+// findStuck finds them without locks, because locks would be on the workers' rows too.
+func (q *Queue) findStuck(ctx context.Context, l Poll, handled map[string]bool) (found []stuck, more bool, err error) {
 	find := func(query string, args ...any) {
 		if err == nil {
-			var list []stranded
+			var list []stuck
 			err = q.db.SQL.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
 			found, more = append(found, list...), more || len(list) == rescueMax
 		}
 	}
-	if l.Stranded {
-		from, gone := q.strandedFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.SQL.ByKey + " ON d.id = j.worker_id")
+	if l.Stuck {
+		from, gone := q.stuckFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.SQL.ByKey + " ON d.id = j.worker_id")
 		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
 	}
 	if l.Waking {
@@ -114,11 +114,11 @@ func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 }
 
 // rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later look finds them.
-func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stranded, handled map[string]bool) error {
+func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, handled map[string]bool) error {
 	if len(found) == 0 {
 		return nil
 	}
-	byID, ids := map[int64]stranded{}, Args(found, func(s stranded) any { return s.ID })
+	byID, ids := map[int64]stuck{}, Args(found, func(s stuck) any { return s.ID })
 	for _, s := range found {
 		byID[s.ID] = s
 	}
@@ -147,8 +147,8 @@ func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []strande
 	})
 }
 
-// outcome is that of the job's attempt; ok: it is still stranded. Go compares worker ids, because MariaDB needs valid text.
-func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
+// outcome is that of the job's attempt; ok: it is still stuck. Go compares worker ids, because MariaDB needs valid text.
+func (s stuck) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
 		j.Status.HasWorker() && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
@@ -180,7 +180,7 @@ type rescue struct {
 }
 
 // end ends a job's attempt, up to the decision, if a retry handler takes that.
-func (r rescue) end(ctx context.Context, s stranded, j *job.Job) ([]activity.Entry, error) {
+func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry, error) {
 	o, ok := s.outcome(j, r.tx.Now)
 	switch {
 	case !ok:
@@ -188,7 +188,7 @@ func (r rescue) end(ctx context.Context, s stranded, j *job.Job) ([]activity.Ent
 	case j.Invalid != nil:
 		return nil, r.Reject(ctx, r.tx, r.worker, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
-		status, wake := policy.Place(j.ScheduledRunTime, r.tx.Now)
+		status, wake := policy.StatusAt(j.ScheduledRunTime, r.tx.Now)
 		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:

@@ -28,15 +28,15 @@ type Poll struct {
 	Misplaced bool
 	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
 	Dividing bool
-	// Stranded: a worker that is no more still has jobs.
-	Stranded bool
+	// Stuck: a worker that is no more still has jobs.
+	Stuck bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
 }
 
 // Nothing says that there is nothing to do.
 func (l Poll) Nothing() bool {
-	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stranded && !l.Undecided
+	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stuck && !l.Undecided
 }
 
 type startable struct {
@@ -57,10 +57,10 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	}
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
-	orphans, _ := q.strandedFrom("")
+	orphans, _ := q.stuckFrom("")
 	var paused bool
 	var number sql.NullInt64
-	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Stranded}
+	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Stuck}
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
@@ -118,7 +118,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // it has no groups any more
 			return q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
 		}},
-		{l.Undecided || l.Stranded || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
+		{l.Undecided || l.Stuck || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
 	} {
 		if !step.wanted {
 			continue

@@ -115,7 +115,7 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 			when = tx.Now.Add(*w.In)
 		}
 		when = policy.Opening(j.Windows, q.s.Location, when)
-		status, wake := policy.Place(when, tx.Now)
+		status, wake := policy.StatusAt(when, tx.Now)
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+store.ScheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
 			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id})

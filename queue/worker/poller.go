@@ -239,7 +239,7 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (found.Undecided || found.Stranded || found.Waking) {
+	if len(s.asked) > 0 && (found.Undecided || found.Stuck || found.Waking) {
 		s.failing = true
 	}
 	for _, id := range stopping {
