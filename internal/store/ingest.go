@@ -15,7 +15,7 @@ import (
 const ingestMax = 500
 
 // ingest fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
-// more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
+// more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next poll.
 func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
 	more, err = q.ingestSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse

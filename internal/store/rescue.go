@@ -113,7 +113,7 @@ func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 	return types
 }
 
-// rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later look finds them.
+// rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later poll finds them.
 func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, handled map[string]bool) error {
 	if len(found) == 0 {
 		return nil

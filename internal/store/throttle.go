@@ -76,7 +76,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?) FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?",
 		q.Name, worker, q.Name, q.Name, q.place(shard)), &r.open, &registered)
 	if errors.Is(err, sql.ErrNoRows) {
-		return r, nil // the queue has been divided otherwise, as the next look finds out
+		return r, nil // the queue has been divided otherwise, as the next poll finds out
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)

@@ -96,7 +96,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	return l, err
 }
 
-// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
+// Upkeep does what a poll found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
 // number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
 // and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
 // perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.

@@ -50,7 +50,7 @@ func (d *dispatcher) dispatch() {
 
 // until is how long no round is to go out by the clock alone.
 func (d *dispatcher) until() time.Duration {
-	until := lookEvery
+	until := pollEvery
 	for _, s := range d.sources {
 		switch {
 		case len(s.ended) > 0 && !d.crowded(s):

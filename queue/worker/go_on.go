@@ -59,16 +59,16 @@ func (w *worker) goOn() error {
 	}
 }
 
-// idle says whether the last looks found nothing to do.
+// idle says whether the last polls found nothing to do.
 func (w *worker) idle() bool {
 	over, _ := w.starts.Deadline()
 	return !slices.ContainsFunc(w.sources, func(s *source) bool {
 		waits := s.waits()
-		return s.gone == nil && (s.nextLook.IsZero() || s.again) || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
+		return s.gone == nil && (s.nextPoll.IsZero() || s.again) || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
 	})
 }
 
-// wait waits until an attempt has ended, a task has come back, or it is time to look, to send a round, or to stop.
+// wait waits until an attempt has ended, a task has come back, or it is time to poll, to send a round, or to stop.
 func (w *worker) wait() error {
 	var stop <-chan struct{}
 	if w.accepting() {

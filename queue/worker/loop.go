@@ -76,7 +76,7 @@ func (l *loop) trouble(err error) error {
 		l.awaySince = time.Now()
 	}
 	l.miss(err)
-	l.pausedUntil = time.Now().Add(lookEvery)
+	l.pausedUntil = time.Now().Add(pollEvery)
 	return nil
 }
 

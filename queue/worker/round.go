@@ -112,7 +112,7 @@ func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) 
 }
 
 // part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock for one of the
-// results. Then each result has a round of its own, and only that one waits: alone, it waits for the next look.
+// results. Then each result has a round of its own, and only that one waits: alone, it waits for the next poll.
 func (d *dispatcher) part(s *source, r *round, err error) {
 	settle := r.Settle
 	if r.Slots == 0 {
@@ -186,14 +186,14 @@ func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
 		r.shard.waitUntil = time.Now().Add(done.Wait)
 	}
-	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > lookEvery {
-		s.dividedAt, s.nextLook = time.Now(), time.Time{} // at once: the other shards may have room to give
+	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
+		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: the other shards may have room to give
 	}
 	switch {
 	case done.More && s.gone == nil:
 		r.shard.foundMore()
 	case r.sent.After(r.shard.moreAt):
-		r.shard.moreAt = time.Time{} // else the round beside it, or a look, has found something since
+		r.shard.moreAt = time.Time{} // else the round beside it, or a poll, has found something since
 	}
 	if len(done.Started) == 0 {
 		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots

@@ -41,7 +41,7 @@ func (s *schedules) run() {
 		}
 		return func() error {
 			s.busy = false
-			s.at = time.Now().Add(min(max(wait, lookEvery), tendEvery))
+			s.at = time.Now().Add(min(max(wait, pollEvery), tendEvery))
 			if jobs > 0 {
 				s.changedAt = time.Now()
 			}

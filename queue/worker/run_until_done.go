@@ -51,7 +51,7 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
 		}
 		kind, _ := schema.Diagnose(err)
-		if err == nil || time.Since(began) > stayMost+lookEvery {
+		if err == nil || time.Since(began) > stayMost+pollEvery {
 			pause = stayFirst
 		}
 		switch {

@@ -19,7 +19,7 @@ type source struct {
 	// types are those of its jobs; asked are those of them that have a retry handler.
 	types, asked []string
 	lane         *lane
-	// shards are the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a look was last asked
+	// shards are the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a poll was last asked
 	// to divide the limit anew.
 	shards    []*shard
 	counted   int
@@ -36,19 +36,19 @@ type source struct {
 	rounds []*round
 	sent   time.Time
 	// blocked are attempts whose rows another transaction held, as a round found that was sent at blockedAt. They are settled apart
-	// once freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
+	// once freedAt is later: a poll has come back since, or a write of progress, which may have held them itself.
 	blocked            []store.Settled
 	blockedAt, freedAt time.Time
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []store.Settled
 
-	// nextLook is when to look at it next; zero is at once. again says that the last look left something. lookSent is when the
-	// look or the upkeep that is out was sent, or zero. seenSince is when the last was sent that has seen something.
-	nextLook, lookSent, seenSince time.Time
+	// nextPoll is when to poll it next; zero is at once. again says that the last poll left something. pollSent is when the
+	// poll or the upkeep that is out was sent, or zero. seenSince is when the last was sent that has seen something.
+	nextPoll, pollSent, seenSince time.Time
 	again                         bool
-	// reached says that a look has found nothing to start, or a round could have started something. vain is the last error of
-	// either because of another transaction, since a look succeeded.
+	// reached says that a poll has found nothing to start, or a round could have started something. vain is the last error of
+	// either because of another transaction, since a poll succeeded.
 	reached bool
 	vain    error
 	// gone is why its queue is left out; nil as long as it isn't.

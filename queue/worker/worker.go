@@ -195,7 +195,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 			w.summary.Lost = w.summary.Unsettled()
 		}
 		// else others must wait for the lock to expire
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollEvery)
 		defer cancel()
 		_ = w.table.End(end, w.self, activity.Error, w.summary.Started, err)
 		return w.summary, err
@@ -223,7 +223,7 @@ func (w *worker) signOff(remark error) error {
 		}
 		select {
 		case <-end.Done():
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }
