@@ -42,7 +42,7 @@ func (a *app) activityCommand() *cobra.Command {
 			if err := f.check(a, cmd); err != nil {
 				return err
 			}
-			return a.runActivity(cmd, f)
+			return a.openPatiently(cmd, func(i *instance) error { return a.runActivity(cmd, i, f) })
 		},
 	}
 	of := filtered{what: "entries", happened: "of what happened", limit: tableRows}
@@ -66,12 +66,7 @@ type activityFlags struct {
 // lookedFor is how long activity looks for entries that somebody waits for.
 const lookedFor = 3 * time.Second
 
-func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
-	i, err := a.openPatiently(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err error) {
 	var queues []*queue.Queue
 	if f.queue != "" || f.jobType != "" {
 		if queues, err = i.named(cmd.Context(), f.queue); err != nil {
@@ -103,7 +98,8 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	listed, back := 0, time.Time{}
 	list := func(e activity.Entry) error {
 		listed++
-		return t.row(entryRow(i.localCell(e.At), e)...)
+		t.row(entryRow(i.localCell(e.At), e)...)
+		return t.err
 	}
 	if by.Limit > 0 && by.JobID == 0 { // else an index serves it, or all are wanted
 		var found []activity.Entry

@@ -151,11 +151,11 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 		if err != nil || l.cmd.Name() == "work" { // which takes what its config has
 			return
 		}
-		if i, err := connect(ctx, c); err == nil {
-			defer i.close()
-			names, _ := of.database(l, i)
+		_ = connect(ctx, c, func(i *instance) error {
+			names, err := of.database(l, i)
 			found <- names
-		}
+			return err
+		})
 	}()
 	for {
 		select {

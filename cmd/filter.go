@@ -213,7 +213,7 @@ func (a *app) operateCommand(
 		if err != nil {
 			return err
 		}
-		return a.operate(cmd, o)
+		return aboutQueue(cmd, a.openPatiently, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
 	}
 	f.add(c, append(slices.Clone(does), takes...)...)
 	return about(c, does...)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
@@ -244,7 +245,7 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	err = writeWhole(file, config.Starter(), 0o600, os.Link) // it may get a password one day
+	err = files.Write(file, config.Starter(), 0o600, os.Link) // it may get a password one day
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}

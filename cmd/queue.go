@@ -47,7 +47,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 			if all == (len(args) > 0) {
 				return misread{errors.New("it needs either queues, or --all"), cmd}
 			}
-			return a.pauseQueues(cmd, args, p)
+			return a.open(cmd, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all queues of the instance")
@@ -55,12 +55,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 	return c
 }
 
-func (a *app) pauseQueues(cmd *cobra.Command, names []string, p pausing) error {
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) pauseQueues(cmd *cobra.Command, i *instance, names []string, p pausing) error {
 	queues, failed, err := i.pausable(cmd.Context(), names)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -55,4 +56,21 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 	}
 	return data, info, err
+}
+
+// Write makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
+func Write(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return name(f.Name(), path)
 }
