@@ -45,11 +45,7 @@ func (a *app) activityCommand() *cobra.Command {
 			return a.openPatiently(cmd, func(i *instance) error { return a.runActivity(cmd, i, f) })
 		},
 	}
-	of := filtered{what: "entries", happened: "of what happened", limit: tableRows}
-	for _, s := range activity.States {
-		of.states = append(of.states, string(s))
-	}
-	f.add(c, of)
+	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
 	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what comes")

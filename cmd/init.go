@@ -58,11 +58,11 @@ func (a *app) initCommand() *cobra.Command {
 
 func (a *app) printDDL(cmd *cobra.Command) error {
 	return a.printSQL(cmd, "ddl", func(c *config.Config, names schema.Names) (string, error) {
-		ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
+		ddl, err := schema.DDL(c.Database.Driver, names, c.QueueTables())
 		if err != nil {
 			return "", err
 		}
-		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, c.QueueTables())
 		if procedures != "" {
 			ddl += "\n" + procedures
 		}
@@ -72,7 +72,7 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 
 func (a *app) printGrants(cmd *cobra.Command) error {
 	return a.printSQL(cmd, "grants", func(c *config.Config, names schema.Names) (string, error) {
-		grants, err := schema.Grants(c.Database, names, tables(c))
+		grants, err := schema.Grants(c.Database, names, c.QueueTables())
 		return grants.String(), err
 	})
 }
@@ -178,7 +178,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	made, err := db.Migrate(cmd.Context(), tables(c))
+	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	if err := learn(cmd.Context(), db, c); err != nil {
 		return err
 	}
-	made, err = db.MakeProcedures(cmd.Context(), tables(c))
+	made, err = db.MakeProcedures(cmd.Context(), c.QueueTables())
 	done.Procedures = append(done.Procedures, made...)
 	switch {
 	case errors.Is(err, schema.ErrNoProcedures):

@@ -53,10 +53,7 @@ func (a *app) jobsCommand() *cobra.Command {
 }
 
 func filterOfJobs(limit int, standings ...admin.Status) filtered {
-	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
-	for _, s := range standings {
-		of.states = append(of.states, string(s))
-	}
+	of := filtered{what: "jobs", happened: "whose last transition was", states: asStrings(standings), limit: limit, fingerprinted: true}
 	if limit > 0 {
 		of.each = " of each queue"
 	}

@@ -184,10 +184,7 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		return err
 	}
 	const looked = "looked for unhandled types of "
-	names := make([]string, len(queues))
-	for n, q := range queues {
-		names[n] = looked + q.Name
-	}
+	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
 	if len(names) > 0 { // most ticks end here, with one read for all queues
 		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
@@ -60,10 +61,7 @@ func (a *app) pauseQueues(cmd *cobra.Command, i *instance, names []string, p pau
 	if err != nil {
 		return err
 	}
-	names = nil
-	for _, q := range queues {
-		names = append(names, q.Name)
-	}
+	names = texts.Map(queues, func(q *queue.Queue) string { return q.Name })
 	err = a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
 		q := admin.Of(queues[n])
 		is, err := q.Paused(cmd.Context())

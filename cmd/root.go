@@ -189,7 +189,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 		return orGone(c, err)
 	}
 	defer func() { _ = db.Close() }()
-	err = db.Check(ctx, tables(c))
+	err = db.Check(ctx, c.QueueTables())
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		return orGone(c, err)
@@ -294,15 +294,6 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 
 // onTerminal says whether people read what the command prints.
 func (a *app) onTerminal() bool { return a.out.isTerminal() }
-
-// tables are the config's queues, as their tables are made and checked.
-func tables(c *config.Config) []schema.Queue {
-	all := make([]schema.Queue, len(c.Queues))
-	for i, q := range c.Queues {
-		all[i] = q.Table()
-	}
-	return all
-}
 
 // version is set by the linker.
 var version = ""
