@@ -1,5 +1,5 @@
 // Package files reads the files that say what hipq does, or that hold its secrets: regular ones, of a bounded length. A pipe
-// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end.
+// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end. It also writes files whole.
 package files
 
 import (
