@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // failedText is how much of an error Failed reads: as much as its kind is told by.
@@ -28,10 +29,7 @@ func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration,
 			})
 		})
 	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("find jobs that failed: %w", err)
-	}
-	return back, nil
+	return back, texts.Wrap(err, "find jobs that failed")
 }
 
 // Started says whether a job of a type was started since a time. If none was, it reads all that has happened since.
@@ -39,8 +37,6 @@ func (l *Log) Started(ctx context.Context, queue, jobType string, since time.Tim
 	table := l.db.Activity()
 	query := "SELECT EXISTS (SELECT 1 FROM " + table + " " + l.db.SQL.Index(table, "at") +
 		" WHERE at >= ? AND kind = 'job' AND state = 'starting' AND queue = ? AND job_type = ?)"
-	if err := l.db.SQL.GetContext(ctx, &some, query, engine.At(since), queue, jobType); err != nil {
-		return false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
-	}
-	return some, nil
+	err = l.db.SQL.GetContext(ctx, &some, query, engine.At(since), queue, jobType)
+	return some, texts.Wrap(err, "find out whether jobs of %s/%s were started", queue, jobType)
 }

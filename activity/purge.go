@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // PurgeOptions say what Purge deletes.
@@ -71,15 +72,10 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 
 // first is the time of the first entry in [from, to), zero if there is none.
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
-	var at *string
+	var at engine.Time
 	query := "SELECT " + l.db.SQL.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	if err := l.db.SQL.GetContext(ctx, &at, query, engine.At(from), engine.At(to)); err != nil {
-		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
-	}
-	if at == nil {
-		return time.Time{}, nil
-	}
-	return engine.ParseTime(*at)
+	err := l.db.SQL.GetContext(ctx, &at, query, engine.At(from), engine.At(to))
+	return at.Time, texts.Wrap(err, "find the oldest activity")
 }
 
 // purgeHour purges [from, to), which lies within one hour.

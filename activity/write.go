@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -60,10 +61,7 @@ func WriteRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e Entry, r Job
 	statement := "INSERT" + db.SQL.OrFail + " INTO " + db.Activity() + " (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, output)" +
 		" SELECT " + at + ", ?, ?, ?, ?, ?, ?, id, job_type, job_key, attempt, " + cmp.Or(r.Wait, "0") + ", " + cmp.Or(r.Run, "0") + ", ? FROM " + r.Table + " " + db.SQL.ByID +
 		" WHERE id IN " + engine.In(len(r.IDs))
-	if err := tx.Write(ctx, statement, append(args, r.IDs...)...); err != nil {
-		return fmt.Errorf("record activity: %w", err)
-	}
-	return nil
+	return texts.Wrap(tx.Write(ctx, statement, append(args, r.IDs...)...), "record activity")
 }
 
 func orNone(s string) string { return cmp.Or(s, None) }

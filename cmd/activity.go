@@ -42,14 +42,10 @@ func (a *app) activityCommand() *cobra.Command {
 			if err := f.check(a, cmd); err != nil {
 				return err
 			}
-			return a.runActivity(cmd, f)
+			return a.openPatiently(cmd, func(i *instance) error { return a.runActivity(cmd, i, f) })
 		},
 	}
-	of := filtered{what: "entries", happened: "of what happened", limit: tableRows}
-	for _, s := range activity.States {
-		of.states = append(of.states, string(s))
-	}
-	f.add(c, of)
+	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
 	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what comes")
@@ -66,12 +62,7 @@ type activityFlags struct {
 // lookedFor is how long activity looks for entries that somebody waits for.
 const lookedFor = 3 * time.Second
 
-func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
-	i, err := a.openPatiently(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err error) {
 	var queues []*queue.Queue
 	if f.queue != "" || f.jobType != "" {
 		if queues, err = i.named(cmd.Context(), f.queue); err != nil {
@@ -103,7 +94,8 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	listed, back := 0, time.Time{}
 	list := func(e activity.Entry) error {
 		listed++
-		return t.row(entryRow(i.localCell(e.At), e)...)
+		t.row(entryRow(i.localCell(e.At), e)...)
+		return t.err
 	}
 	if by.Limit > 0 && by.JobID == 0 { // else an index serves it, or all are wanted
 		var found []activity.Entry

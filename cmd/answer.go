@@ -26,26 +26,20 @@ type answered struct {
 	DryRun  bool       `json:"dry_run"`
 }
 
-func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRun bool) error {
-	i, q, err := openQueue(cmd, a.open, name)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) answer(cmd *cobra.Command, i *instance, q *queue.Queue, answer queue.Answer) error {
 	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
 		return err
 	}
-	answer.DryRun = dryRun
 	done, err := q.Answer(cmd.Context(), answer)
 	result, refusal := i.judge(q.Name, answer, done, err)
 	if result == "" {
 		return err
 	}
-	if dryRun && result == already {
+	if answer.DryRun && result == already {
 		refusal = errors.New(i.answered(done)) // what has nothing to do fails, in a dry run
 	}
 	if a.json {
-		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
+		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: answer.DryRun}
 		if j := done.Job; j != nil {
 			state := j.State()
 			said.ID, said.State, said.Attempt, said.Error = &j.ID, &state, j.Attempt, texts.NullText(j.Error)
@@ -55,7 +49,7 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 	switch {
 	case refusal != nil:
 		return refusal
-	case dryRun:
+	case answer.DryRun:
 		a.out.line("would %s job %d of %s (%s, attempt %d)", cmd.Name(), done.Job.ID, q.Name, done.Job.State(), done.Job.Attempt)
 	default:
 		a.out.line("%s", i.answered(done))
@@ -120,8 +114,8 @@ Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) completeCommand() *cobra.Command {
-	var data, token string
-	var dryRun bool
+	var data string
+	var answer queue.Answer
 	c := &cobra.Command{
 		Use:        "complete QUEUE TYPE KEY",
 		Short:      "Tell that the work of a job is done",
@@ -136,15 +130,14 @@ func (a *app) completeCommand() *cobra.Command {
 			if result == job.None {
 				return usagef("--data: NONE stands for no result; leave it out, or write it otherwise")
 			}
-			return a.answer(cmd, args[0], queue.Answer{
-				Type: args[1], Key: args[2], Token: token, Verdict: job.Finished, Result: result,
-			}, dryRun)
+			answer.Type, answer.Key, answer.Verdict, answer.Result = args[1], args[2], job.Finished, result
+			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "a result to keep with the job: JSON or text, @FILE, or - for standard input")
-	f.StringVar(&token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
-	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
+	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
@@ -158,8 +151,8 @@ Exit codes: 0 done, or done already · 1 there is no such job, it has finished, 
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) failCommand() *cobra.Command {
-	var text, token string
-	var retry, dryRun bool
+	var answer queue.Answer
+	var retry bool
 	c := &cobra.Command{
 		Use:        "fail QUEUE TYPE KEY",
 		Short:      "Tell that the work of a job has failed",
@@ -167,17 +160,17 @@ func (a *app) failCommand() *cobra.Command {
 		Example:    "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry",
 		SuggestFor: []string{"nack", "reject", "error"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			answer := queue.Answer{Type: args[1], Key: args[2], Token: token, Verdict: job.Failed, Error: strings.TrimSpace(text)}
+			answer.Type, answer.Key, answer.Verdict, answer.Error = args[1], args[2], job.Failed, strings.TrimSpace(answer.Error)
 			if retry {
 				answer.Verdict = job.TryAgain
 			}
-			return a.answer(cmd, args[0], answer, dryRun)
+			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&text, "error", "", "what went wrong")
-	f.StringVar(&token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
+	f.StringVar(&answer.Error, "error", "", "what went wrong")
+	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
 	f.BoolVar(&retry, "retry", false, "leave it to the retry decision whether it is tried again")
-	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/schedule"
 )
 
 const completionLong = `Prints what teaches a shell to complete hipq's commands, flags, queues, job types, states and ids with the Tab key. Names come
@@ -151,11 +152,11 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 		if err != nil || l.cmd.Name() == "work" { // which takes what its config has
 			return
 		}
-		if i, err := connect(ctx, c); err == nil {
-			defer i.close()
-			names, _ := of.database(l, i)
+		_ = connect(ctx, c, func(i *instance) error {
+			names, err := of.database(l, i)
 			found <- names
-		}
+			return err
+		})
 	}()
 	for {
 		select {
@@ -187,12 +188,9 @@ func (l lookUp) queues(i *instance) ([]*queue.Queue, error) {
 	return i.named(l.ctx, name)
 }
 
-func otherQueues(l lookUp, i *instance) (names []string, err error) {
+func otherQueues(l lookUp, i *instance) ([]string, error) {
 	all, err := i.options(l.ctx)
-	for _, o := range all {
-		names = append(names, o.Name)
-	}
-	return names, err
+	return texts.Map(all, func(o queue.Options) string { return o.Name }), err
 }
 
 func configTypes(l lookUp, c *config.Config) (names []string) {
@@ -241,11 +239,8 @@ func newestIDs(l lookUp, i *instance) (names []string, err error) {
 	return names, nil
 }
 
-func configSchedules(_ lookUp, c *config.Config) (names []string) {
-	for _, s := range c.Schedules {
-		names = append(names, s.Name)
-	}
-	return names
+func configSchedules(_ lookUp, c *config.Config) []string {
+	return texts.Map(c.Schedules, func(s schedule.Schedule) string { return s.Name })
 }
 
 // otherSchedules are those of other configs, which can be paused, but not run.
@@ -257,15 +252,12 @@ func otherSchedules(l lookUp, i *instance) ([]string, error) {
 	return i.scheduleNames(rows), err
 }
 
-func lastWorkers(l lookUp, i *instance) (names []string, err error) {
+func lastWorkers(l lookUp, i *instance) ([]string, error) {
 	rows, err := workers.New(i.db).AtWork(l.ctx)
 	if last, err := workers.New(i.db).Last(l.ctx); err == nil && last != nil {
 		rows = append(rows, *last)
 	}
-	for _, w := range rows {
-		names = append(names, w.ID)
-	}
-	return names, err
+	return texts.Map(rows, func(w workers.Row) string { return w.ID }), err
 }
 
 // bashWords stands behind what cobra writes, in place of one of its functions. That needs the package bash-completion for the

@@ -60,16 +60,7 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 		return err
 	}
 	if a.json {
-		type setting struct {
-			Key   string `json:"key"`
-			Value any    `json:"value"`
-			From  string `json:"from"`
-		}
-		list := make([]setting, len(settings))
-		for i, s := range settings {
-			list[i] = setting(s)
-		}
-		return a.printJSON(list)
+		return a.printJSON(settings)
 	}
 	const most = 40 // a longer value moves what is behind it
 	rows, keys, values := make([][2]string, len(settings)), len("KEY"), len("VALUE")
@@ -220,15 +211,12 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 		return err
 	}
 	d.Database = true
-	i, err := connect(cmd.Context(), c)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	if len(i.unfit) > 0 {
-		return i.unfit
-	}
-	return i.divided(cmd.Context(), c)
+	return connect(cmd.Context(), c, func(i *instance) error {
+		if len(i.unfit) > 0 {
+			return i.unfit
+		}
+		return i.divided(cmd.Context(), c)
+	})
 }
 
 // divided says which queues are divided into shards otherwise than the config says, so that workers with it leave them out.

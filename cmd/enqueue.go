@@ -60,7 +60,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 			if o.ndjson != "" {
 				return a.enqueueNDJSON(cmd, o)
 			}
-			return a.enqueueJob(cmd, args[0], args[1], o)
+			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.enqueueJob(cmd, i, q, args[1], o) })
 		},
 	}
 	f := c.Flags()
@@ -96,12 +96,7 @@ type enqueued struct {
 	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
-func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
-	i, q, err := openQueue(cmd, a.open, name)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobType string, o enqueueOptions) error {
 	j, err := a.newJob(cmd, jobType, o, i)
 	if err != nil {
 		return err

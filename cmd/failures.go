@@ -42,7 +42,9 @@ func (a *app) failuresCommand() *cobra.Command {
 				f.state = string(admin.Failed)
 			}
 			if !single {
-				return a.runFailures(cmd, args, &f)
+				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
+					return a.runFailures(cmd.Context(), i, queues, by)
+				})
 			}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
@@ -60,29 +62,18 @@ func (a *app) failuresCommand() *cobra.Command {
 }
 
 type failureKind struct {
-	Queue       string     `json:"queue"`
-	Type        string     `json:"job_type"`
-	Fingerprint string     `json:"fingerprint"`
-	Jobs        int64      `json:"jobs"`
-	First       *time.Time `json:"first"`
-	Last        *time.Time `json:"last"`
-	// Example is the newest of the jobs, with its error.
-	Example int64   `json:"example"`
-	Error   *string `json:"error"`
+	Queue string `json:"queue"`
+	admin.Failure
+	Error *string `json:"error"`
 	// Retry and Dismiss are the commands that do so to these jobs.
 	Retry   string  `json:"retry"`
 	Dismiss *string `json:"dismiss"`
 }
 
-func (a *app) runFailures(cmd *cobra.Command, args []string, f *filterFlags) error {
-	i, queues, by, err := a.openJobs(cmd, args, f)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter) error {
 	none := true
 	for _, q := range queues {
-		n, err := a.printFailures(cmd.Context(), i, q, by)
+		n, err := a.printFailures(ctx, i, q, by)
 		if err != nil {
 			return err
 		}
@@ -130,10 +121,7 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		}
 		return strings.Join(words, " ")
 	}
-	k := failureKind{
-		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
-		Error: texts.NullText(f.Error),
-	}
+	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
 	if by.Status == admin.Closed {
 		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
 		return k
@@ -156,9 +144,9 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	when := i.local(or0(k.First))
-	if !k.First.Equal(*k.Last) {
-		when += " to " + i.local(or0(k.Last))
+	when := i.local(k.First.Time)
+	if !k.First.Equal(k.Last.Time) {
+		when += " to " + i.local(k.Last.Time)
 	}
 	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), when)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))

@@ -186,17 +186,14 @@ func alsoAbout(c *cobra.Command, flag string, standings ...admin.Status) {
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.
-func standingsOf(c *cobra.Command) (all []admin.Status) {
+func standingsOf(c *cobra.Command) []admin.Status {
 	words := strings.Fields(c.Annotations[standingsNote])
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "true" {
 			words = append(words, f.Annotations[standingsNote]...)
 		}
 	})
-	for _, w := range words {
-		all = append(all, admin.Status(w))
-	}
-	return all
+	return texts.Map(words, func(w string) admin.Status { return admin.Status(w) })
 }
 
 // operateCommand completes a command that changes jobs of the standings in does. With --state it also takes those in takes. set says what
@@ -213,7 +210,7 @@ func (a *app) operateCommand(
 		if err != nil {
 			return err
 		}
-		return a.operate(cmd, o)
+		return aboutQueue(cmd, a.openPatiently, o.queue, func(i *instance, q *queue.Queue) error { return a.operate(cmd, i, q, o) })
 	}
 	f.add(c, append(slices.Clone(does), takes...)...)
 	return about(c, does...)

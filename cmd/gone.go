@@ -72,11 +72,7 @@ func (a *app) isAway(err error) bool {
 
 // confirmEmpty lets nobody make an empty database in the place of one that is gone without a word about it.
 func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
-	i, err := connect(ctx, c)
-	if err == nil {
-		i.close()
-		return nil
-	}
+	err := connect(ctx, c, func(*instance) error { return nil })
 	was, ok := errors.AsType[gone](err)
 	switch {
 	case !ok: // to make it, or to say what is wrong with it, is what init is for
@@ -84,10 +80,6 @@ func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	case !a.onTerminal() || a.json:
 		a.warn(fmt.Errorf("the database is gone, %s; an empty one is made: %s", was.until(), was.where()))
 		return nil
-	case a.confirmed("the database is gone, " + was.until() + "; " + was.where() + " Make an empty one"):
-		return nil
-	case ctx.Err() != nil:
-		return advised{errInterrupted, "nothing was changed"}
 	}
-	return errors.New("nothing was changed")
+	return a.confirm(ctx, "the database is gone, "+was.until()+"; "+was.where()+" Make an empty one")
 }

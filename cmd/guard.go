@@ -59,21 +59,13 @@ func (a *app) quarantineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			i, err := a.open(cmd)
-			if err != nil {
+			return a.asWorker(cmd, args[0], func(_ *instance, p worker.Params, _ *runners) error {
+				done, err := worker.TakeOver(cmd.Context(), p, id, args[2], args[3])
+				if err == nil && done.Finished == 0 {
+					err = unsaid{errors.New("the attempt failed")}
+				}
 				return err
-			}
-			defer i.close()
-			p, runners, _, err := a.newWorker(i, args[:1], nil)
-			if err != nil {
-				return err
-			}
-			defer a.closeRunners(runners)
-			done, err := worker.TakeOver(cmd.Context(), p, id, args[2], args[3])
-			if err == nil && done.Finished == 0 {
-				err = unsaid{errors.New("the attempt failed")}
-			}
-			return err
+			})
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
@@ -57,11 +58,11 @@ func (a *app) initCommand() *cobra.Command {
 
 func (a *app) printDDL(cmd *cobra.Command) error {
 	return a.printSQL(cmd, "ddl", func(c *config.Config, names schema.Names) (string, error) {
-		ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
+		ddl, err := schema.DDL(c.Database.Driver, names, c.QueueTables())
 		if err != nil {
 			return "", err
 		}
-		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, c.QueueTables())
 		if procedures != "" {
 			ddl += "\n" + procedures
 		}
@@ -71,7 +72,7 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 
 func (a *app) printGrants(cmd *cobra.Command) error {
 	return a.printSQL(cmd, "grants", func(c *config.Config, names schema.Names) (string, error) {
-		grants, err := schema.Grants(c.Database, names, tables(c))
+		grants, err := schema.Grants(c.Database, names, c.QueueTables())
 		return grants.String(), err
 	})
 }
@@ -177,7 +178,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	made, err := db.Migrate(cmd.Context(), tables(c))
+	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	if err := learn(cmd.Context(), db, c); err != nil {
 		return err
 	}
-	made, err = db.MakeProcedures(cmd.Context(), tables(c))
+	made, err = db.MakeProcedures(cmd.Context(), c.QueueTables())
 	done.Procedures = append(done.Procedures, made...)
 	switch {
 	case errors.Is(err, schema.ErrNoProcedures):
@@ -244,7 +245,7 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	err = writeWhole(file, config.Starter(), 0o600, os.Link) // it may get a password one day
+	err = files.Write(file, config.Starter(), 0o600, os.Link) // it may get a password one day
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}

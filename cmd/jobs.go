@@ -53,10 +53,7 @@ func (a *app) jobsCommand() *cobra.Command {
 }
 
 func filterOfJobs(limit int, standings ...admin.Status) filtered {
-	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
-	for _, s := range standings {
-		of.states = append(of.states, string(s))
-	}
+	of := filtered{what: "jobs", happened: "whose last transition was", states: asStrings(standings), limit: limit, fingerprinted: true}
 	if limit > 0 {
 		of.each = " of each queue"
 	}
@@ -64,64 +61,62 @@ func filterOfJobs(limit int, standings ...admin.Status) filtered {
 }
 
 // openJobs opens the instance for a list of jobs: of these queues, by this filter.
-func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *instance, queues []*queue.Queue, by admin.Filter, err error) {
+func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter) error) error {
 	name, err := f.ofQueue(args)
 	if err == nil {
 		err = f.check(a, cmd)
 	}
 	if err != nil {
-		return nil, nil, by, err
+		return err
 	}
-	if i, err = a.openPatiently(cmd); err != nil {
-		return nil, nil, by, err
-	}
-	if queues, err = i.named(cmd.Context(), name); err == nil {
-		by, err = f.jobs(cmd, i, queues)
-	}
-	if err != nil {
-		i.close()
-		return nil, nil, by, err
-	}
-	a.page()
-	return i, queues, by, nil
+	return a.openPatiently(cmd, func(i *instance) error {
+		queues, err := i.named(cmd.Context(), name)
+		if err != nil {
+			return err
+		}
+		by, err := f.jobs(cmd, i, queues)
+		if err != nil {
+			return err
+		}
+		a.page()
+		return do(i, queues, by)
+	})
 }
 
 func (a *app) listJobs(
 	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
 ) error {
-	i, queues, by, err := a.openJobs(cmd, args, f)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	t, listed := heading(i), make([]int, len(queues))
-	places, err := f.places(cmd, queues)
-	if err != nil {
-		return err
-	}
-	for n, q := range queues {
-		by.Place = places[n]
-		err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
-			if a.json {
-				return a.printJSON(j.JSON())
-			}
-			listed[n]++
-			return t.row(row(i, j)...)
-		})
+	return a.openJobs(cmd, args, f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
+		t, listed := heading(i), make([]int, len(queues))
+		places, err := f.places(cmd, queues)
 		if err != nil {
 			return err
 		}
-	}
-	if a.json {
+		for n, q := range queues {
+			by.Place = places[n]
+			err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
+				if a.json {
+					return a.printJSON(j.JSON())
+				}
+				listed[n]++
+				t.row(row(i, j)...)
+				return t.err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if a.json {
+			return nil
+		}
+		if err := t.end(); err != nil {
+			return err
+		}
+		for n, q := range queues {
+			a.printLimit("jobs of "+q.Name, listed[n], by.Limit)
+		}
 		return nil
-	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	for n, q := range queues {
-		a.printLimit("jobs of "+q.Name, listed[n], by.Limit)
-	}
-	return nil
+	})
 }
 
 // standing is a job's state, and how far it has come if it runs and has said so.

@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -116,6 +117,9 @@ func addField(all map[string]string, path string, kind reflect.Type, more string
 	switch kind {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[engine.Time]():
 		all[path] = "time" + more
+		return
+	case reflect.TypeFor[texts.Time]():
+		all[path] = "time or null"
 		return
 	case reflect.TypeFor[json.RawMessage]():
 		all[path] = "any" + more

@@ -184,10 +184,7 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		return err
 	}
 	const looked = "looked for unhandled types of "
-	names := make([]string, len(queues))
-	for n, q := range queues {
-		names[n] = looked + q.Name
-	}
+	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
 	if len(names) > 0 { // most ticks end here, with one read for all queues
 		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
 			return err
@@ -197,40 +194,34 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		if !slices.Contains(names, looked+q.Name) {
 			continue
 		}
-		ours, err := board.Claim(ctx, looked+q.Name, now, time.Hour)
+		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error { return a.mailUnhandledOf(ctx, i, q, now) })
 		if err != nil {
 			return err
-		}
-		if !ours {
-			continue
-		}
-		stands, err := admin.Of(q).Overview(ctx)
-		if err != nil {
-			return err
-		}
-		unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
-		if err != nil {
-			return err
-		}
-		for _, name := range slices.Sorted(maps.Keys(unhandled)) {
-			handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
-			if err != nil {
-				return err
-			}
-			if handled {
-				continue
-			}
-			ours, err := board.Claim(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain)
-			if err != nil {
-				return err
-			}
-			if ours {
-				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
-					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
-			}
 		}
 	}
 	return nil
+}
+
+func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, now time.Time) error {
+	stands, err := admin.Of(q).Overview(ctx)
+	if err != nil {
+		return err
+	}
+	unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
+	for _, name := range slices.Sorted(maps.Keys(unhandled)) {
+		handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
+		if err == nil && !handled {
+			err = alert.NewLog(i.db).Once(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain, func() error {
+				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
+					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
+				return nil
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // mailInTurn tells of schedules that begin anew again and again. It looks once an hour.
@@ -239,28 +230,19 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		return nil
 	}
 	board := alert.NewLog(i.db)
-	ours, err := board.Claim(ctx, "looked at schedules", now, time.Hour)
-	if err != nil || !ours {
+	return board.Once(ctx, "looked at schedules", now, time.Hour, func() error {
+		rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
+		for _, r := range rows {
+			if err == nil && r.InTurn() {
+				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
+					a.say(fmt.Sprintf("schedule %s begins anew again and again, and may lose slots: one config has it as %s, another as %s",
+						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
+					return nil
+				})
+			}
+		}
 		return err
-	}
-	rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if !r.InTurn() {
-			continue
-		}
-		ours, err := board.Claim(ctx, "schedule in turn "+r.Name, now, inTurnAgain)
-		if err != nil {
-			return err
-		}
-		if ours {
-			a.say(fmt.Sprintf("schedule %s begins anew again and again, and may lose slots: one config has it as %s, another as %s",
-				r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
-		}
-	}
-	return nil
+	})
 }
 
 // handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.

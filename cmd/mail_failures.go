@@ -78,9 +78,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 // lookSince is since when to look for what has failed in queues: a time, or if all of them have been looked at since, shortly before
 // that. noted are the notices of it.
 func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
-	for _, q := range queues {
-		noted = append(noted, "looked for failed jobs of "+q.Name)
-	}
+	noted = texts.Map(queues, func(q *queue.Queue) string { return "looked for failed jobs of " + q.Name })
 	times, err := board.Times(ctx, noted)
 	looked := now
 	for _, n := range noted {
@@ -121,10 +119,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		return nil, nil
 	}
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
-	said := make([]string, len(ways))
-	for n, w := range ways {
-		said[n] = fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType)
-	}
+	said := texts.Map(ways, func(w failedWay) string { return fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType) })
 	left, err := board.Unsaid(ctx, said, now, mailedAgain)
 	if err != nil {
 		return nil, err
@@ -163,7 +158,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			continue
 		}
 		k := failureOf(q, admin.Filter{Status: admin.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(or0(k.First)), dash(or0(k.Error))),
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
 			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
 			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
 	}

@@ -104,15 +104,12 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	}
 	c.Database.Patient = true
 	run := func() error {
-		i, err := connect(cmd.Context(), c)
-		if err != nil {
-			return err
-		}
-		defer i.close()
-		if o.missing.all {
-			return a.aggregateMissing(cmd, i, o.missing)
-		}
-		return a.aggregateHour(cmd, i, format, o)
+		return connect(cmd.Context(), c, func(i *instance) error {
+			if o.missing.all {
+				return a.aggregateMissing(cmd, i, o.missing)
+			}
+			return a.aggregateHour(cmd, i, format, o)
+		})
 	}
 	if o.at != "" || o.missing.all {
 		return run()
@@ -180,11 +177,10 @@ func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor
 		return err
 	}
 	what := "missed hours up to " + missing[len(missing)-1].Format(time.RFC3339)
-	if ours, err := alert.NewLog(i.db).Claim(ctx, what, now, 24*time.Hour); err != nil || !ours {
-		return err
-	}
-	a.printMissing(a.err, missing)
-	return nil
+	return alert.NewLog(i.db).Once(ctx, what, now, 24*time.Hour, func() error {
+		a.printMissing(a.err, missing)
+		return nil
+	})
 }
 
 func (a *app) printMissing(to *output, missing []time.Time) {

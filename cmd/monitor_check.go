@@ -84,17 +84,13 @@ type measured struct {
 }
 
 func (a *app) check(cmd *cobra.Command) (j judged, err error) {
-	i, err := a.open(cmd)
-	if err != nil {
-		return j, err
-	}
-	defer i.close()
-	state, err := i.state(cmd.Context(), i.Alert.Enough())
-	if err != nil {
-		return j, err
-	}
-	h := i.Alert.Judge(state)
-	return judged{&i.Name, string(h.Severity), h.Text, h.Findings, measures(i.Alert, state)}, nil
+	err = a.open(cmd, func(i *instance) error {
+		state, err := i.state(cmd.Context(), i.Alert.Enough())
+		h := i.Alert.Judge(state)
+		j = judged{&i.Name, string(h.Severity), h.Text, h.Findings, measures(i.Alert, state)}
+		return err
+	})
+	return j, err
 }
 
 func (a *app) printCheck(j judged) error {

@@ -56,11 +56,8 @@ func (a *app) printWindows(windows []monitor.Window) error {
 		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
 	for _, w := range windows {
 		for _, q := range w.Queues {
-			err := t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
+			t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
 				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), number(q.Before.Finished))
-			if err != nil {
-				return err
-			}
 		}
 	}
 	return t.end()
@@ -107,9 +104,7 @@ func (a *app) printTicks(i *instance, w monitor.Window) error {
 		if h.GapFrom != nil {
 			from = i.localCell(*h.GapFrom)
 		}
-		if err := t.row(h.Host, number(h.Count), number(h.Idle), timeCell(h.GapMS), from, i.localCell(*h.Last)); err != nil {
-			return err
-		}
+		t.row(h.Host, number(h.Count), number(h.Idle), timeCell(h.GapMS), from, i.localCell(*h.Last))
 	}
 	if err := t.end(); err != nil {
 		return err

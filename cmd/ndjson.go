@@ -80,33 +80,30 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		defer func() { _ = f.Close() }()
 		from, again = f, f.isRegular()
 	}
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
-	if o.dryRun {
-		n.would, n.counts.DryRun = map[[3]string]bool{}, true
-	}
-	if err := n.read(from); err != nil {
-		return n.stopped(err)
-	}
-	var nothing error
-	if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
-		nothing = fmt.Errorf("enqueue: it would add nothing (duplicates %d)", n.counts.Duplicates)
-	}
-	switch {
-	case a.json:
-		return errors.Join(nothing, a.printJSON(n.counts))
-	case nothing != nil:
-		return nothing
-	case o.dryRun:
-		a.out.line("would add %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
-	default:
-		a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
-	}
-	return nil
+	return a.open(cmd, func(i *instance) error {
+		n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
+		if o.dryRun {
+			n.would, n.counts.DryRun = map[[3]string]bool{}, true
+		}
+		if err := n.read(from); err != nil {
+			return n.stopped(err)
+		}
+		var nothing error
+		if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
+			nothing = fmt.Errorf("enqueue: it would add nothing (duplicates %d)", n.counts.Duplicates)
+		}
+		switch {
+		case a.json:
+			return errors.Join(nothing, a.printJSON(n.counts))
+		case nothing != nil:
+			return nothing
+		case o.dryRun:
+			a.out.line("would add %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+		default:
+			a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+		}
+		return nil
+	})
 }
 
 // read adds every line until one is bad. What was read before is added all the same.

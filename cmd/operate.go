@@ -114,12 +114,7 @@ func parseID(arg string) (int64, error) {
 }
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
-func (a *app) operate(cmd *cobra.Command, o operation) error {
-	i, q, err := openQueue(cmd, a.openPatiently, o.queue)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operation) (err error) {
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {
 			return err
@@ -134,11 +129,10 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)) {
-			if cmd.Context().Err() != nil {
-				return advised{errInterrupted, "nothing was changed"}
+		if o.ask && !o.dryRun && len(all) > 0 {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)); err != nil {
+				return err
 			}
-			return errors.New("nothing was changed")
 		}
 	}
 	d := operated{operation: o, q: q, all: all}
@@ -292,15 +286,20 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 	return nil
 }
 
-// confirmed asks a person at a terminal; a script has meant it.
-func (a *app) confirmed(question string) bool {
+// confirm asks a person at a terminal, and fails unless that is a yes; a script has meant it.
+func (a *app) confirm(ctx context.Context, question string) error {
 	if !a.onTerminal() || a.json {
-		return true
+		return nil
 	}
 	a.out.text("%s? [y/N] ", oneLine(question))
 	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	switch answer = strings.ToLower(strings.TrimSpace(answer)); {
+	case answer == "y" || answer == "yes":
+		return nil
+	case ctx.Err() != nil:
+		return advised{errInterrupted, "nothing was changed"}
+	}
+	return errors.New("nothing was changed")
 }
 
 func listed(ids []int64) string {

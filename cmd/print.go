@@ -2,12 +2,10 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/texts"
 )
 
@@ -205,27 +204,7 @@ func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) er
 	} else if err == nil && i.needs(info) {
 		return usagef("%s is a file of this instance, its config or its database", path)
 	}
-	if err := writeWhole(path, content, mode, os.Rename); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-// writeWhole makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
-func writeWhole(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
-		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return name(f.Name(), path)
+	return texts.Wrap(files.Write(path, content, mode, os.Rename), "write %s", path)
 }
 
 // needs says whether a file is the config or of the database.

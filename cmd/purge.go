@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
@@ -59,7 +58,7 @@ type purged struct {
 	// Before says how old they are, at least.
 	Before time.Time `json:"before"`
 	// Hour is the hour of what was kept.
-	Hour *time.Time `json:"hour"`
+	Hour texts.Time `json:"hour"`
 }
 
 func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.PurgeOptions) error {
@@ -83,18 +82,18 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.Pu
 	}
 	c.Database.Patient = true
 	p := &purging{a: a, options: o, keep: keep, longest: longest, result: "deleted"}
-	if o.DryRun {
-		return p.purge(cmd.Context(), c)
+	purge := func() error {
+		return connect(cmd.Context(), c, func(i *instance) error { return p.purge(cmd.Context(), i) })
 	}
-	return a.pinged(cmd, c.PurgePing, func() error { return p.purge(cmd.Context(), c) })
+	if o.DryRun {
+		return purge()
+	}
+	return a.pinged(cmd, c.PurgePing, purge)
 }
 
 // purge deletes what is older than keep.
-func (p *purging) purge(ctx context.Context, c *config.Config) (err error) {
-	if p.i, err = connect(ctx, c); err != nil {
-		return err
-	}
-	defer p.i.close()
+func (p *purging) purge(ctx context.Context, i *instance) (err error) {
+	p.i = i
 	if p.now, err = p.i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
@@ -274,13 +273,14 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		more := entries.KeptEntries
 		kept := purged{What: "activity", Result: "kept", DryRun: p.options.DryRun, Before: before.UTC()}
 		for _, k := range entries.Kept {
-			kept.Hour, kept.Count = utc(k.Hour), k.Entries
+			kept.Hour, kept.Count = texts.Time{Time: k.Hour}, k.Entries
 			if err := p.a.printJSON(kept); err != nil {
 				return err
 			}
 			more -= k.Entries
 		}
-		if kept.Hour, kept.Count = nil, more; more > 0 { // hours that are not listed
+		if more > 0 { // hours that are not listed
+			kept.Hour, kept.Count = texts.Time{}, more
 			return p.a.printJSON(kept)
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
@@ -47,7 +48,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 			if all == (len(args) > 0) {
 				return misread{errors.New("it needs either queues, or --all"), cmd}
 			}
-			return a.pauseQueues(cmd, args, p)
+			return a.open(cmd, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "all queues of the instance")
@@ -55,20 +56,12 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 	return c
 }
 
-func (a *app) pauseQueues(cmd *cobra.Command, names []string, p pausing) error {
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) pauseQueues(cmd *cobra.Command, i *instance, names []string, p pausing) error {
 	queues, failed, err := i.pausable(cmd.Context(), names)
 	if err != nil {
 		return err
 	}
-	names = nil
-	for _, q := range queues {
-		names = append(names, q.Name)
-	}
+	names = texts.Map(queues, func(q *queue.Queue) string { return q.Name })
 	err = a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
 		q := admin.Of(queues[n])
 		is, err := q.Paused(cmd.Context())

@@ -135,69 +135,67 @@ type instance struct {
 }
 
 // openPatiently is open for a command that reads or deletes much, for which the database may take its time.
-func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, true) }
+func (a *app) openPatiently(cmd *cobra.Command, do func(*instance) error) error {
+	return a.openWith(cmd, true, do)
+}
 
 // open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
-// queue at least.
-func (a *app) open(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, false) }
+// queue at least. It is closed when do has ended.
+func (a *app) open(cmd *cobra.Command, do func(*instance) error) error {
+	return a.openWith(cmd, false, do)
+}
 
 // catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
 // a backup, still shows what it has.
 const catchUpWithin = 5 * time.Second
 
 // openWith waits for what was done before: on a cluster it may have been at another node.
-func (a *app) openWith(cmd *cobra.Command, patient bool) (*instance, error) {
+func (a *app) openWith(cmd *cobra.Command, patient bool, do func(*instance) error) error {
 	c, err := a.load(cmd)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.Database.Patient = patient
-	i, err := connect(cmd.Context(), c)
-	if err != nil {
-		return nil, err
-	}
-	wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
-	defer cancel()
-	if err := i.db.SQL.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
-		i.close()
-		return nil, err
-	}
-	return i, nil
+	return connect(cmd.Context(), c, func(i *instance) error {
+		wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
+		defer cancel()
+		if err := i.db.SQL.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
+			return err
+		}
+		return do(i)
+	})
 }
 
-// openQueue opens the instance, by open or openPatiently, for a command about one queue.
-func openQueue(cmd *cobra.Command, open func(*cobra.Command) (*instance, error), name string) (*instance, *queue.Queue, error) {
-	i, err := open(cmd)
-	if err != nil {
-		return nil, nil, err
-	}
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		i.close()
-		return nil, nil, err
-	}
-	return i, q, nil
+// aboutQueue opens the instance, by open or openPatiently, for a command about one queue.
+func aboutQueue(
+	cmd *cobra.Command, open func(*cobra.Command, func(*instance) error) error, name string, do func(*instance, *queue.Queue) error,
+) error {
+	return open(cmd, func(i *instance) error {
+		q, err := i.queue(cmd.Context(), name)
+		if err != nil {
+			return err
+		}
+		return do(i, q)
+	})
 }
 
-func connect(ctx context.Context, c *config.Config) (*instance, error) {
+func connect(ctx context.Context, c *config.Config, do func(*instance) error) error {
 	names, err := c.Names()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	db, err := schema.Open(ctx, c.Database, names)
 	if err != nil {
-		return nil, orGone(c, err)
+		return orGone(c, err)
 	}
-	err = db.Check(ctx, tables(c))
+	defer func() { _ = db.Close() }()
+	err = db.Check(ctx, c.QueueTables())
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
-		_ = db.Close()
-		return nil, orGone(c, err)
+		return orGone(c, err)
 	}
-	return &instance{Config: c, db: db, unfit: unfit}, nil
+	return do(&instance{Config: c, db: db, unfit: unfit})
 }
-
-func (i *instance) close() { _ = i.db.Close() }
 
 // queue finds a queue in the config, or else among those that are registered in the database.
 func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error) {
@@ -296,15 +294,6 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 
 // onTerminal says whether people read what the command prints.
 func (a *app) onTerminal() bool { return a.out.isTerminal() }
-
-// tables are the config's queues, as their tables are made and checked.
-func tables(c *config.Config) []schema.Queue {
-	all := make([]schema.Queue, len(c.Queues))
-	for i, q := range c.Queues {
-		all[i] = q.Table()
-	}
-	return all
-}
 
 // version is set by the linker.
 var version = ""

@@ -41,26 +41,16 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.runJob(cmd, args[0], id)
+			if err := process.CanRun(); err != nil {
+				return usage(err)
+			}
+			return a.asWorker(cmd, args[0], func(i *instance, p worker.Params, r *runners) error { return a.runJob(cmd, i, p, r, id) })
 		},
 	}
 	return about(c, admin.Initial, admin.Retry)
 }
 
-func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
-	if err := process.CanRun(); err != nil {
-		return usage(err)
-	}
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	p, runners, _, err := a.newWorker(i, []string{name}, nil)
-	if err != nil {
-		return err
-	}
-	defer a.closeRunners(runners)
+func (a *app) runJob(cmd *cobra.Command, i *instance, p worker.Params, runners *runners, id int64) error {
 	q := p.Queues[0]
 	if err := runnable(cmd, q, workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, id, runners); err != nil {
 		return err

@@ -29,7 +29,9 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Long:       schedulesLong,
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
 		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
-		RunE:       a.listSchedules,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.open(cmd, func(i *instance) error { return a.listSchedules(cmd, i) })
+		},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -57,17 +59,17 @@ type scheduled struct {
 	InConfig bool    `json:"in_config"`
 	// LastSlot is the last one that has led to a job, LastJobID which, in LastQueue; null before the first. NextSlot is null of one
 	// that is paused.
-	LastSlot  *time.Time `json:"last_slot"`
+	LastSlot  texts.Time `json:"last_slot"`
 	LastQueue *string    `json:"last_queue"`
 	LastJobID *int64     `json:"last_job_id"`
-	NextSlot  *time.Time `json:"next_slot"`
+	NextSlot  texts.Time `json:"next_slot"`
 	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
 	OverdueMS int64 `json:"overdue_ms"`
 	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
-	LeftSlot *time.Time `json:"left_slot"`
+	LeftSlot texts.Time `json:"left_slot"`
 	LeftWhy  *string    `json:"left_why"`
 	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
-	WaitsUntil *time.Time `json:"waits_until"`
+	WaitsUntil texts.Time `json:"waits_until"`
 	// InTurn says that it begins anew again and again, for two configs have it with different slots; OtherWhen are those of the
 	// other one, else null.
 	InTurn    bool    `json:"in_turn"`
@@ -91,12 +93,7 @@ func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	return slices.Compact(names)
 }
 
-func (a *app) listSchedules(cmd *cobra.Command, _ []string) error {
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	_, rows, err := i.timetable(cmd.Context())
 	if err != nil {
 		return err
@@ -123,10 +120,7 @@ func (a *app) listSchedules(cmd *cobra.Command, _ []string) error {
 		if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
 			job += " of " + *s.LastQueue
 		}
-		err := t.row(s.Name, s.When, s.Queue, s.JobType, i.localCell(or0(s.LastSlot)), job, i.localCell(or0(s.NextSlot)), s.remark(i, now))
-		if err != nil {
-			return err
-		}
+		t.row(s.Name, s.When, s.Queue, s.JobType, i.localCell(s.LastSlot.Time), job, i.localCell(s.NextSlot.Time), s.remark(i, now))
 	}
 	if a.json {
 		return nil
@@ -140,9 +134,9 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 	next := row.NextSlot.Time
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
-		LastSlot: utc(row.LastSlot.Time), LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
-		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
-		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
+		LastSlot: texts.Time{Time: row.LastSlot.Time}, LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
+		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: texts.Time{Time: row.LeftSlot.Time},
+		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: texts.Time{Time: row.Ahead()},
 		InTurn: row.InTurn(),
 	}
 	if s := i.Schedule(name); s != nil {
@@ -158,7 +152,7 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 		next = row.Next(*s, now)
 	}
 	if !out.Paused {
-		out.NextSlot = utc(next)
+		out.NextSlot = texts.Time{Time: next}
 	}
 	return out
 }
@@ -184,11 +178,11 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 		say("overdue for %s: does hipq work run?", late.Round(time.Second))
 	case late > 0:
 		say("due for %s", late.Round(time.Second))
-	case s.WaitsUntil != nil:
-		say("waits until %s: the clock was put back", i.localCell(*s.WaitsUntil))
+	case !s.WaitsUntil.IsZero():
+		say("waits until %s: the clock was put back", i.localCell(s.WaitsUntil.Time))
 	}
-	if s.LeftSlot != nil && now.Sub(*s.LeftSlot) < leftLately {
-		say("left out %s: %s", i.localCell(*s.LeftSlot), *s.LeftWhy)
+	if !s.LeftSlot.IsZero() && now.Sub(s.LeftSlot.Time) < leftLately {
+		say("left out %s: %s", i.localCell(s.LeftSlot.Time), *s.LeftWhy)
 	}
 	if len(said) == 0 {
 		return "–"
@@ -206,21 +200,19 @@ Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would chan
 unreachable or busy · 78 configuration.`,
 		Example:    "  hipq schedules " + p.verb() + " nightly-report",
 		SuggestFor: others,
-		RunE:       func(cmd *cobra.Command, args []string) error { return a.pauseSchedules(cmd, args, p) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.open(cmd, func(i *instance) error { return a.pauseSchedules(cmd, i, args, p) })
+		},
 	}
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
-// knownSchedules opens the instance with all of the config's schedules in the database, and refuses other names.
-func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*instance, *scheduler.Scheduler, map[string]scheduler.Row, error) {
-	i, err := a.open(cmd)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	t, rows, err := i.timetable(cmd.Context())
+// knownSchedules is the timetable of names, and refuses others. learn has all of the config's schedules in the database.
+func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (*scheduler.Scheduler, map[string]scheduler.Row, error) {
+	t, rows, err := i.timetable(ctx)
 	if err == nil && learn {
-		rows, _, err = t.Load(cmd.Context(), 0)
+		rows, _, err = t.Load(ctx, 0)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {
@@ -228,19 +220,14 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 			err = unknown(fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known)
 		}
 	}
-	if err != nil {
-		i.close()
-		return nil, nil, nil, err
-	}
-	return i, t, rows, nil
+	return t, rows, err
 }
 
-func (a *app) pauseSchedules(cmd *cobra.Command, names []string, p pausing) error {
-	i, t, rows, err := a.knownSchedules(cmd, names, !p.dryRun)
+func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p pausing) error {
+	t, rows, err := i.knownSchedules(cmd.Context(), names, !p.dryRun)
 	if err != nil {
 		return err
 	}
-	defer i.close()
 	do := t.Resume
 	if p.paused {
 		do = t.Pause
@@ -267,7 +254,9 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 		Long:       scheduleRunLong,
 		Example:    "  hipq schedules run nightly-report",
 		SuggestFor: []string{"trigger", "now", "enqueue", "start"},
-		RunE:       func(cmd *cobra.Command, args []string) error { return a.runSchedules(cmd, args, dryRun) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.open(cmd, func(i *instance) error { return a.runSchedules(cmd, i, args, dryRun) })
+		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return c
@@ -281,12 +270,10 @@ type scheduleRun struct {
 	DryRun    bool   `json:"dry_run"`
 }
 
-func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) error {
-	i, _, _, err := a.knownSchedules(cmd, names, false)
-	if err != nil {
+func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryRun bool) error {
+	if _, _, err := i.knownSchedules(cmd.Context(), names, false); err != nil {
 		return err
 	}
-	defer i.close()
 	for _, name := range names {
 		if i.Schedule(name) == nil {
 			return usagef("schedules run: %s is of another config; run it with that one", name)
@@ -333,8 +320,6 @@ func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun 
 		return said, err
 	}
 	added, err := enqueueOne(ctx, q, s.JobNow(now), dryRun)
-	if err != nil {
-		return said, fmt.Errorf("schedule %s: %w", name, err)
-	}
-	return scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}, nil
+	said = scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}
+	return said, texts.Wrap(err, "schedule %s", name)
 }

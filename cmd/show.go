@@ -39,11 +39,11 @@ type attempt struct {
 	WorkerID *string    `json:"worker_id"`
 	Host     *string    `json:"host"`
 	PID      int        `json:"pid"`
-	Started  *time.Time `json:"started"`
+	Started  texts.Time `json:"started"`
 	WaitMS   int64      `json:"wait_ms"`
 	// State is starting while it runs (or waits for its retry decision), else its outcome.
 	State  activity.State `json:"state"`
-	Ended  *time.Time     `json:"ended"`
+	Ended  texts.Time     `json:"ended"`
 	RunMS  int64          `json:"run_ms"`
 	Error  *string        `json:"error"`
 	Output *string        `json:"output"`
@@ -55,7 +55,7 @@ type attempt struct {
 
 // lateAnswer is what an answer has made of a job whose attempt had failed before.
 type lateAnswer struct {
-	At    *time.Time     `json:"at"`
+	At    texts.Time     `json:"at"`
 	State activity.State `json:"state"`
 	Error *string        `json:"error"`
 }
@@ -64,7 +64,7 @@ type shown struct {
 	job.JSON
 	// Schedule is whose Slot the job is of, as far as the activity has not been purged; null if of none.
 	Schedule *string    `json:"schedule"`
-	Slot     *time.Time `json:"slot"`
+	Slot     texts.Time `json:"slot"`
 	Attempts []attempt  `json:"attempts"`
 	// by is what has enqueued it, if the activity says so: a schedule.
 	by *string
@@ -96,7 +96,7 @@ func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = texts.NullText(e.Output)
 		if name, slot := scheduler.Of(e.Output); name != "" {
-			s.Schedule, s.Slot = &name, utc(slot)
+			s.Schedule, s.Slot = &name, texts.Time{Time: slot}
 		}
 	}
 	if e.Attempt == 0 {
@@ -109,23 +109,23 @@ func (s *shown) note(e activity.Entry) {
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
 	if e.State == activity.Starting {
-		last.Started, last.WaitMS = utc(e.At), e.WaitMS
+		last.Started, last.WaitMS = texts.Time{Time: e.At}, e.WaitMS
 		return
 	}
 	switch {
-	case last.Ended != nil && e.State == activity.Cancelled:
+	case !last.Ended.IsZero() && e.State == activity.Cancelled:
 		return // between two attempts, by an operator: the job's own state and error say so
-	case last.Ended != nil:
-		last.Late = append(last.Late, lateAnswer{At: utc(e.At), State: e.State, Error: texts.NullText(e.Error)})
+	case !last.Ended.IsZero():
+		last.Late = append(last.Late, lateAnswer{At: texts.Time{Time: e.At}, State: e.State, Error: texts.NullText(e.Error)})
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At), e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, texts.Time{Time: e.At}, e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
 func (s *shown) undecided(j *job.Job) {
 	n := len(s.Attempts)
-	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || s.Attempts[n-1].Ended != nil {
+	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || !s.Attempts[n-1].Ended.IsZero() {
 		return
 	}
 	s.Attempts[n-1].Error, s.Attempts[n-1].Output = texts.NullText(j.Error), texts.NullText(j.Output)
@@ -176,10 +176,10 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	}
 	for n, t := range s.Attempts {
 		began, ran := "", ""
-		if t.Started != nil {
-			began = fmt.Sprintf(", started %s after a wait of %s", i.local(*t.Started), millis(t.WaitMS))
+		if !t.Started.IsZero() {
+			began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
 		}
-		if t.Ended != nil {
+		if !t.Ended.IsZero() {
 			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
 		}
 		a.out.line("")
@@ -194,7 +194,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 			a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
 		}
 		for _, late := range t.Late {
-			a.out.line("  late answer: %s, %s", late.State, i.local(*late.At))
+			a.out.line("  late answer: %s, %s", late.State, i.local(late.At.Time))
 			if late.Error != nil {
 				a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
 			}
@@ -244,12 +244,12 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 
 // between says when the attempt that follows the n-th was due; "" if none follows, or if that isn't known.
 func (s *shown) between(n int) string {
-	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended == nil || s.Attempts[n+1].Started == nil {
+	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended.IsZero() || s.Attempts[n+1].Started.IsZero() {
 		return ""
 	}
 	next := s.Attempts[n+1]
 	due := next.Started.Add(-time.Duration(next.WaitMS) * time.Millisecond)
-	delay := due.Sub(*s.Attempts[n].Ended).Round(10 * time.Millisecond)
+	delay := due.Sub(s.Attempts[n].Ended.Time).Round(10 * time.Millisecond)
 	if delay <= 0 {
 		return "it was to be tried again at once"
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +43,11 @@ func (a *app) statusCommand() *cobra.Command {
 		Example:    "  hipq status\n  hipq status --watch\n  hipq status --watch=10s --json\n  hipq status --shards",
 		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := func() error {
+				return a.openPatiently(cmd, func(i *instance) error { return a.runStatus(cmd, i, o) })
+			}
 			if watch == "" {
-				return a.runStatus(cmd, o)
+				return show()
 			}
 			every, err := durationFlag("--watch", watch)
 			if err == nil && every <= 0 {
@@ -58,7 +60,7 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), every, c.Location, func() error { return a.runStatus(cmd, o) })
+			return a.watch(cmd.Context(), every, c.Location, show)
 		},
 	}
 	watchFlag(c, &watch)
@@ -69,19 +71,8 @@ func (a *app) statusCommand() *cobra.Command {
 type statusOptions struct{ shards bool }
 
 type queueStatus struct {
-	Queue     string     `json:"queue"`
-	Paused    bool       `json:"paused"`
-	Due       int64      `json:"due"`
-	Scheduled int64      `json:"scheduled"`
-	Locked    int64      `json:"locked"`
-	Running   int64      `json:"running"`
-	Error     int64      `json:"error"`
-	Failed    int64      `json:"failed"`
-	Finished  int64      `json:"finished"`
-	Held      int64      `json:"held"`
-	Waiting   int64      `json:"waiting"`
-	OldestDue *time.Time `json:"oldest_due"`
-	Closed    int64      `json:"closed"`
+	Queue string `json:"queue"`
+	admin.Counts
 	// Unhandled are job types that no worker seems to have a handler for.
 	Unhandled []unhandledType `json:"unhandled"`
 	// Progressing are the jobs that have said last how far they are.
@@ -109,7 +100,7 @@ const progressingMost = 5
 
 type unhandledType struct {
 	Type      string     `json:"job_type"`
-	OldestDue *time.Time `json:"oldest_due"`
+	OldestDue texts.Time `json:"oldest_due"`
 }
 
 // unfitQueue is a queue whose table can't be used as it is.
@@ -124,10 +115,10 @@ type workerStatus struct {
 	Host      string     `json:"host"`
 	PID       int        `json:"pid"`
 	State     string     `json:"state"`
-	StartTime *time.Time `json:"start_time"`
-	Heartbeat *time.Time `json:"heartbeat"`
-	LockUntil *time.Time `json:"lock_until"`
-	EndTime   *time.Time `json:"end_time"`
+	StartTime texts.Time `json:"start_time"`
+	Heartbeat texts.Time `json:"heartbeat"`
+	LockUntil texts.Time `json:"lock_until"`
+	EndTime   texts.Time `json:"end_time"`
 	Slots     int        `json:"slots"`
 	// silence says what to expect of one that has missed a renewal.
 	silence string
@@ -140,15 +131,10 @@ type statusReport struct {
 	// Workers are all that are at work.
 	Workers []workerStatus `json:"workers"`
 	// Unmonitored is since when nobody has monitored, if that is a day.
-	Unmonitored *time.Time `json:"unmonitored"`
+	Unmonitored texts.Time `json:"unmonitored"`
 }
 
-func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
-	i, err := a.openPatiently(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
+func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error {
 	queues, err := i.queues(cmd.Context())
 	if err != nil {
 		return err
@@ -192,7 +178,7 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 	if err != nil {
 		return err
 	}
-	report.Unmonitored = utc(since)
+	report.Unmonitored = texts.Time{Time: since}
 	if a.json {
 		return a.printJSON(report)
 	}
@@ -216,9 +202,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 		return queueStatus{}, err
 	}
 	s := queueStatus{
-		Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
-		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
-		Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
+		Queue: q.Name, Counts: c.Counts, Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
 	}
 	if otherwise := c.Division.Otherwise; otherwise != nil {
 		s.DividedOtherwise = new(otherwise.Error())
@@ -232,7 +216,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	}
 	types, err := admin.Of(q).Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
-		s.Unhandled = append(s.Unhandled, unhandledType{name, utc(types[name])})
+		s.Unhandled = append(s.Unhandled, unhandledType{name, texts.Time{Time: types[name]}})
 	}
 	return s, err
 }
@@ -247,8 +231,8 @@ func (i *instance) handled(queue string) []string {
 
 func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	s := workerStatus{
-		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: utc(w.StartTime.Time), Heartbeat: utc(w.Heartbeat.Time),
-		LockUntil: utc(w.LockUntil.Time), EndTime: utc(w.EndTime.Time), Slots: w.Slots,
+		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: texts.Time{Time: w.StartTime.Time}, Heartbeat: texts.Time{Time: w.Heartbeat.Time},
+		LockUntil: texts.Time{Time: w.LockUntil.Time}, EndTime: texts.Time{Time: w.EndTime.Time}, Slots: w.Slots,
 	}
 	switch dead, silent := w.Silent(now); {
 	case silent && dead == 0:
@@ -262,17 +246,13 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
 		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
 		}
-		err := t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(or0(q.OldestDue)))
-		if err != nil {
-			return err
-		}
+		t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
+			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(q.OldestDue.Time))
 	}
 	if err := t.end(); err != nil {
 		return err
@@ -280,7 +260,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 	for _, q := range queues {
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
-			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(*t.OldestDue), t.Type)
+			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(t.OldestDue.Time), t.Type)
 		}
 		for _, j := range q.Progressing {
 			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
@@ -314,5 +294,5 @@ func (a *app) printWorker(i *instance, which string, w workerStatus) {
 		slots = fmt.Sprintf(", holds slots for %d", w.Slots)
 	}
 	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
-		which, w.ID, w.State, w.PID, w.Host, slots, i.local(or0(w.StartTime)), i.local(or0(w.Heartbeat)), w.silence)
+		which, w.ID, w.State, w.PID, w.Host, slots, i.local(w.StartTime.Time), i.local(w.Heartbeat.Time), w.silence)
 }

@@ -3,8 +3,8 @@ package cmd
 import (
 	"fmt"
 	"strconv"
-	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
@@ -14,7 +14,7 @@ type shardStatus struct {
 	Due       int64      `json:"due"`
 	Held      int64      `json:"held"`
 	Running   int64      `json:"running"`
-	OldestDue *time.Time `json:"oldest_due"`
+	OldestDue texts.Time `json:"oldest_due"`
 	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing;
 	// Capacity is the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget
 	// in one without a rate.
@@ -25,7 +25,7 @@ type shardStatus struct {
 	RateCapacity *int `json:"rate_capacity"`
 	RateTarget   *int `json:"rate_target"`
 	// ShortSince is since when it has started nothing for want of the limit or the rate; null if it doesn't wait for these.
-	ShortSince *time.Time `json:"short_since"`
+	ShortSince texts.Time `json:"short_since"`
 }
 
 func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
@@ -35,7 +35,7 @@ func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 	}
 	for i, of := range o.Shards {
 		one := shardStatus{
-			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
+			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: of.OldestDue, ShortSince: texts.Time{Time: of.WaitsSince},
 		}
 		if q.ThrottleLimit > 0 {
 			one.Used, one.Capacity, one.Target = &of.Used, new(max(of.Share, of.Used)), &of.Share
@@ -66,11 +66,8 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 			if s.RateCapacity != nil {
 				rate = fmt.Sprintf("%d of %d", *s.RateUsed, *s.RateCapacity)
 			}
-			err := t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), fmt.Sprint(s.Due), fmt.Sprint(s.Held),
-				fmt.Sprint(s.Running), number(s.Used), number(s.Capacity), number(s.Target), rate, i.localCell(or0(s.OldestDue)), i.localCell(or0(s.ShortSince)))
-			if err != nil {
-				return err
-			}
+			t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), fmt.Sprint(s.Due), fmt.Sprint(s.Held),
+				fmt.Sprint(s.Running), number(s.Used), number(s.Capacity), number(s.Target), rate, i.localCell(s.OldestDue.Time), i.localCell(s.ShortSince.Time))
 		}
 	}
 	if !several {

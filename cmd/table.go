@@ -25,6 +25,7 @@ type table struct {
 	page   [][]string
 	widths []int
 	narrow narrowing
+	err    error
 }
 
 func newTable(out *output, header ...string) *table {
@@ -33,23 +34,22 @@ func newTable(out *output, header ...string) *table {
 	return t
 }
 
-// row adds a row. It fails if a page can't be printed, and so can't any other.
-func (t *table) row(cells ...string) error {
+// row adds a row. Once a page can't be printed, none is: err says why, and end.
+func (t *table) row(cells ...string) {
 	for n := range cells {
 		cells[n] = cell(cells[n])
 	}
 	t.widen(cells)
 	t.page = append(t.page, cells)
-	if len(t.page) < pageRows {
-		return nil
+	if len(t.page) == pageRows && t.err == nil {
+		t.err = t.print()
 	}
-	return t.print()
 }
 
 // end prints what isn't yet: the header at least.
 func (t *table) end() error {
-	if t.headed && len(t.page) == 0 {
-		return nil
+	if t.err != nil || t.headed && len(t.page) == 0 {
+		return t.err
 	}
 	return t.print()
 }

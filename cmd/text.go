@@ -128,15 +128,6 @@ func dash(s string) string {
 	return s
 }
 
-// utc is a time for programs; the zero time is null.
-func utc(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 func millis(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
 }

@@ -206,7 +206,7 @@ type tried struct {
 	Result   json.RawMessage `json:"result"`
 	Error    *string         `json:"error"`
 	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
-	RetryTime *time.Time `json:"retry_time"`
+	RetryTime texts.Time `json:"retry_time"`
 	TookMS    int64      `json:"took_ms"`
 	// ProgressJSON is the latest that the handler has said.
 	job.ProgressJSON
@@ -237,7 +237,7 @@ func (a *app) printTry(i *instance, ended attempted) error {
 	if o.Verdict.IsError() {
 		said.Error = &next.Error
 		if !decides && !next.Status.IsFinal() {
-			said.RetryTime = utc(next.Scheduled)
+			said.RetryTime = texts.Time{Time: next.Scheduled}
 		}
 	}
 	return a.printJSON(said)

@@ -103,10 +103,9 @@ func (a *app) printTryMany(d triedMany) error {
 	if a.json {
 		return a.printJSON(d)
 	}
-	var outcomes []string
-	for _, verdict := range slices.Sorted(maps.Keys(d.Outcomes)) {
-		outcomes = append(outcomes, fmt.Sprintf("%s %s", verdict, texts.Thousands(d.Outcomes[verdict])))
-	}
+	outcomes := texts.Map(slices.Sorted(maps.Keys(d.Outcomes)), func(verdict string) string {
+		return fmt.Sprintf("%s %s", verdict, texts.Thousands(d.Outcomes[verdict]))
+	})
 	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first had ended after %s", texts.Thousands(d.Jobs), texts.Thousands(d.AtOnce),
 		time.Duration(d.TookMS)*time.Millisecond, d.PerSecond, time.Duration(d.FirstMS)*time.Millisecond)
 	a.out.line("outcomes: %s", strings.Join(outcomes, ", "))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 type argument struct {
@@ -285,9 +286,5 @@ func and(words []string) string {
 }
 
 func asStrings[T ~string](words []T) []string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
-	}
-	return texts
+	return texts.Map(words, func(w T) string { return string(w) })
 }

@@ -33,12 +33,7 @@ func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue,
 		if err != nil {
 			return err
 		}
-		i, q, err := openQueue(cmd, a.openPatiently, args[0])
-		if err != nil {
-			return err
-		}
-		defer i.close()
-		return do(cmd.Context(), i, q, id)
+		return aboutQueue(cmd, a.openPatiently, args[0], func(i *instance, q *queue.Queue) error { return do(cmd.Context(), i, q, id) })
 	}
 }
 

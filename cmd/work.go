@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
@@ -74,7 +73,15 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := a.runWork(cmd, c, args, types, preferred)
+			var done worker.Summary
+			if err = process.CanRun(); err != nil {
+				err = usage(err)
+			} else {
+				err = connect(cmd.Context(), c, func(i *instance) (err error) {
+					done, err = a.runWork(cmd, i, args, types, preferred)
+					return err
+				})
+			}
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
@@ -106,17 +113,9 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, preferred []int) (done worker.Summary, err error) {
-	if err := process.CanRun(); err != nil {
-		return done, usage(err)
-	}
-	i, err := connect(cmd.Context(), c)
-	if err != nil {
-		return done, err
-	}
-	defer i.close()
-	noteSeen(c)
-	a.mailBack(c, slices.Concat(names, types))
+func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
+	noteSeen(i.Config)
+	a.mailBack(i.Config, slices.Concat(names, types))
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
@@ -141,10 +140,22 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	case err == nil && a.onTerminal():
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
-	if a.mails(c) {
+	if a.mails(i.Config) {
 		a.mailNews(cmd.Context(), i, took)
 	}
 	return done, errors.Join(err, unfit)
+}
+
+// asWorker opens the instance, and makes this process a worker for one of its queues.
+func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worker.Params, *runners) error) error {
+	return a.open(cmd, func(i *instance) error {
+		p, runners, _, err := a.newWorker(i, []string{name}, nil)
+		if err != nil {
+			return err
+		}
+		defer a.closeRunners(runners)
+		return do(i, p, runners)
+	})
 }
 
 // newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which

@@ -12,9 +12,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -138,19 +140,18 @@ func (c *Config) Queue(name string) (Queue, error) {
 }
 
 // QueueNames are the queues, in the order of the file.
-func (c *Config) QueueNames() (names []string) {
-	for _, q := range c.Queues {
-		names = append(names, q.Name)
-	}
-	return names
+func (c *Config) QueueNames() []string {
+	return texts.Map(c.Queues, func(q Queue) string { return q.Name })
+}
+
+// QueueTables are the queues, as their tables are made and checked.
+func (c *Config) QueueTables() []schema.Queue {
+	return texts.Map(c.Queues, func(q Queue) schema.Queue { return q.Table() })
 }
 
 // TypeNames are the job types, in the order of the file.
-func (q Queue) TypeNames() (names []string) {
-	for _, t := range q.Types {
-		names = append(names, t.Name)
-	}
-	return names
+func (q Queue) TypeNames() []string {
+	return texts.Map(q.Types, func(t job.Type) string { return t.Name })
 }
 
 // Schedule finds a schedule by its name; nil is none.

@@ -15,13 +15,13 @@ const hidden = "***"
 // Setting is what holds for a key of the config, whoever said so.
 type Setting struct {
 	// Key is the path of the key, with names for the elements of lists: queues.emails.job_types.send.timeout.
-	Key string
+	Key string `json:"key"`
 	// Value is a string, an int, a float64, a bool, a []string or a map[string]int; nil is none. Durations are strings with
 	// their units, paths absolute, secrets hidden.
-	Value any
+	Value any `json:"value"`
 	// From is FILE:LINE, the name of a variable, a flag with its dashes, or Default. Where an outer level gave the value (the
 	// queue, or the instance) it is that level's.
-	From string
+	From string `json:"from"`
 }
 
 // Explain finds, reads and checks the config as Load does, and gives each setting with where it comes from, in the order of

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -89,10 +90,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 func oneOf[T ~string](b builder, path, text string, words ...T) T {
 	word := T(b.text(path, text, string(words[0])))
 	if !slices.Contains(words, word) {
-		list := make([]string, len(words))
-		for i, w := range words {
-			list[i] = string(w)
-		}
+		list := texts.Map(words, func(w T) string { return string(w) })
 		b.refuse(path, "%s is none of %s", shown(text), strings.Join(list, ", "))
 	}
 	return word

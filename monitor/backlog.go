@@ -3,11 +3,11 @@ package monitor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
@@ -83,10 +83,7 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 		found = nil
 		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
-	}
-	return found, nil
+	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
 }
 
 // used sums up what counts against a queue's limit, as the workers that start jobs see it: by job type or by shard.
@@ -97,8 +94,5 @@ func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []j
 	}
 	err = m.db.SQL.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
 		m.db.SQL.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
-	if err != nil {
-		return nil, fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
-	}
-	return used, nil
+	return used, texts.Wrap(err, "sum up the throttle factors of %s", q.Name)
 }

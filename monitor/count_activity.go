@@ -54,18 +54,15 @@ func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times,
 	if err != nil || !first.Valid {
 		return nil, err
 	}
-	rows, err := m.db.SQL.QueryContext(ctx, "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)"+ // it has one of them at most
-		" FROM "+table+" "+m.db.SQL.ByID+" WHERE id BETWEEN ? AND ? AND "+ofHour, first.Int64, last.Int64, from, to)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
+	query := "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // it has one of them at most
+		" FROM " + table + " " + m.db.SQL.ByID + " WHERE id BETWEEN ? AND ? AND " + ofHour
+	args := []any{first.Int64, last.Int64, from, to}
 	groups := map[group]*Times{}
 	var kind, state, queue, jobType sql.RawBytes
 	var ms int64
-	for rows.Next() {
-		if err := rows.Scan(&kind, &state, &queue, &jobType, &ms); err != nil {
-			return nil, err
+	err = engine.ReadOn(ctx, m.db.SQL, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		if err := row.Scan(&kind, &state, &queue, &jobType, &ms); err != nil {
+			return err
 		}
 		times, ok := groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType)}]
 		if !ok {
@@ -73,8 +70,9 @@ func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times,
 			groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType)}] = times
 		}
 		times.put(ms)
-	}
-	return groups, rows.Err()
+		return nil
+	})})
+	return groups, err
 }
 
 func (w *Workers) count(state activity.State, n int64) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // settling is how long after its end an hour is complete: by then the transactions that were open have committed, and
@@ -134,10 +135,8 @@ func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) 
 // time reads a time; it is zero where there is none.
 func (m *Monitor) time(ctx context.Context, expression, from string, args ...any) (time.Time, error) {
 	var t engine.Time
-	if err := m.db.SQL.GetContext(ctx, &t, "SELECT "+m.db.SQL.TimeText(expression)+" FROM "+from, args...); err != nil {
-		return t.Time, fmt.Errorf("read %s of %s: %w", expression, from, err)
-	}
-	return t.Time, nil
+	err := m.db.SQL.GetContext(ctx, &t, "SELECT "+m.db.SQL.TimeText(expression)+" FROM "+from, args...)
+	return t.Time, texts.Wrap(err, "read %s of %s", expression, from)
 }
 
 // Started says whether a job of a type was started since a time, by the hours that were aggregated; all says that these are all

@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // metric is a row of the metrics table: an hour of one job type, or (see workersKey) of the workers.
@@ -94,23 +96,17 @@ func (m metrics) row(k key) *metric {
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
 	query := "SELECT " + m.db.SQL.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.SQL.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
 		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
-	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
-	if err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
 	var r metric
 	columns := r.columns()
-	for rows.Next() {
-		if err := rows.Scan(columns...); err != nil {
-			return fmt.Errorf("read the metrics: %w", err)
+	args := []any{engine.At(from), engine.At(to)}
+	err := engine.ReadOn(ctx, in, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		if err := row.Scan(columns...); err != nil {
+			return err
 		}
 		f(&r)
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
-	return nil
+		return nil
+	})})
+	return texts.Wrap(err, "read the metrics")
 }
 
 func (m *Monitor) insert(ctx context.Context, tx *engine.Tx, counted metrics) error {

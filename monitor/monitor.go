@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -47,10 +48,7 @@ func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	queues := make([]schema.Queue, len(names))
-	for i, name := range names {
-		queues[i] = schema.Queue{Name: name, Order: schema.OrderAny}
-	}
+	queues := texts.Map(names, func(name string) schema.Queue { return schema.Queue{Name: name, Order: schema.OrderAny} })
 	err = m.db.Check(ctx, queues)
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
 	if err != nil && !ok {

@@ -2,9 +2,9 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 )
 
@@ -95,10 +95,7 @@ func (r Report) Throttles() (all []Throttle) {
 func (m *Monitor) Report(ctx context.Context, t time.Time) (Report, error) {
 	hour := hourOf(t)
 	report, err := m.report(ctx, hour)
-	if err != nil {
-		return Report{}, fmt.Errorf("report on the hour %s: %w", hour.Format(time.RFC3339), err)
-	}
-	return report, nil
+	return report, texts.Wrap(err, "report on the hour %s", hour.Format(time.RFC3339))
 }
 
 func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {

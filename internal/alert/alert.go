@@ -57,20 +57,22 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 	return ours && err == nil, wrap(err)
 }
 
+// Once calls say if the caller is the one to say something: see Claim.
+func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Duration, say func() error) error {
+	ours, err := b.Claim(ctx, what, now, every)
+	if err != nil || !ours {
+		return err
+	}
+	return say()
+}
+
 // Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
 func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
-	var said []string
-	args := make([]any, len(what))
-	for i := range what {
-		args[i] = what[i]
-	}
-	query := "SELECT notice FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what)) + " AND said_time > ? AND said_time <= ?"
-	// a time to come is from before the clock was put back, and counts for nothing
-	args = append(args, engine.At(now.Add(-every)), engine.At(now.Add(every)))
-	if err := b.db.SQL.SelectContext(ctx, &said, query, args...); err != nil {
-		return nil, wrap(err)
-	}
-	return slices.DeleteFunc(slices.Clone(what), func(w string) bool { return slices.Contains(said, w) }), nil
+	times, err := b.Times(ctx, what)
+	return slices.DeleteFunc(slices.Clone(what), func(w string) bool {
+		// a time to come is from before the clock was put back, and counts for nothing
+		return times[w].After(now.Add(-every)) && !times[w].After(now.Add(every))
+	}), err
 }
 
 // Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.

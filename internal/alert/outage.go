@@ -114,13 +114,5 @@ func (o *Outage) write(s state) error {
 	if err := os.MkdirAll(filepath.Dir(o.file), 0o700); err != nil {
 		return err
 	}
-	temporary := o.file + "." + uuid.NewString()
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	err = os.Rename(temporary, o.file)
-	if err != nil {
-		_ = os.Remove(temporary)
-	}
-	return err
+	return files.Write(o.file, append(text, '\n'), 0o600, os.Rename)
 }

@@ -192,10 +192,3 @@ func (p *patient) examine(ctx context.Context, c check) Finding {
 	}
 	return c.look(ctx, p)
 }
-
-func (p *patient) queues() (all []schema.Queue) {
-	for _, q := range p.Config.Queues {
-		all = append(all, q.Table())
-	}
-	return all
-}

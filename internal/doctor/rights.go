@@ -18,7 +18,7 @@ func (p *patient) rights() (schema.Rights, error) {
 	if err != nil {
 		return schema.Rights{}, err
 	}
-	return schema.Grants(p.Config.Database, names, p.queues())
+	return schema.Grants(p.Config.Database, names, p.Config.QueueTables())
 }
 
 // lookAtRights finds out whether this user may do what all commands but init do.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -60,10 +61,8 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 	all := map[string]string{}
 	const global = "SHOW GLOBAL VARIABLES LIKE 'idle_transaction_timeout'"
 	read := engine.Pairs(all)
-	if err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read}, engine.Query{SQL: global, Scan: read}); err != nil {
-		return nil, fmt.Errorf("ask for the server's settings: %w", err)
-	}
-	return all, nil
+	err := db.SQL.Read(ctx, engine.Query{SQL: session, Scan: read}, engine.Query{SQL: global, Scan: read})
+	return all, texts.Wrap(err, "ask for the server's settings")
 }
 
 // inConfiguration ends a remedy that would be gone when the server starts anew.

@@ -14,11 +14,11 @@ import (
 
 // lookAtTables compares the layouts of the tables with those that this hipq knows.
 func lookAtTables(ctx context.Context, p *patient) Finding {
-	if err := p.db.Check(ctx, p.queues()); err != nil {
+	if err := p.db.Check(ctx, p.Config.QueueTables()); err != nil {
 		_, remedy := schema.Diagnose(err)
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	tables, err := p.db.Tables(p.queues())
+	tables, err := p.db.Tables(p.Config.QueueTables())
 	if err != nil {
 		return trouble(err)
 	}
@@ -35,7 +35,7 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 
 // lookAtProcedures compares the stored procedures with those that this hipq would make. A user sees only those that it may call.
 func lookAtProcedures(ctx context.Context, p *patient) Finding {
-	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.queues())
+	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.Config.QueueTables())
 	switch {
 	case err != nil:
 		return trouble(err)

@@ -1,5 +1,5 @@
 // Package files reads the files that say what hipq does, or that hold its secrets: regular ones, of a bounded length. A pipe
-// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end.
+// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end. It also writes files whole.
 package files
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -55,4 +56,21 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 	}
 	return data, info, err
+}
+
+// Write makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
+func Write(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return name(f.Name(), path)
 }

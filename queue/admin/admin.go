@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
@@ -18,11 +19,7 @@ type Queue struct {
 // is left out, with a warning by the database's Warn. The queues' tables are not checked.
 func Registered(ctx context.Context, db *schema.DB) ([]queue.Options, error) {
 	list, err := store.Registered(ctx, db)
-	all := make([]queue.Options, len(list))
-	for i, o := range list {
-		all[i] = queue.Options(o)
-	}
-	return all, err
+	return texts.Map(list, func(o store.Options) queue.Options { return queue.Options(o) }), err
 }
 
 // Why a job isn't changed. queue.ErrFinal and queue.ErrNotFound are others.

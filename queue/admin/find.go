@@ -145,10 +145,8 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	if err := q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
-		return nil, fmt.Errorf("find jobs of %s: %w", q.s.Name, err)
-	}
-	return ids, nil
+	err = q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...)
+	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)
 }
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.

@@ -17,15 +17,16 @@ const failuresMost, failuresAmong = 1000, 1_000_000
 
 // Failure is jobs of one type whose errors have the same fingerprint, which leaves out numbers, ids, times and quoted paths.
 type Failure struct {
-	Type string
+	Type string `json:"job_type"`
 	// Fingerprint is eight hex digits, the same in all versions of hipq.
-	Fingerprint string
+	Fingerprint string `json:"fingerprint"`
 	// Jobs is how many there are, First and Last are when the first and the last of them failed.
-	Jobs        int64
-	First, Last time.Time
+	Jobs  int64      `json:"jobs"`
+	First texts.Time `json:"first"`
+	Last  texts.Time `json:"last"`
 	// Example is the newest of them, by its id, and Error the beginning of its error.
-	Example int64
-	Error   string
+	Example int64  `json:"example"`
+	Error   string `json:"-"`
 }
 
 // Failures are the failed jobs that a filter lets pass, by how they failed.
@@ -63,13 +64,13 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 			n, at[key] = len(found.Kinds), len(found.Kinds)
 			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
 			found.Kinds = append(found.Kinds, Failure{
-				Type: j.Type, Fingerprint: key[1], First: j.UpdateTime, Example: j.ID, Error: beginning,
+				Type: j.Type, Fingerprint: key[1], First: texts.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
 			})
 		}
 		f := &found.Kinds[n]
 		f.Jobs++
-		f.First = slices.MinFunc([]time.Time{f.First, j.UpdateTime}, time.Time.Compare)
-		f.Last = slices.MaxFunc([]time.Time{f.Last, j.UpdateTime}, time.Time.Compare)
+		f.First.Time = slices.MinFunc([]time.Time{f.First.Time, j.UpdateTime}, time.Time.Compare)
+		f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
 		return nil
 	})
 	slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })

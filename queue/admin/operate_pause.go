@@ -2,9 +2,9 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Pause stops workers from starting jobs of the queue. What runs goes on, and jobs may be enqueued. It registers the queue if
@@ -28,16 +28,11 @@ func (q *Queue) pause(ctx context.Context, paused bool) error {
 			return q.s.TakeAllTurns(ctx, tx)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("pause or resume %s: %w", q.s.Name, err)
-	}
-	return nil
+	return texts.Wrap(err, "pause or resume %s", q.s.Name)
 }
 
 // Paused says whether the queue is paused.
 func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
-	if err := q.s.DB().SQL.GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name); err != nil {
-		return false, fmt.Errorf("find out whether %s is paused: %w", q.s.Name, err)
-	}
-	return paused, nil
+	err = q.s.DB().SQL.GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name)
+	return paused, texts.Wrap(err, "find out whether %s is paused", q.s.Name)
 }

@@ -3,13 +3,13 @@ package admin
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -103,10 +103,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			o.Shards[i].Used = used
 		}
 	}))
-	if err != nil {
-		err = fmt.Errorf("count the jobs of %s: %w", q.s.Name, err)
-	}
-	return o, err
+	return o, texts.Wrap(err, "count the jobs of %s", q.s.Name)
 }
 
 // situation is what holds for all jobs of a queue at a moment of the database's clock.

@@ -2,27 +2,35 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Counts is how many jobs of a queue, or of one of its shards, stand where.
 type Counts struct {
 	// Paused: nothing of the queue is started.
-	Paused bool
-	// Due may run now, Scheduled later. Held are due, but their throttle groups are full.
-	Due, Scheduled, Held int64
-	// Locked are locked and not started, which a round never leaves. Waiting wait for an answer from outside.
-	Locked, Running, Waiting int64
+	Paused bool `json:"paused"`
+	// Due may run now, Scheduled later.
+	Due       int64 `json:"due"`
+	Scheduled int64 `json:"scheduled"`
+	// Locked are locked and not started, which a round never leaves.
+	Locked  int64 `json:"locked"`
+	Running int64 `json:"running"`
 	// Error waits for the retry decision.
-	Error int64
-	// Finished and Failed are final, without and with an error; Closed failed too, and need no more attention.
-	Finished, Failed, Closed int64
+	Error int64 `json:"error"`
+	// Finished and Failed are final, without and with an error.
+	Failed   int64 `json:"failed"`
+	Finished int64 `json:"finished"`
+	// Held are due, but their throttle groups are full. Waiting wait for an answer from outside.
+	Held    int64 `json:"held"`
+	Waiting int64 `json:"waiting"`
 	// OldestDue is since when the first of Due and Held has been due; zero if none is.
-	OldestDue time.Time
+	OldestDue texts.Time `json:"oldest_due"`
+	// Closed failed too, and need no more attention.
+	Closed int64 `json:"closed"`
 }
 
 // add adds n jobs of one status, of which later are due later. oldest is when the first that waits is due.
@@ -37,8 +45,8 @@ func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 		*where += n - later
 		c.Scheduled += later
 	}
-	if !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue)) {
-		c.OldestDue = oldest
+	if !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue.Time)) {
+		c.OldestDue.Time = oldest
 	}
 }
 
@@ -52,8 +60,5 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 			jobs = append(jobs, j)
 		}
 	}))
-	if err != nil {
-		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.s.Name, err)
-	}
-	return jobs, nil
+	return jobs, texts.Wrap(err, "read the progress of jobs of %s", q.s.Name)
 }

@@ -3,13 +3,13 @@ package admin
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // passedBy is for how long workers must have passed a job type by.
@@ -44,8 +44,5 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		unhandled[name] = since.Time
 		return err
 	})})
-	if err != nil {
-		return nil, fmt.Errorf("find the job types of %s that no worker handles: %w", q.s.Name, err)
-	}
-	return unhandled, nil
+	return unhandled, texts.Wrap(err, "find the job types of %s that no worker handles", q.s.Name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -30,10 +31,7 @@ func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int
 		after = last
 		last, err = p.page(ctx, after)
 	}
-	if err != nil {
-		err = fmt.Errorf("purge %s: %w", q.s.Name, err)
-	}
-	return p.finished, p.failed, err
+	return p.finished, p.failed, texts.Wrap(err, "purge %s", q.s.Name)
 }
 
 type purge struct {

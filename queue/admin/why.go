@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -96,8 +97,5 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 		err = q.s.DB().SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.s.Table()+" "+q.s.ClaimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
 			append([]any{j.Place}, at.Args()...)...)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("count the jobs before job %d: %w", j.ID, err)
-	}
-	return n, nil
+	return n, texts.Wrap(err, "count the jobs before job %d", j.ID)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // ErrWindow is wrapped by the refusal of a time window.
@@ -205,13 +207,7 @@ func (set weekdays) has(d time.Weekday) bool { return set == 0 || set&(1<<d) != 
 func before(d time.Weekday) time.Weekday { return (d + 6) % 7 }
 
 // Strings is what ParseWindows reads, never nil.
-func (ws Windows) Strings() []string {
-	list := make([]string, len(ws))
-	for i, w := range ws {
-		list[i] = w.String()
-	}
-	return list
-}
+func (ws Windows) Strings() []string { return texts.Map(ws, Window.String) }
 
 // Contains says whether the wall clock of t, in t's own location, is inside: the opening is, the end isn't.
 func (ws Windows) Contains(t time.Time) bool {
