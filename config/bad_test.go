@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestBadFiles loads each file of testdata/bad, which begins with the message wanted, a comment for each line of it.
@@ -39,12 +41,8 @@ func TestBadFiles(t *testing.T) {
 			if begin, open := strings.CutSuffix(strings.Join(want, "\n"), "…"); open && strings.HasPrefix(got, begin) && len(got) > len(begin) {
 				want = []string{got}
 			}
-			if diff := cmp.Diff(strings.Join(want, "\n"), got); diff != "" {
-				t.Errorf("message (-want +got):\n%s", diff)
-			}
-			if strings.Contains(got, "s3cret") {
-				t.Errorf("the message shows a secret: %v", err)
-			}
+			dbtest.Same(t, cmp.Diff(strings.Join(want, "\n"), got), "", "the message (-want +got)")
+			dbtest.Ensure(t, !strings.Contains(got, "s3cret"), "the message shows a secret: %v", err)
 		})
 	}
 }

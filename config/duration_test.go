@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestParseDuration(t *testing.T) {
@@ -15,17 +17,15 @@ func TestParseDuration(t *testing.T) {
 		"1h30m": 90 * time.Minute, "1w2d3h4m5s": week + 2*day + 3*time.Hour + 4*time.Minute + 5*time.Second,
 		"1d500ms": day + 500*time.Millisecond, "1.5h": 90 * time.Minute, "1m0s": time.Minute, "007s": 7 * time.Second,
 	} {
-		if got, err := ParseDuration(text); err != nil || got != want {
-			t.Errorf("ParseDuration(%q) = %s, %v; want %s", text, got, err, want)
-		}
+		got, err := ParseDuration(text)
+		dbtest.Ensure(t, err == nil && got == want, "ParseDuration(%q) = %s, %v; want %s", text, got, err, want)
 	}
 	for _, text := range []string{
 		"", "30", "00", "1.5", "s", "-5s", "+5s", "5 s", " 5s", "5s ", "1h30", "1w0", "1d1w", "1.5d", ".5s", "5S", "5y", "1d 1h", "1w-1s",
 		"99999999w", "99999999999999999999w", "9223372036854775808ns", "106751d24h", "15250w2d",
 	} {
-		if got, err := ParseDuration(text); err == nil {
-			t.Errorf("ParseDuration(%q) = %s, want an error", text, got)
-		}
+		got, err := ParseDuration(text)
+		dbtest.Ensure(t, err != nil, "ParseDuration(%q) = %s, want an error", text, got)
 	}
 }
 

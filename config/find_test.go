@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 const minimal = "name: shop\nqueues: [{name: emails}]\n"
@@ -87,9 +89,7 @@ func TestNotFound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(c.o)
-			if !errors.Is(err, ErrNotFound) || err.Error() != c.want {
-				t.Errorf("got %v\nwant %s", err, c.want)
-			}
+			dbtest.Ensure(t, errors.Is(err, ErrNotFound) && err.Error() == c.want, "got %v\nwant %s", err, c.want)
 		})
 	}
 }
@@ -100,7 +100,6 @@ func TestUnreadableEndsTheSearch(t *testing.T) {
 	write(t, filepath.Join(root, "home/.config/hipq/hipq.yaml"), minimal)
 	do(t, os.MkdirAll(filepath.Join(root, "hipq.yaml"), 0o755))
 	_, err := Load(LoadOptions{Dir: root, Env: environment("HOME", filepath.Join(root, "home"))})
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory") {
-		t.Errorf("got %v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory"),
+		"got %v", err)
 }

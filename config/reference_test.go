@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md anew")
@@ -316,9 +318,7 @@ func (c commentary) collect(n *yaml.Node, t reflect.Type) {
 // of gives what the example says that a key does, and its default.
 func (c commentary) of(t *testing.T, section, key string) (does, otherwise string) {
 	says := c[section+"."+key]
-	if says == "" {
-		t.Errorf("hipq.example.yaml has no comment on %s of %s", key, section)
-	}
+	dbtest.Ensure(t, says != "", "hipq.example.yaml has no comment on %s of %s", key, section)
 	if m := defaultSays.FindStringSubmatch(says); m != nil {
 		otherwise = m[1]
 		says = strings.Replace(says, m[0], "", 1)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func zone(t interface{ Fatal(...any) }, name string) *time.Location {
@@ -53,9 +55,8 @@ func TestParseTime(t *testing.T) {
 		"2026-10-25 03:00":    "2026-10-25T02:00:00Z",
 	} {
 		got, err := ParseTime(text, berlin, now)
-		if err != nil || got.UTC().Format(time.RFC3339Nano) != want {
-			t.Errorf("ParseTime(%q) = %s, %v; want %s", text, got.UTC().Format(time.RFC3339Nano), err, want)
-		}
+		dbtest.Ensure(t, err == nil && got.UTC().Format(time.RFC3339Nano) == want,
+			"ParseTime(%q) = %s, %v; want %s", text, got.UTC().Format(time.RFC3339Nano), err, want)
 	}
 }
 
@@ -91,15 +92,13 @@ func TestParseTimeRefuses(t *testing.T) {
 		"2026-03-29 02:30":     "2026-03-29 02:30:00 does not exist in Europe/Berlin, where clocks are changed; write 2026-03-29T00:30:00Z or 2026-03-29T01:30:00Z",
 		"2026-10-25 02:30":     "2026-10-25 02:30:00 is there twice in Europe/Berlin, where clocks are changed; write 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z",
 	} {
-		if got, err := ParseTime(text, berlin, now); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseTime(%q) = %s, %v; want %q", text, got, err, want)
-		}
+		got, err := ParseTime(text, berlin, now)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), want), "ParseTime(%q) = %s, %v; want %q", text, got, err, want)
 	}
 	silent := errors.New("no clock")
 	for _, text := range []string{"now", "-1h", "09:00", "tomorrow"} {
-		if _, err := ParseTime(text, berlin, func() (time.Time, error) { return time.Time{}, silent }); !errors.Is(err, silent) {
-			t.Errorf("ParseTime(%q) without a clock: %v", text, err)
-		}
+		_, err := ParseTime(text, berlin, func() (time.Time, error) { return time.Time{}, silent })
+		dbtest.Ensure(t, errors.Is(err, silent), "ParseTime(%q) without a clock: %v", text, err)
 	}
 }
 
@@ -116,14 +115,12 @@ func TestParseTimeAtMidnight(t *testing.T) {
 		{"America/Havana", "2026-01-01T00:00:00Z", "2026-11-01", "2026-11-01T04:00:00Z"},
 	} {
 		got, err := ParseTime(c.text, zone(t, c.zone), at(c.now))
-		if err != nil || got.UTC().Format(time.RFC3339) != c.want {
-			t.Errorf("ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
-		}
+		dbtest.Ensure(t, err == nil && got.UTC().Format(time.RFC3339) == c.want,
+			"ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
 	}
 	for _, text := range []string{"2026-09-06 00:00", "2026-09-06 00:30"} {
-		if got, err := ParseTime(text, zone(t, "America/Santiago"), nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
-			t.Errorf("ParseTime(%q) = %s, %v", text, got, err)
-		}
+		got, err := ParseTime(text, zone(t, "America/Santiago"), nil)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "does not exist"), "ParseTime(%q) = %s, %v", text, got, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // nobody is a user who is neither root nor the one who runs the tests.
@@ -89,9 +91,7 @@ func TestWarnings(t *testing.T) {
 			t.Fatalf("%q, want %q", c.Warnings, want)
 		}
 		for i, w := range c.Warnings {
-			if !strings.Contains(w, want[i]) || strings.Contains(w, "secret@") {
-				t.Errorf("%q, want %q", w, want[i])
-			}
+			dbtest.Ensure(t, strings.Contains(w, want[i]) && !strings.Contains(w, "secret@"), "%q, want %q", w, want[i])
 		}
 	}
 	warnings()
@@ -133,27 +133,22 @@ func TestFilesThatCantBe(t *testing.T) {
 			if o.File == empty {
 				continue // as a config it is a file without keys
 			}
-			if _, err := Load(o); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", o.File, err)
-			}
+			_, err := Load(o)
+			dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want), "%s: %v", o.File, err)
 		}
 	}
 }
 
 func TestModeAndTLS(t *testing.T) {
 	c := mustLoad(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: 0660}\n")
-	if c.Database.Mode != 0o660 {
-		t.Errorf("mode %o", c.Database.Mode)
-	}
+	dbtest.Ensure(t, c.Database.Mode == 0o660, "mode %o", c.Database.Mode)
 	for _, mode := range []string{"777", "0666", "0444", "rw", "0o600", "1600"} {
-		if _, err := load(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: "+mode+"}\n", noEnv, nil); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v", mode, err)
-		}
+		_, err := load(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: "+mode+"}\n", noEnv, nil)
+		dbtest.Ensure(t, errors.Is(err, ErrInvalid), "%s: %v", mode, err)
 	}
 	c, err := load(t, withDSN+"dsn: 'hipq@tcp(db)/shop'}\n", environment("HIPQ_DATABASE_TLS_SERVER_NAME", "db.example.org"), nil)
-	if err != nil || c.Database.TLS == nil || c.Database.TLS.ServerName != "db.example.org" {
-		t.Errorf("from the environment: %v, %v", c, err)
-	}
+	dbtest.Ensure(t, err == nil && c.Database.TLS != nil && c.Database.TLS.ServerName == "db.example.org",
+		"from the environment: %v, %v", c, err)
 	c = mustLoad(t, withDSN+"dsn: 'hipq@tcp(db)/shop', tls: {ca: ca.pem, server_name: db.example.org}}\n")
 	if got := c.Database.TLS; got == nil || got.CA != filepath.Join(filepath.Dir(c.File), "ca.pem") || got.ServerName != "db.example.org" || got.Key != "" {
 		t.Errorf("%+v", got)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestValuesAreTakenAsWritten(t *testing.T) {
@@ -20,16 +22,13 @@ same: *r
 		"on":    map[string]any{"attempts": "5", "jitter": "0.10"},
 		"same":  map[string]any{"attempts": "5"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, got), "", "(-want +got)")
 }
 
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "~\n"} {
-		if got, _, err := parseYAML([]byte(text)); err != nil || len(got) != 0 {
-			t.Errorf("parseYAML(%q) = %v, %v", text, got, err)
-		}
+		got, _, err := parseYAML([]byte(text))
+		dbtest.Ensure(t, err == nil && len(got) == 0, "parseYAML(%q) = %v, %v", text, got, err)
 	}
 }
 
@@ -46,9 +45,8 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
 		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
 	} {
-		if _, _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {
-			t.Errorf("parseYAML(%q)\n got %v\nwant %s", text, err, want)
-		}
+		_, _, err := parseYAML([]byte(text))
+		dbtest.Ensure(t, err != nil && err.Error() == want, "parseYAML(%q)\n got %v\nwant %s", text, err, want)
 	}
 }
 
@@ -58,8 +56,6 @@ func TestNearest(t *testing.T) {
 		"attempt": "attempts", "max-delay": "max_delay", "maxdelay": "max_delay", "DELAY": "delay", "dealy": "delay",
 		"x": "", "": "", "retries": "", "at": "",
 	} {
-		if got := Nearest(key, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", key, got, want)
-		}
+		dbtest.Same(t, Nearest(key, known), want, "Nearest(%q)", key)
 	}
 }

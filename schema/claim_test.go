@@ -78,9 +78,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 				if again == 0 && order != before {
 					want = []string{"shop_emails"}
 				}
-				if !slices.Equal(changed, want) {
-					t.Errorf("%q to %q, %d: changed %v", before, order, again, changed)
-				}
+				dbtest.Ensure(t, slices.Equal(changed, want), "%q to %q, %d: changed %v", before, order, again, changed)
 			}
 			must(t, db.Check(t.Context(), queues))
 			priorities = append(priorities, len(priorities))
@@ -89,13 +87,10 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 			for _, p := range priorities {
 				want = append(want, [2]int{p, rank[order](p)})
 			}
-			if diff := cmp.Diff(want, ranked(t, db)); diff != "" {
-				t.Errorf("%q to %q (-want +got):\n%s", before, order, diff)
-			}
+			dbtest.Same(t, cmp.Diff(want, ranked(t, db)), "", "%q to %q (-want +got)", before, order)
 			index := []string{"shop_emails$claim: status,shard,part,job_type,run_rank,scheduled_run_time,id"}
-			if got := orderIndexes(t, db); !slices.Equal(got, index) {
-				t.Errorf("%q to %q: indexes %q, want %q", before, order, got, index)
-			}
+			got := orderIndexes(t, db)
+			dbtest.Ensure(t, slices.Equal(got, index), "%q to %q: indexes %q, want %q", before, order, got, index)
 			before = order
 		}
 	})
@@ -110,9 +105,7 @@ func TestRankOfANewRow(t *testing.T) {
 			execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('send')")
 			var ranked int
 			must(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
-			if ranked > 0 && order != schema.OrderSchedule {
-				t.Errorf("%q: %d have a rank", order, ranked)
-			}
+			dbtest.Ensure(t, ranked == 0 || order == schema.OrderSchedule, "%q: %d have a rank", order, ranked)
 		}
 	})
 }

@@ -31,9 +31,7 @@ func TestFromPool(t *testing.T) {
 			t.Errorf("%q, %v", high, err)
 		}
 		must(t, db.Close())
-		if err := pool.PingContext(t.Context()); err != nil {
-			t.Errorf("the application's pool was closed with it: %v", err)
-		}
+		dbtest.Same(t, pool.PingContext(t.Context()), nil, "the application's pool was closed with it")
 	})
 }
 
@@ -68,9 +66,7 @@ func TestFromPoolAfterTrouble(t *testing.T) {
 	if _, err := db.SQL.ExecContext(began, "DO SLEEP(60)"); err == nil {
 		t.Error("the query was not interrupted")
 	}
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d connections are in use", n)
-	}
+	dbtest.Same(t, pool.Stats().InUse, 0, "connections are in use")
 	if _, err := db.SQL.Clock(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -84,9 +80,7 @@ func TestFromPoolRefuses(t *testing.T) {
 		return pool
 	}
 	wide := sqlite(dbtest.SQLite(t))
-	if _, err := wide.Exec("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(wide.Exec("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)"))(t)
 	closed := sqlite(dbtest.SQLite(t))
 	_ = closed.Close()
 	for name, c := range map[string]struct {
@@ -103,9 +97,7 @@ func TestFromPoolRefuses(t *testing.T) {
 		"closed":         {closed, schema.Named("shop"), nil, "closed"},
 	} {
 		_, err := schema.FromPool(t.Context(), c.pool, c.names)
-		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		dbtest.Ensure(t, err != nil && (c.is == nil || errors.Is(err, c.is)) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
 	}
 }
 

@@ -29,9 +29,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("MySQL 8.0.13 doesn't take it: %s", all)
 	}
 	for _, statement := range grants.Application {
-		if _, err := root.SQL.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(root.SQL.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)))(t)
 	}
 	cfg, err := mysql.ParseDSN(source)
 	must(t, err)
@@ -50,16 +48,13 @@ func TestGrants(t *testing.T) {
 		"DELETE FROM shop_emails":                                                       false,
 		"INSERT INTO shop_queues (queue) VALUES ('x')":                                  false,
 	} {
-		if _, err := app.ExecContext(t.Context(), statement); (err == nil) != allowed {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := app.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, (err == nil) == allowed, "%s: %v", statement, err)
 	}
 	session, err := app.Conn(t.Context())
 	must(t, err)
 	defer func() { _ = session.Close() }()
-	if _, err := session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"))(t)
 	_, err = session.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
 		t.Errorf("SET insert_id: %v", err)

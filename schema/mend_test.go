@@ -79,9 +79,7 @@ func mended(t *testing.T, db *schema.DB, queues []schema.Queue, what string, tab
 	if changed, err := db.Migrate(t.Context(), queues); err != nil || !slices.Equal(changed, tables) {
 		t.Errorf("%s is gone: migrate says %v: %v", what, changed, err)
 	}
-	if err := db.Check(t.Context(), queues); err != nil {
-		t.Errorf("%s was made anew: %v", what, err)
-	}
+	dbtest.Same(t, db.Check(t.Context(), queues), nil, "%s was made anew", what)
 	if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
 		t.Errorf("%s: once more: %v: %v", what, changed, err)
 	}
@@ -111,19 +109,15 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "the database has no table "+table) {
 				t.Errorf("%s is gone: %v (%s)", table, err, hint)
 			}
-			if (table == "shop_files") != (len(unfit) == 1 && unfit["files"] != nil) {
-				t.Errorf("%s is gone: it concerns the queues %v", table, unfit)
-			}
+			dbtest.Ensure(t, (table == "shop_files") == (len(unfit) == 1 && unfit["files"] != nil),
+				"%s is gone: it concerns the queues %v", table, unfit)
 			mended(t, db, mendedQueues, table, table)
-			if diff := cmp.Diff(before, layout(t, db)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", table, diff)
-			}
+			dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "%s (-want +got)", table)
 		}
 		for _, table := range []string{"shop_emails", "shop_hours"} {
 			var n int
-			if err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table); err != nil || n != 1 {
-				t.Errorf("%s has %d rows: %v", table, n, err)
-			}
+			err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table)
+			dbtest.Ensure(t, err == nil && n == 1, "%s has %d rows: %v", table, n, err)
 		}
 	})
 }
@@ -142,18 +136,13 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 			}
 			n++
 			dropIndex(t, db, index)
-			if _, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues)); hint != "run hipq init" {
-				t.Errorf("%s is gone: Check says %q", index, hint)
-			}
+			_, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues))
+			dbtest.Ensure(t, hint == "run hipq init", "%s is gone: Check says %q", index, hint)
 			mended(t, db, mendedQueues, index, table)
 			after := layout(t, db)
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", index, diff)
-			}
+			dbtest.Same(t, cmp.Diff(before, after), "", "%s (-want +got)", index)
 		}
-		if n != 10 {
-			t.Errorf("%d indexes", n)
-		}
+		dbtest.Ensure(t, n == 10, "%d indexes", n)
 	})
 }
 
@@ -166,9 +155,8 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 			dropIndex(t, db, "shop_emails$claim")
 			mended(t, db, []schema.Queue{{Name: "emails", Order: to}}, "the index", "shop_emails")
 			want := map[schema.Order]int{schema.OrderLowest: 7, schema.OrderHighest: -7}[to]
-			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
-				t.Errorf("%q: %v", to, got)
-			}
+			got := ranked(t, db)
+			dbtest.Ensure(t, slices.Equal(got, [][2]int{{7, want}}), "%q: %v", to, got)
 		}
 	})
 }
@@ -205,7 +193,5 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 		t.Fatalf("it was to end halfway: %v: %v", changed, err)
 	}
 	mended(t, db, mendedQueues, "the rest", "shop_emails")
-	if diff := cmp.Diff(before, layout(t, db)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "(-want +got)")
 }

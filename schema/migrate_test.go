@@ -36,14 +36,11 @@ func TestMigrateByAStep(t *testing.T) {
 			execute(t, db, c.row)
 			before := versions(t, db)
 			schema.AddStep(t, kind, strings.ReplaceAll(c.step, "VARCHAR(9)", map[string]string{"mysql": "VARCHAR(9)", "sqlite": "TEXT"}[driver]))
-			if _, hint := schema.Diagnose(db.Check(t.Context(), emails)); hint != "run hipq init" {
-				t.Errorf("%s: tables of the version before pass for up to date (%s)", kind, hint)
-			}
+			_, hint := schema.Diagnose(db.Check(t.Context(), emails))
+			dbtest.Ensure(t, hint == "run hipq init", "%s: tables of the version before pass for up to date (%s)", kind, hint)
 			for range 2 {
 				changed, err := db.Migrate(t.Context(), emails)
-				if err != nil || len(changed) != c.tables {
-					t.Errorf("%s: changed %v: %v", kind, changed, err)
-				}
+				dbtest.Ensure(t, err == nil && len(changed) == c.tables, "%s: changed %v: %v", kind, changed, err)
 				var n int
 				if err := db.SQL.GetContext(t.Context(), &n, c.query); err != nil || n != 1 {
 					t.Errorf("%s: %d rows are as they were: %v", kind, n, err)
@@ -94,14 +91,11 @@ func TestCheckOnce(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		must(t, db.CheckOnce(t.Context(), queues))
 		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
-		if err := db.CheckOnce(t.Context(), queues); err != nil {
-			t.Errorf("at once: %v", err)
-		}
+		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
 		db.Age(time.Minute)
 		for range 2 { // nor is it forgotten
-			if err := db.CheckOnce(t.Context(), queues); !errors.Is(err, schema.ErrNewer) {
-				t.Errorf("a minute later: %v", err)
-			}
+			err := db.CheckOnce(t.Context(), queues)
+			dbtest.Ensure(t, errors.Is(err, schema.ErrNewer), "a minute later: %v", err)
 		}
 	})
 }

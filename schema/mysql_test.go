@@ -56,9 +56,7 @@ func wantTexts(t *testing.T, source string) {
 		}
 		var there []string
 		must(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
-		if len(there) != 1 || there[0] != text {
-			t.Errorf("%s: %q became %q", source, text, there)
-		}
+		dbtest.Ensure(t, len(there) == 1 && there[0] == text, "%s: %q became %q", source, text, there)
 	}
 }
 
@@ -68,9 +66,7 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	end := []byte{0xfe, 0, 0, 2, 0, 0, 0}
 	address := mad(t, nil, []byte{0, 0, 0, 10, 0, 0, 0}, []byte{2}, field, field, []byte("\x03gbk\x03gbk"), end)
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`) {
-		t.Errorf("%v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`), "%v", err)
 }
 
 // A server that answers with the wish for a file of this host gets none of it.
@@ -79,9 +75,7 @@ func TestServerAsksForAFile(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
 	address := mad(t, nil, append([]byte{0xfb}, file...))
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-	if err == nil || !strings.Contains(err.Error(), "is not registered") {
-		t.Errorf("%v", err)
-	}
+	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "is not registered"), "%v", err)
 }
 
 // ofNobodys is the content of a file that no server may get.
@@ -134,9 +128,7 @@ func TestVariablesOfTheDSN(t *testing.T) {
 	db := dbtest.Open(t, "mysql", source+"?max_sp_recursion_depth=7&sort_buffer_size=65536", "emails")
 	var depth, size string
 	err := db.SQL.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
-	if err != nil || depth != "7" || size != "65536" {
-		t.Errorf("%s, %s, %v", depth, size, err)
-	}
+	dbtest.Ensure(t, err == nil && depth == "7" && size == "65536", "%s, %s, %v", depth, size, err)
 	for option, want := range map[string]string{
 		"net_read_timeout=hunter2": "refuses to set net_read_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
 		"nobodys=hunter2": "refuses to set nobodys,", "net_read_timeout=hunter2 hunter3&sql_notes=1": "refuses to set net_read_timeout, sql_notes,",
@@ -175,9 +167,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err) // MySQL has no check_constraint_checks
 	}
 	for _, v := range got {
-		if v.Value != want[v.Name] {
-			t.Errorf("%s is %s", v.Name, v.Value)
-		}
+		dbtest.Ensure(t, v.Value == want[v.Name], "%s is %s", v.Name, v.Value)
 	}
 	var rows []struct{ ID, State string }
 	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
@@ -194,9 +184,8 @@ func TestServerOutOfItsMind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := mad(t, nil, answer)
 			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-			if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.TryLater {
-				t.Errorf("%v", err)
-			}
+			trouble, _ := schema.Diagnose(err)
+			dbtest.Ensure(t, err != nil && trouble == schema.TryLater, "%v", err)
 		})
 	}
 }
@@ -218,9 +207,8 @@ func TestServerStopsAStatement(t *testing.T) {
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != number {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if trouble, hint := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(hint, "max_statement_time") {
-		t.Errorf("%d, %s", trouble, hint)
-	}
+	trouble, hint := schema.Diagnose(err)
+	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(hint, "max_statement_time"), "%d, %s", trouble, hint)
 }
 
 func TestWithoutPassword(t *testing.T) {
@@ -239,9 +227,7 @@ func TestWithoutPassword(t *testing.T) {
 		"hipq:s3cret": "***",
 		"":            "***",
 	} {
-		if got := schema.WithoutPassword(dsn); got != want {
-			t.Errorf("%q: %q, want %q", dsn, got, want)
-		}
+		dbtest.Same(t, schema.WithoutPassword(dsn), want, "%q", dsn)
 	}
 }
 

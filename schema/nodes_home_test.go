@@ -78,9 +78,7 @@ func TestNodesThatCantBe(t *testing.T) {
 		}
 	}
 	for _, nodes := range [][]string{{"db1"}, {"db1:3307", "[::1]:3306", "[::1]"}} {
-		if err := (schema.Options{Driver: "mysql", DSN: "u:p@tcp(db)/shop", Nodes: nodes}).Check(); err != nil {
-			t.Errorf("%q: %v", nodes, err)
-		}
+		dbtest.Same(t, (schema.Options{Driver: "mysql", DSN: "u:p@tcp(db)/shop", Nodes: nodes}).Check(), nil, "%q", nodes)
 	}
 }
 
@@ -92,8 +90,6 @@ func TestServersAreTheNodes(t *testing.T) {
 		t.Fatalf("%v: %v", addrs, err)
 	}
 	for i, one := range alone {
-		if !strings.Contains(one.DSN, "tcp("+addrs[i]+")") || one.Nodes != nil {
-			t.Errorf("%s: %+v", addrs[i], one)
-		}
+		dbtest.Ensure(t, strings.Contains(one.DSN, "tcp("+addrs[i]+")") && one.Nodes == nil, "%s: %+v", addrs[i], one)
 	}
 }

@@ -22,9 +22,8 @@ func TestAddresses(t *testing.T) {
 		"u:p@unix(/run/a.sock)/shop":           {"/run/a.sock"},
 		"u:p@unix(/run/a.sock,/run/b.sock)/s":  {"/run/a.sock", "/run/b.sock"},
 	} {
-		if got := schema.Addresses(t, dsn); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", dsn, got, want)
-		}
+		got := schema.Addresses(t, dsn)
+		dbtest.Ensure(t, slices.Equal(got, want), "%s: %q, want %q", dsn, got, want)
 	}
 }
 
@@ -82,10 +81,7 @@ func TestNodes(t *testing.T) {
 	if _, err = open(); err == nil {
 		t.Fatal("none of the nodes is there, and it opens")
 	}
-	if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
-		t.Errorf("%v is %v", err, kind)
-	}
-	if errors.Is(err, schema.ErrConfig) {
-		t.Error(err)
-	}
+	kind, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, kind == schema.TryLater, "%v is %v", err, kind)
+	dbtest.Ensure(t, !errors.Is(err, schema.ErrConfig), "%v", err)
 }

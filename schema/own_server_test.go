@@ -36,15 +36,11 @@ func TestOwnServer(t *testing.T) {
 // A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
 func binaryLogByStatement(t *testing.T, source string) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
-	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW") {
-		t.Errorf("%v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW"), "%v", err)
 	server, err := sql.Open("mysql", source)
 	must(t, err)
 	defer func() { _ = server.Close() }()
-	if _, err := server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"))(t)
 	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 }
 
@@ -99,9 +95,7 @@ func readOnlyServer(t *testing.T, source string) {
 	<-refused
 	execute(t, root, "SET GLOBAL read_only = 0")
 	must(t, <-done)
-	if connection() == first {
-		t.Error("the connection is the same")
-	}
+	dbtest.Ensure(t, connection() != first, "the connection is the same")
 	var n int
 	if err := root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
 		t.Errorf("%d rows, %v", n, err)
@@ -131,7 +125,6 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err = schema.Open(short, o, schema.Named("shop"))
-	if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(err.Error(), "the server is read-only") {
-		t.Errorf("%v", err)
-	}
+	trouble, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(err.Error(), "the server is read-only"), "%v", err)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -51,9 +52,8 @@ func TestTLS(t *testing.T) {
 			address := mad(t, certified, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 			o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s", TLS: c.want}
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if trouble, _ := schema.Diagnose(err); err == nil || trouble != c.trouble || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("%v", err)
-			}
+			trouble, _ := schema.Diagnose(err)
+			dbtest.Ensure(t, err != nil && trouble == c.trouble && strings.Contains(err.Error(), c.text), "%v", err)
 		})
 	}
 	for _, option := range []string{"tls=preferred", "tls=skip-verify"} { // a password that is only proved is for any server
@@ -61,17 +61,15 @@ func TestTLS(t *testing.T) {
 		_, port, _ := net.SplitHostPort(address)
 		o := schema.Options{Driver: "mysql", DSN: "root:x@tcp(0.0.0.0:" + port + ")/shop?readTimeout=1s&" + option}
 		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || strings.Contains(err.Error(), "password") {
-			t.Errorf("%s: %v", option, err)
-		}
+		trouble, _ := schema.Diagnose(err)
+		dbtest.Ensure(t, trouble == schema.TryLater && !strings.Contains(err.Error(), "password"), "%s: %v", option, err)
 	}
 	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
 		address := mad(t, nil, nil) // which knows no TLS
 		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
 		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-		if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
-			t.Errorf("%s: %v", option, err)
-		}
+		trouble, _ := schema.Diagnose(err)
+		dbtest.Ensure(t, trouble == schema.Misconfigured, "%s: %v", option, err)
 	}
 }
 
@@ -131,9 +129,8 @@ func TestServerAsksForThePassword(t *testing.T) {
 				o.TLS = &schema.TLS{CA: ca, ServerName: "db.example.org"}
 			}
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if has := strings.Contains(got(), ofNobodys); err == nil || has != (c.want == "") {
-				t.Errorf("the server has it: %v; %v", has, err)
-			}
+			has := strings.Contains(got(), ofNobodys)
+			dbtest.Ensure(t, err != nil && has == (c.want == ""), "the server has it: %v; %v", has, err)
 			if c.want == "" {
 				return
 			}
@@ -160,9 +157,7 @@ func TestLocalhostIsIPv4(t *testing.T) {
 			{Driver: "mysql", DSN: "root@tcp(db)/shop", Nodes: []string{address}},
 		} {
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if !errors.Is(err, errors.ErrUnsupported) || dialled != want {
-				t.Errorf("%s: %s, want %s; %v", address, dialled, want, err)
-			}
+			dbtest.Ensure(t, errors.Is(err, errors.ErrUnsupported) && dialled == want, "%s: %s, want %s; %v", address, dialled, want, err)
 		}
 	}
 }
@@ -183,9 +178,8 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 				_ = theirs.Close()
 			}()
 			kept, err := schema.Kept(ours)
-			if (err != nil) != (want < 0) || err == nil && kept != want {
-				t.Errorf("%.20q in chunks of %d: %d kept, want %d; %v", said, chunk, kept, want, err)
-			}
+			dbtest.Ensure(t, (err != nil) == (want < 0) && (err != nil || kept == want),
+				"%.20q in chunks of %d: %d kept, want %d; %v", said, chunk, kept, want, err)
 		}
 	}
 }

@@ -26,17 +26,14 @@ func remade(t *testing.T, db *schema.DB) int {
 func TestMakeProcedures(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails", "high")
 	all := remade(t, db)
-	if all < len(schema.Procedures) || remade(t, db) != 0 {
-		t.Errorf("made %d, and again", all)
-	}
+	dbtest.Ensure(t, all >= len(schema.Procedures) && remade(t, db) == 0, "made %d, and again", all)
 	execute(t, db, "DROP PROCEDURE shop_job_start", "ALTER PROCEDURE shop_emails$grab COMMENT 'hipq: queue emails of instance shop, 0123'")
 	seen, old, unseen, err := db.CheckProcedures(t.Context(), withProcedures)
 	if err != nil || seen != all-1 || strings.Join(old, " ") != "shop_emails$grab" || strings.Join(unseen, " ") != "shop_job_start" {
 		t.Errorf("%d, %v, %v, %v", seen, old, unseen, err)
 	}
-	if n := remade(t, db); n != 2 || remade(t, db) != 0 {
-		t.Errorf("made %d again", n)
-	}
+	n := remade(t, db)
+	dbtest.Ensure(t, n == 2 && remade(t, db) == 0, "made %d again", n)
 	queues := []schema.Queue{{Name: "high", Order: schema.OrderHighest}}
 	migrate(t, db, queues...)
 	if made, err := db.MakeProcedures(t.Context(), queues); err != nil || len(made) == 0 || !strings.HasPrefix(made[0], "shop_high$") {
@@ -45,9 +42,8 @@ func TestMakeProcedures(t *testing.T) {
 	for _, comment := range []string{"ours", "hipq: instance shop_eu, 0123", "hipq: queue files of instance shop, 0123"} {
 		execute(t, db, "ALTER PROCEDURE shop_job_grab COMMENT '"+comment+"'", "ALTER PROCEDURE shop_job_start COMMENT 'hipq: instance shop, 0123'")
 		made, err := db.MakeProcedures(t.Context(), withProcedures)
-		if !errors.Is(err, schema.ErrTableTaken) || len(made) > 0 || !strings.Contains(err.Error(), "shop_job_grab") {
-			t.Errorf("%q: %v, %v", comment, made, err)
-		}
+		dbtest.Ensure(t, errors.Is(err, schema.ErrTableTaken) && len(made) == 0 && strings.Contains(err.Error(), "shop_job_grab"),
+			"%q: %v, %v", comment, made, err)
 	}
 }
 
@@ -60,9 +56,8 @@ func TestProceduresRights(t *testing.T) {
 	user := cfg.DBName + "_u"
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
-		if _, err := root.SQL.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
-			t.Error(err)
-		}
+		_, err := root.SQL.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'")
+		dbtest.Ensure(t, err == nil, "%v", err)
 	})
 	its := *cfg
 	its.User, its.Passwd = user, "secret"
@@ -71,9 +66,8 @@ func TestProceduresRights(t *testing.T) {
 		return db
 	}
 	made, err := open().MakeProcedures(t.Context(), withProcedures)
-	if !errors.Is(err, schema.ErrNoProcedures) || len(made) > 0 || !strings.Contains(err.Error(), "CREATE ROUTINE") {
-		t.Errorf("%v, %v", made, err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrNoProcedures) && len(made) == 0 && strings.Contains(err.Error(), "CREATE ROUTINE"),
+		"%v, %v", made, err)
 	remade(t, root)
 	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), withProcedures)
@@ -87,9 +81,8 @@ func TestProceduresRights(t *testing.T) {
 		"CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_emails$backlog(NULL, @n)", "SELECT 1 FROM shop_emails", "DELETE FROM shop_activity",
 		"DROP PROCEDURE shop_job_submit",
 	} {
-		if _, err := app.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := app.SQL.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "denied"), "%s: %v", statement, err)
 	}
 	for _, statement := range grants.SQLWorker {
 		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
@@ -102,9 +95,7 @@ func TestProceduresRights(t *testing.T) {
 	for _, name := range schema.Procedures {
 		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")
 	}
-	if n := remade(t, root); n != len(schema.Procedures) {
-		t.Errorf("made %d", n)
-	}
+	dbtest.Same(t, remade(t, root), len(schema.Procedures), "made")
 	execute(t, open(), work...)
 	its.User, its.Passwd = user+"2", ""
 	second := open()
@@ -124,19 +115,14 @@ func TestProceduresRights(t *testing.T) {
 		if lost := errors.Is(err, schema.ErrRightsLost); len(made) != 2 || err != nil && !lost {
 			t.Errorf("%v, %v", made, err)
 		} else if lost { // on MySQL this user may not read who had them
-			if !strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO ") {
-				t.Error(err)
-			}
+			dbtest.Ensure(t, strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO "), "%v", err)
 			execute(t, root, "GRANT EXECUTE ON PROCEDURE shop_job_submit TO '"+user+"'@'%'", "GRANT EXECUTE ON PROCEDURE shop_worker_register TO '"+user+"'@'%'")
 		}
 		execute(t, root, loss)
 		_, old, _, err := root.CheckProcedures(t.Context(), withProcedures)
-		if err != nil || strings.Join(old, " ") != "shop_job_submit shop_worker_register" {
-			t.Errorf("%s: %v, %v", loss, old, err)
-		}
-		if n := remade(t, root); n != 2 || remade(t, root) != 0 {
-			t.Errorf("made %d", n)
-		}
+		dbtest.Ensure(t, err == nil && strings.Join(old, " ") == "shop_job_submit shop_worker_register", "%s: %v, %v", loss, old, err)
+		n := remade(t, root)
+		dbtest.Ensure(t, n == 2 && remade(t, root) == 0, "made %d", n)
 	}
 	its.User, its.Passwd = user, "secret"
 	execute(t, open(), work...)
@@ -153,9 +139,7 @@ func TestRightsToOneQueue(t *testing.T) {
 	must(t, err)
 	user := its.DBName + "_q"
 	queues := []schema.Queue{{Name: "emails"}, {Name: "files"}}
-	if _, err := root.MakeProcedures(t.Context(), queues); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(root.MakeProcedures(t.Context(), queues))(t)
 	execute(t, root, "CREATE USER '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails'), ('files')")
 	defer func() { execute(t, root, "DROP USER '"+user+"'@'%'") }()
 	for _, statement := range grants.QueueWorker {
@@ -177,8 +161,7 @@ func TestRightsToOneQueue(t *testing.T) {
 		"CALL shop_job_submit('files', 'send', NULL, NULL, NULL)", "CALL shop_files$job_submit('send', NULL, NULL, NULL)",
 		"CALL shop_files$job_backlog(NULL)", "CALL shop_emails$grab('w', 't', '[]', 1, 1)", "SELECT 1 FROM shop_emails",
 	} {
-		if _, err := one.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := one.SQL.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "denied"), "%s: %v", statement, err)
 	}
 }

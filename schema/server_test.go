@@ -13,6 +13,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
@@ -22,9 +24,7 @@ func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address strin
 		c.greet("mysql_native_password", certificate)
 		c.send("\x00\x00\x00\x02\x00\x00\x00") // that is right
 		for said := c.listen(); said != nil; said = c.listen() {
-			if bytes.Contains(said, []byte(ofNobodys)) {
-				t.Errorf("the server got a file: %q", said)
-			}
+			dbtest.Ensure(t, !bytes.Contains(said, []byte(ofNobodys)), "the server got a file: %q", said)
 			for _, packet := range answer {
 				c.send(string(packet))
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -22,9 +23,7 @@ func TestFileIsItsOwners(t *testing.T) {
 		for _, beside := range []string{"", "-wal", "-shm"} {
 			info, err := os.Stat(path + beside)
 			must(t, err)
-			if got := info.Mode().Perm(); got != want {
-				t.Errorf("mode %o: hipq.db%s has %o", mode, beside, got)
-			}
+			dbtest.Same(t, info.Mode().Perm(), want, "mode %o: hipq.db%s has", mode, beside)
 		}
 		must(t, db.Close())
 	}
@@ -101,9 +100,8 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			case c.want != "" && (!errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("%v, want: %s", err, c.want)
 			}
-			if checked := o.Check(); (checked == nil) != (err == nil) {
-				t.Errorf("checked: %v; opened: %v", checked, err)
-			}
+			checked := o.Check()
+			dbtest.Ensure(t, (checked == nil) == (err == nil), "checked: %v; opened: %v", checked, err)
 		})
 	}
 }

@@ -33,9 +33,7 @@ func open(t *testing.T, driver, source string, send func(context.Context, Receip
 	go func() { ended <- s.Work(ctx, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the worker: %v", err)
-		}
+		dbtest.Same(t, <-ended, nil, "the worker")
 		s.Close()
 	})
 	return s
@@ -75,18 +73,13 @@ func TestShop(t *testing.T) {
 			t.Fatal(got)
 		}
 		becomes(t, s, "/orders/1", `200 {"order":1,"receipt":"sent 2`)
-		if r := <-sent; r != (Receipt{Order: 1, To: "a@example.org", Cents: 1990}) {
-			t.Errorf("%+v", r)
-		}
+		dbtest.Same(t, <-sent, (Receipt{Order: 1, To: "a@example.org", Cents: 1990}))
 		var second int
-		if _, err := fmt.Sscanf(ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`), `201 {"order":%d}`, &second); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(fmt.Sscanf(ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`), `201 {"order":%d}`, &second))(t)
 		becomes(t, s, fmt.Sprint("/orders/", second), `not an address`)
 		for path, want := range map[string]string{"/orders/9999": "404", "/orders/x": "404"} {
-			if got := ask(t, s, http.MethodGet, path, ""); !strings.HasPrefix(got, want) {
-				t.Errorf("%s: %s", path, got)
-			}
+			got := ask(t, s, http.MethodGet, path, "")
+			dbtest.Ensure(t, strings.HasPrefix(got, want), "%s: %s", path, got)
 		}
 		if got := ask(t, s, http.MethodPost, "/orders", `{`); !strings.HasPrefix(got, "400") {
 			t.Error(got)
@@ -101,15 +94,11 @@ func TestShop(t *testing.T) {
 func TestOrderIsWhole(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := open(t, driver, source, func(context.Context, Receipt) error { return errors.New("the mail server is away") })
-		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"))(t)
 		if _, err := s.Order(t.Context(), "a@example.org", 1); err == nil {
 			t.Error("without its table")
 		}
-		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"))(t)
 		if _, err := s.Order(t.Context(), strings.Repeat("x", 2<<20), 1); err == nil {
 			t.Error("of more data than a job may have")
 		}

@@ -105,9 +105,8 @@ func TestKindsInAWorker(t *testing.T) {
 					s.wantEnd(name, id, w)
 				}
 				for name, one := range s.speakers {
-					if left := one.left(); len(left) > 0 {
-						t.Errorf("%s: processes are left: %d", name, left)
-					}
+					left := one.left()
+					dbtest.Ensure(t, len(left) == 0, "%s: processes are left: %d", name, left)
 				}
 			})
 		})
@@ -132,9 +131,7 @@ func TestKindsInTheTables(t *testing.T) {
 				jobs[name] = append(jobs[name], s.add(name, w, 0))
 			}
 		}
-		if _, err := worker.Run(t.Context(), s.params); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(worker.Run(t.Context(), s.params))(t)
 		for name, ids := range jobs {
 			s.wantEnd(name, ids[0], end{job.Final, job.None, "finished"})
 			s.wantEnd(name, ids[1], end{job.Final, "🙂\uFFFD\uFFFD", "failed"})
@@ -149,9 +146,8 @@ func TestKindsInTheTables(t *testing.T) {
 			if j := s.get(name, ids[2]); j.ScheduledRunTime.Sub(j.UpdateTime) < 23*time.Hour {
 				t.Errorf("%s: it is tried again at %s", name, j.ScheduledRunTime)
 			}
-			if out := s.ends(name, ids[0])[0].Output; !strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n") {
-				t.Errorf("%s: kept is %.100q", name, out)
-			}
+			out := s.ends(name, ids[0])[0].Output
+			dbtest.Ensure(t, strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n"), "%s: kept is %.100q", name, out)
 		}
 	})
 }
@@ -227,16 +223,13 @@ func (s *shop) ended(at *attempt) error {
 
 // nothing happens to them but what they bring about.
 func (s *shop) nothing(at *attempt) {
-	if err := s.ended(at); err != nil {
-		s.Error(err)
-	}
+	dbtest.Same(s, s.ended(at), nil)
 }
 
 func (s *shop) cancel(at *attempt) {
 	for name, id := range at.jobs {
-		if _, err := admin.Of(s.queues[name]).Stop(s.Context(), id); err != nil {
-			s.Error(err)
-		}
+		_, err := admin.Of(s.queues[name]).Stop(s.Context(), id)
+		dbtest.Ensure(s, err == nil, "%v", err)
 	}
 	s.nothing(at)
 }
@@ -267,12 +260,10 @@ func (s *shop) loseLock(at *attempt) {
 				p.Queues = []worker.Queue{q}
 			}
 		}
-		if _, err := worker.RunJob(s.Context(), p, id); err != nil {
-			s.Errorf("%s: %v", name, err)
-		}
-		if j := s.get(name, id); j.Result != "second" {
-			s.Errorf("%s: the result is %q", name, j.Result)
-		}
+		_, err := worker.RunJob(s.Context(), p, id)
+		dbtest.Ensure(s, err == nil, "%s: %v", name, err)
+		j := s.get(name, id)
+		dbtest.Ensure(s, j.Result == "second", "%s: the result is %q", name, j.Result)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Whoever may be a program that is just being started is no adopted process yet; a program never is.
@@ -12,9 +14,8 @@ func TestChildrenFoundlings(t *testing.T) {
 	c.adopts = true
 	want := func(pids []int, want ...int) {
 		t.Helper()
-		if got := c.adopted(pids); !slices.Equal(got, want) {
-			t.Errorf("of %d are adopted processes %d, want %d", pids, got, want)
-		}
+		got := c.adopted(pids)
+		dbtest.Ensure(t, slices.Equal(got, want), "of %d are adopted processes %d, want %d", pids, got, want)
 	}
 	fork := func(pid int, meanwhile func()) {
 		_, _ = c.fork(func() (int, error) {

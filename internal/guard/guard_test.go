@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process/processtest"
 )
@@ -167,25 +168,19 @@ func TestGuardWorkerKilledAnytime(t *testing.T) {
 
 func TestGuardProcess(t *testing.T) {
 	g := guard.New(guardArgv(), newWorkerID(), time.Second)
-	if g.PID() != 0 {
-		t.Error("it runs before it is needed")
-	}
+	dbtest.Ensure(t, g.PID() == 0, "it runs before it is needed")
 	must(t, g.Start())
 	pid := g.PID()
 	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
 		t.Errorf("session %d, want its own, %d: %v", sid, pid, err)
 	}
 	must(t, g.Close())
-	if processtest.Alive(pid) {
-		t.Error("it runs on after Close")
-	}
+	dbtest.Ensure(t, !processtest.Alive(pid), "it runs on after Close")
 	if err := g.Start(); err == nil {
 		t.Error("it starts again after Close")
 	}
 	must(t, g.Close())
-	if err := guard.New(guardArgv(), newWorkerID(), time.Second).Close(); err != nil {
-		t.Errorf("one that was never started: %v", err)
-	}
+	dbtest.Same(t, guard.New(guardArgv(), newWorkerID(), time.Second).Close(), nil, "one that was never started")
 }
 
 func TestGuardNil(t *testing.T) {
@@ -193,16 +188,12 @@ func TestGuardNil(t *testing.T) {
 	g.Extend(time.Second)
 	g.Add(1)
 	g.Remove(1)
-	if g.Start() != nil || g.Close() != nil {
-		t.Error("no guard has no errors")
-	}
+	dbtest.Ensure(t, g.Start() == nil && g.Close() == nil, "no guard has no errors")
 }
 
 func TestServeArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"id"}, {"", "1s"}, {"id", "soon"}} {
-		if guard.Serve(nil, args) == nil {
-			t.Errorf("%q were taken", args)
-		}
+		dbtest.Ensure(t, guard.Serve(nil, args) != nil, "%q were taken", args)
 	}
 }
 
@@ -240,9 +231,7 @@ func TestGuardClose(t *testing.T) {
 	g.Remove(removed)
 	must(t, g.Close())
 	processtest.EventuallyGone(t, "what is registered", kept)
-	if !processtest.Alive(removed) {
-		t.Error("it killed what was removed")
-	}
+	dbtest.Ensure(t, processtest.Alive(removed), "it killed what was removed")
 }
 
 // I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
@@ -321,9 +310,7 @@ func TestGuardReplaced(t *testing.T) {
 			if g.PID() == 0 || processtest.Alive(first) {
 				t.Errorf("guard %d, the first one lives: %t", g.PID(), processtest.Alive(first))
 			}
-			if !processtest.Alive(pid) {
-				t.Error("the exchange killed what is under guard")
-			}
+			dbtest.Ensure(t, processtest.Alive(pid), "the exchange killed what is under guard")
 			must(t, g.Close())
 			processtest.EventuallyGone(t, "what was under guard", pid)
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
@@ -47,9 +48,8 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	stopGuard(t, g)
 	begin := time.Now()
 	must(t, g.Close())
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %s", took)
-	}
+	took := time.Since(begin)
+	dbtest.Ensure(t, took <= 10*time.Second, "it took %s", took)
 	processtest.EventuallyGone(t, "what was under guard", pid)
 	processtest.EventuallyGone(t, "the guard", process)
 }
@@ -76,9 +76,7 @@ func TestServeHearsFirst(t *testing.T) {
 			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			say("remove %d\nadd %d\nuntil 1\n", kept, other)
 			processtest.EventuallyGone(t, "what it kills after all that", other)
-			if !processtest.Alive(kept) {
-				t.Error("it killed the programs of a worker that is well")
-			}
+			dbtest.Ensure(t, processtest.Alive(kept), "it killed the programs of a worker that is well")
 		})
 	}
 }
@@ -99,9 +97,7 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	})
 	say = func(format string, args ...any) {
 		t.Helper()
-		if _, err := fmt.Fprintf(in, format, args...); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(fmt.Fprintf(in, format, args...))(t)
 	}
 	return cmd, in, say
 }
@@ -115,9 +111,7 @@ func TestServeFoundlings(t *testing.T) {
 	_ = in.Close()
 	must(t, cmd.Wait())
 	processtest.EventuallyGone(t, "what was adopted", adopted)
-	if !processtest.Alive(another) {
-		t.Error("it killed another")
-	}
+	dbtest.Ensure(t, processtest.Alive(another), "it killed another")
 }
 
 // born is when a process was born.

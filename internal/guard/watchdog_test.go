@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // A guard that was stopped until long after the lock's end, and whose worker is gone, may have others before it under the ids
@@ -13,13 +15,8 @@ func TestWorkerGoneLongAgo(t *testing.T) {
 	for after, ends := range map[time.Duration]bool{time.Second: true, 2 * time.Second: false} {
 		program := exec.Command("sleep", "60")
 		program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := program.Start(); err != nil {
-			t.Fatal(err)
-		}
-		s, err := newWatchdog([]string{"0198-nobody", "100ms"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, program.Start())
+		s := dbtest.Must(newWatchdog([]string{"0198-nobody", "100ms"}))(t)
 		now := now()
 		s.hear("until 1000", now)
 		s.addGroup(program.Process.Pid)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -64,9 +65,7 @@ func TestExecArguments(t *testing.T) {
 			if want := "not started: argument " + c.argument + ": " + c.want; got.Verdict != job.Failed || got.Error != want {
 				t.Errorf("%s %q, want %q", got.Verdict, got.Error, want)
 			}
-			if err == nil {
-				t.Error("it was started")
-			}
+			dbtest.Ensure(t, err != nil, "it was started")
 		})
 	}
 }
@@ -130,9 +129,8 @@ func TestCheckArgument(t *testing.T) {
 		{[]string{"ruby", "", "{{data.x}}"}, 0},
 	} {
 		for i := range c.argv {
-			if err := handler.CheckArgument(c.argv, i); (err != nil) != (c.bad == i && i > 0) {
-				t.Errorf("%q, argument %d: %v", c.argv, i, err)
-			}
+			err := handler.CheckArgument(c.argv, i)
+			dbtest.Ensure(t, (err != nil) == (c.bad == i && i > 0), "%q, argument %d: %v", c.argv, i, err)
 		}
 	}
 	if err := handler.CheckArgument([]string{"{{id}}"}, 0); err == nil {

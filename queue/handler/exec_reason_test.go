@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -28,9 +29,8 @@ func TestExecReason(t *testing.T) {
 		if got := e.Handle(t.Context(), testJob()); got.Verdict == job.Finished || got.Error != want {
 			t.Errorf("%s: %s, but the error is\n%s\nwant\n%s", script, got.Verdict, got.Error, want)
 		}
-		if _, err := (handler.RetryExec{Exec: e}).Decide(t.Context(), testJob(), job.Outcome{}); err == nil || err.Error() != want {
-			t.Errorf("%s: of a retry handler it is %v", script, err)
-		}
+		_, err := (handler.RetryExec{Exec: e}).Decide(t.Context(), testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && err.Error() == want, "%s: of a retry handler it is %v", script, err)
 	}
 }
 
@@ -41,8 +41,7 @@ func TestExecReasonIsShort(t *testing.T) {
 		`echo "$(head -c 9000 /dev/zero | tr '\0' ä) at x.pl line 3."; head -c 9000 /dev/zero | tr '\0' x; exit 1`,
 	} {
 		got := sh(script).Handle(t.Context(), testJob())
-		if n := len(got.Error); n < 400 || n > 550 || strings.Contains(got.Error, "\uFFFD") {
-			t.Errorf("%d bytes: %s", n, got.Error)
-		}
+		n := len(got.Error)
+		dbtest.Ensure(t, n >= 400 && n <= 550 && !strings.Contains(got.Error, "\uFFFD"), "%d bytes: %s", n, got.Error)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -36,9 +37,8 @@ func handleUntil(t *testing.T, e *handler.Exec, ready func()) job.Outcome {
 
 func wantTimeout(t *testing.T, o job.Outcome) {
 	t.Helper()
-	if o.Verdict != job.TryAgain || o.Error != "timeout after 30s" {
-		t.Errorf("%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
-	}
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "timeout after 30s",
+		"%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
 }
 
 // A program that obeys is not waited for any longer, and what it says while it ends is kept.
@@ -51,9 +51,7 @@ func TestExecStops(t *testing.T) {
 	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells mention their child's end too
 		t.Errorf("output %q", o.Output)
 	}
-	if o.Ran > 20*time.Second {
-		t.Errorf("took %s: waited for the grace", o.Ran)
-	}
+	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s: waited for the grace", o.Ran)
 	processtest.EventuallyGone(t, "the program", pid)
 }
 
@@ -64,9 +62,7 @@ func TestExecKillsTheDeaf(t *testing.T) {
 	var pid, child int
 	o := handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") })
 	wantTimeout(t, o)
-	if o.Ran < e.Grace {
-		t.Errorf("took %s, less than the grace", o.Ran)
-	}
+	dbtest.Ensure(t, o.Ran >= e.Grace, "took %s, less than the grace", o.Ran)
 	processtest.EventuallyGone(t, "the program", pid)
 	processtest.EventuallyGone(t, "its child", child)
 }
@@ -78,9 +74,7 @@ func TestExecStopsTheGroup(t *testing.T) {
 	var child int
 	o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid"); child = processtest.Number(t, dir+"/child") })
 	wantTimeout(t, o)
-	if o.Ran > 20*time.Second {
-		t.Errorf("took %s", o.Ran)
-	}
+	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s", o.Ran)
 	processtest.EventuallyGone(t, "the child", child)
 }
 
@@ -99,12 +93,8 @@ func TestExecLeftovers(t *testing.T) {
 		for _, wait := range []string{"", "sleep 0.03; "} { // before and after the output is read
 			dir := t.TempDir()
 			o := sh(fmt.Sprintf(`sleep 60 & echo $! >%s/child; echo out; %s%s`, dir, wait, end)).Handle(t.Context(), testJob())
-			if !strings.HasPrefix(o.Output, "out\n") || o.Ran > 20*time.Second {
-				t.Errorf("%s: %+v", end, o)
-			}
-			if (o.Verdict == job.Finished) != (end == "exit 0") {
-				t.Errorf("%s: %s", end, o.Verdict)
-			}
+			dbtest.Ensure(t, strings.HasPrefix(o.Output, "out\n") && o.Ran <= 20*time.Second, "%s: %+v", end, o)
+			dbtest.Ensure(t, (o.Verdict == job.Finished) == (end == "exit 0"), "%s: %s", end, o.Verdict)
 			processtest.EventuallyGone(t, "the child", processtest.Number(t, dir+"/child"))
 		}
 	}
@@ -119,12 +109,8 @@ func TestExecHeldPipe(t *testing.T) {
 		j.Data = strings.Repeat("x", job.MaxDataBytes) // it holds stdin too, and doesn't read
 		o := sh(script).Handle(t.Context(), j)
 		pid := processtest.Number(t, file)
-		if !processtest.Alive(pid) {
-			t.Error("the grandchild didn't escape; the test shows nothing")
-		}
+		dbtest.Ensure(t, processtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		if o.Verdict != job.Failed || o.Output != "out\n" || o.Ran > 20*time.Second {
-			t.Errorf("%+v", o)
-		}
+		dbtest.Ensure(t, o.Verdict == job.Failed && o.Output == "out\n" && o.Ran <= 20*time.Second, "%+v", o)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -38,14 +39,10 @@ func TestFunc(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := handler.Func(func(context.Context, *job.Job) error { return tt.err }).Handle(t.Context(), testJob())
 			got.Ran = 0
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
-	if !errors.Is(handler.DoNotRetry(busy), busy) || !errors.Is(handler.RetryAfter(busy, 1), busy) {
-		t.Error("the marks hide the error")
-	}
+	dbtest.Ensure(t, errors.Is(handler.DoNotRetry(busy), busy) && errors.Is(handler.RetryAfter(busy, 1), busy), "the marks hide the error")
 }
 
 func TestFuncPanic(t *testing.T) {
@@ -58,13 +55,10 @@ func TestFuncPanic(t *testing.T) {
 	}
 	for want, f := range tests {
 		got := f.Handle(t.Context(), testJob())
-		if got.Verdict != job.TryAgain || got.Error != want {
-			t.Errorf("%s %q, want %q", got.Verdict, got.Error, want)
-		}
+		dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == want, "%s %q, want %q", got.Verdict, got.Error, want)
 		first, _, _ := strings.Cut(got.Output, "\n")
-		if !strings.Contains(first, "handler_test.") || strings.Count(got.Output, "\n") >= 20 {
-			t.Errorf("the stack doesn't begin where it panicked, or is long: %s", got.Output)
-		}
+		dbtest.Ensure(t, strings.Contains(first, "handler_test.") && strings.Count(got.Output, "\n") < 20,
+			"the stack doesn't begin where it panicked, or is long: %s", got.Output)
 	}
 }
 
@@ -83,17 +77,11 @@ func TestFuncContext(t *testing.T) {
 	}
 
 	got := run(func(ctx context.Context, _ *job.Job) error { return fmt.Errorf("send: %w", ctx.Err()) })
-	if got.Verdict != job.TryAgain || got.Error != "timeout after 30s" {
-		t.Errorf("%+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == "timeout after 30s", "%+v", got)
 	got = run(func(context.Context, *job.Job) error { return nil })
-	if got.Verdict != job.Finished {
-		t.Errorf("finished nevertheless: %+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.Finished, "finished nevertheless: %+v", got)
 	got = run(func(context.Context, *job.Job) error { return handler.DoNotRetry(errors.New("no such user")) })
-	if got.Verdict != job.Failed || got.Error != "no such user" {
-		t.Errorf("failed for good nevertheless: %+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == "no such user", "failed for good nevertheless: %+v", got)
 }
 
 // A worker that was stopped for a while, and whose lock has ended, calls no function: the job may be another's.
@@ -107,16 +95,12 @@ func TestFuncAfterTheLock(t *testing.T) {
 		called++
 		return nil
 	}).Handle(after(), testJob())
-	if called > 0 || o.Verdict != job.TryAgain || o.Error != "lock lost" {
-		t.Errorf("called %d times, %+v", called, o)
-	}
+	dbtest.Ensure(t, called == 0 && o.Verdict == job.TryAgain && o.Error == "lock lost", "called %d times, %+v", called, o)
 	_, err := handler.RetryFunc(func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
 		called++
 		return job.Decision{}, nil
 	}).Decide(after(), testJob(), job.Outcome{})
-	if called > 0 || err == nil || err.Error() != "lock lost" {
-		t.Errorf("the retry handler: called %d times, %v", called, err)
-	}
+	dbtest.Ensure(t, called == 0 && err != nil && err.Error() == "lock lost", "the retry handler: called %d times, %v", called, err)
 }
 
 // What was written is kept whether the function's return or its being overdue ends the attempt: both may come at once.
@@ -130,9 +114,8 @@ func TestFuncOutputOverdue(t *testing.T) {
 		fmt.Fprintln(handler.Output(ctx), "too late")
 		return nil
 	}).Handle(handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { overdue = o }}), testJob())
-	if got.Output != "begun\n" || overdue.Output != "begun\n" {
-		t.Errorf("kept is %q, and when it was overdue %q", got.Output, overdue.Output)
-	}
+	dbtest.Ensure(t, got.Output == "begun\n" && overdue.Output == "begun\n",
+		"kept is %q, and when it was overdue %q", got.Output, overdue.Output)
 }
 
 // What a function and the middleware around it write is kept in that order, before a panic's stack, and nothing that comes later.
@@ -156,8 +139,7 @@ func TestFuncOutput(t *testing.T) {
 		t.Errorf("kept is %s", got.Output)
 	}
 	for _, w := range []io.Writer{late, handler.Output(t.Context())} {
-		if n, err := fmt.Fprint(w, "lost"); n != 4 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
+		n, err := fmt.Fprint(w, "lost")
+		dbtest.Ensure(t, n == 4 && err == nil, "%d, %v", n, err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
@@ -129,9 +130,7 @@ func TestHTTPOutcome(t *testing.T) {
 				t.Errorf("output %.200q", got.Output)
 			}
 			got.Output = ""
-			if diff := cmp.Diff(tt.want, got, near); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got, near), "")
 		})
 	}
 }
@@ -150,9 +149,8 @@ func TestHTTPRetryAfterDate(t *testing.T) {
 			w.Header().Set("Retry-After", now.Add(time.Hour).UTC().Format(http.TimeFormat))
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		if got := h.Handle(t.Context(), j).RetryAfter; got < 50*time.Minute || got > time.Hour+time.Second {
-			t.Errorf("%s: after %s", name, got)
-		}
+		got := h.Handle(t.Context(), j).RetryAfter
+		dbtest.Ensure(t, got >= 50*time.Minute && got <= time.Hour+time.Second, "%s: after %s", name, got)
 	}
 }
 
@@ -183,9 +181,7 @@ func TestHTTPRequest(t *testing.T) {
 		wantFinished(t, h.Handle(t.Context(), testJob()))
 	}
 	want := "PUT /jobs shop application/json emails-7-1772359200250000 true"
-	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
-		t.Error(diff)
-	}
+	dbtest.Same(t, cmp.Diff([]string{want, want}, seen), "")
 }
 
 // A large job arrives whole, and a result of a mebibyte too. What is longer is an error, also where it was compressed to a
@@ -223,9 +219,8 @@ func TestHTTPSizes(t *testing.T) {
 	}
 	for _, data := range []string{`{"reply":1048577}`, `{"reply":1073741824,"zip":true}`, `{"reply":10737418240}`} {
 		j.Data = data
-		if o := h.Handle(t.Context(), j); o.Error != "200 OK, and its body has more than 1048576 bytes" || o.Verdict != job.TryAgain {
-			t.Errorf("%s: %+v", data, o)
-		}
+		o := h.Handle(t.Context(), j)
+		dbtest.Ensure(t, o.Error == "200 OK, and its body has more than 1048576 bytes" && o.Verdict == job.TryAgain, "%s: %+v", data, o)
 	}
 	if written.Load() > 1<<29 {
 		t.Errorf("the server could send %d bytes", written.Load())
@@ -238,9 +233,7 @@ func TestHTTPAddresses(t *testing.T) {
 	h := endpoint(t, func(http.ResponseWriter, *http.Request) {})
 	wantFinished(t, h.Handle(t.Context(), testJob()))
 	_, port, err := net.SplitHostPort(strings.Split(h.URL, "/")[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
 		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[5f00::1]", "[3fff::1]",
@@ -312,14 +305,11 @@ func TestHTTPProxy(t *testing.T) {
 		{&handler.HTTP{Proxy: true, Networks: loopback}, job.Finished},
 	} {
 		tt.h.URL = "http://shop.invalid/jobs"
-		if o := tt.h.Handle(t.Context(), testJob()); o.Verdict != tt.want {
-			t.Errorf("proxy %t: %+v", tt.h.Proxy, o)
-		}
+		o := tt.h.Handle(t.Context(), testJob())
+		dbtest.Ensure(t, o.Verdict == tt.want, "proxy %t: %+v", tt.h.Proxy, o)
 		tt.h.Close()
 	}
-	if asked != 1 {
-		t.Errorf("the proxy was asked %d times", asked)
-	}
+	dbtest.Ensure(t, asked == 1, "the proxy was asked %d times", asked)
 }
 
 // Connections are kept.
@@ -343,9 +333,7 @@ func TestHTTPKeepsConnections(t *testing.T) {
 	}
 	n := 0
 	opened.Range(func(any, any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("%d connections were opened", n)
-	}
+	dbtest.Ensure(t, n == 1, "%d connections were opened", n)
 }
 
 // A connection of HTTP/2 that is dead, as after a NAT forgot it, costs the requests that wait on it an attempt, and soon; the next
@@ -378,9 +366,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	var age atomic.Int64
 	through := func(to, from net.Conn, born int64) {
 		buf := make([]byte, 4096)
@@ -434,13 +420,10 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 		})
 		h.Header = http.Header{name: {"shop"}}
 		first, second := h.Handle(t.Context(), testJob()), h.Handle(t.Context(), testJob())
-		if first.Verdict != job.Finished || second.Verdict != job.TryAgain {
-			t.Errorf("%s: %+v, %+v", name, first, second)
-		}
+		dbtest.Ensure(t, first.Verdict == job.Finished && second.Verdict == job.TryAgain, "%s: %+v, %+v", name, first, second)
 		mu.Lock()
-		if diff := cmp.Diff([]string{"shop", "shop"}, seen); diff != "" {
-			t.Error(name, diff)
-		}
+		diff := cmp.Diff([]string{"shop", "shop"}, seen)
+		dbtest.Ensure(t, diff == "", "%v %v", name, diff)
 		mu.Unlock()
 	}
 }
@@ -510,9 +493,8 @@ func TestHTTPLongStatus(t *testing.T) {
 			_, _ = rw.Flush(), c.Close()
 		}
 	})
-	if o := h.Handle(t.Context(), testJob()); len(o.Error) > 500 || !strings.HasPrefix(o.Error, "500 no no") {
-		t.Errorf("%d bytes: %.100q", len(o.Error), o.Error)
-	}
+	o := h.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, len(o.Error) <= 500 && strings.HasPrefix(o.Error, "500 no no"), "%d bytes: %.100q", len(o.Error), o.Error)
 }
 
 // An answer that comes drop by drop ends with the timeout. If its status has said that the job failed, that holds.
@@ -537,21 +519,15 @@ func TestHTTPSlowAnswers(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout after 1s"))
 		o := h.Handle(ctx, testJob())
 		cancel()
-		if o.Verdict != tt.verdict || !strings.HasPrefix(o.Error, tt.error) {
-			t.Errorf("%d: %+v", tt.status, o)
-		}
+		dbtest.Ensure(t, o.Verdict == tt.verdict && strings.HasPrefix(o.Error, tt.error), "%d: %+v", tt.status, o)
 	}
 }
 
 func TestCheckURL(t *testing.T) {
 	for _, good := range []string{"https://example.org", "http://10.0.0.1:8080/a?b=c"} {
-		if err := handler.CheckURL(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		dbtest.Same(t, handler.CheckURL(good), nil, "%s", good)
 	}
 	for _, bad := range []string{"", "example.org", "ftp://example.org", "https://", "https://u:p@example.org/", "https://example.org/#a", "http://a b/"} {
-		if handler.CheckURL(bad) == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		dbtest.Ensure(t, handler.CheckURL(bad) != nil, "%q is taken", bad)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -32,9 +33,8 @@ func TestWith(t *testing.T) {
 		panic("oh")
 	}), note("a"), note("b"))
 	o := h.Handle(t.Context(), testJob())
-	if diff := cmp.Diff([]string{"a begins", "b begins", "in b", "b ends retry", "a ends retry"}, order); diff != "" || o.Error != "panic: oh" {
-		t.Error(diff, o)
-	}
+	diff := cmp.Diff([]string{"a begins", "b begins", "in b", "b ends retry", "a ends retry"}, order)
+	dbtest.Ensure(t, diff == "" && o.Error == "panic: oh", "%v %v", diff, o)
 }
 
 type key struct{}
@@ -44,9 +44,7 @@ func TestWithPanic(t *testing.T) {
 		return handler.HandleFunc(func(context.Context, *job.Job) job.Outcome { panic("broken") })
 	}
 	o := handler.With(handler.Func(func(context.Context, *job.Job) error { return nil }), broken).Handle(t.Context(), testJob())
-	if o.Verdict != job.TryAgain || o.Error != "panic: broken" || !strings.Contains(o.Output, "TestWithPanic") {
-		t.Errorf("%+v", o)
-	}
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "panic: broken" && strings.Contains(o.Output, "TestWithPanic"), "%+v", o)
 }
 
 func TestLog(t *testing.T) {
@@ -69,9 +67,7 @@ func TestLog(t *testing.T) {
 			t.Error(text)
 		}
 		for _, w := range strings.Fields(tt.want) {
-			if !strings.Contains(strings.Join(words, " "), w) {
-				t.Errorf("%v: no %s in %s", o, w, last)
-			}
+			dbtest.Ensure(t, strings.Contains(strings.Join(words, " "), w), "%v: no %s in %s", o, w, last)
 		}
 	}
 }
@@ -115,15 +111,12 @@ func TestFor(t *testing.T) {
 		j.Type, j.Data = "send", tt.data
 		got := tt.h.Handle(t.Context(), j)
 		got.Ran = 0
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: %s", tt.data, diff)
-		}
+		dbtest.Same(t, cmp.Diff(tt.want, got), "", "%s", tt.data)
 	}
 	j := testJob()
 	j.Type, j.Data = "other", "[1]"
-	if o := check.Handle(t.Context(), j); o.Verdict != job.Failed || !strings.Contains(o.Error, `its type is "other"`) {
-		t.Errorf("a job of another type: %+v", o)
-	}
+	o := check.Handle(t.Context(), j)
+	dbtest.Ensure(t, o.Verdict == job.Failed && strings.Contains(o.Error, `its type is "other"`), "a job of another type: %+v", o)
 }
 
 func TestResult(t *testing.T) {
@@ -136,9 +129,7 @@ func TestResult(t *testing.T) {
 	} {
 		got := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return result, nil }).Handle(t.Context(), testJob())
 		got.Ran = 0
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		dbtest.Same(t, cmp.Diff(want, got), "")
 	}
 	unmarshalable := handler.ForResult(job.Kind[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
 	j := testJob()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -40,9 +41,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 		again := sh("exit 0")
 		again.Guard = guard
 		wantFinished(t, again.Handle(t.Context(), testJob()))
-		if err := guard.Close(); err != nil {
-			t.Error(err)
-		}
+		dbtest.Same(t, guard.Close(), nil)
 	}
 }
 
@@ -63,17 +62,14 @@ func TestExecReplacesGuard(t *testing.T) {
 	guard := handler.NewGuard([]string{"sh", "-c", `echo $$ >"$1"; shift; exec "$0" guard "$@"`, os.Args[0], file}, id, time.Second)
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Guard: guard, WorkerID: id}}
 	for range 5 {
-		if o := e.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
-			t.Error(o)
-		}
+		o := e.Handle(t.Context(), testJob())
+		dbtest.Ensure(t, o.Verdict == job.Finished, "%v", o)
 		pid := processtest.Number(t, file)
 		ok(t, os.Remove(file))
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		processtest.EventuallyGone(t, "the guard", pid)
 	}
-	if err := guard.Close(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, guard.Close(), nil)
 }
 
 // No guard guards nothing, and has no errors.
@@ -82,7 +78,5 @@ func TestNoGuard(t *testing.T) {
 	guard.Adopt()
 	guard.KillIfLate()
 	guard.Extend(time.Second)
-	if err := guard.Close(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, guard.Close(), nil)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -39,27 +40,19 @@ func TestLimits(t *testing.T) {
 	if want := strconv.Itoa(min(niceness+3, 19)); err != nil || lines[6] != want {
 		t.Errorf("nice %s, want %s: %v", lines[6], want, err)
 	}
-	if lines[7] != lines[8] {
-		t.Errorf("it is not the leader of its group, which is %s: %s", lines[7], lines[8])
-	}
-	if lines[9] != "a b $(id) order-1 " {
-		t.Errorf("arguments %q", lines[9])
-	}
-	if !strings.HasSuffix(without.Output, lines[10]) {
-		t.Errorf("environment %s, and without limits:\n%s", lines[10], without.Output)
-	}
-	if after := syscall.Umask(before); after != before {
-		t.Errorf("the worker's umask is %04o", after)
-	}
+	dbtest.Ensure(t, lines[7] == lines[8], "it is not the leader of its group, which is %s: %s", lines[7], lines[8])
+	dbtest.Ensure(t, lines[9] == "a b $(id) order-1 ", "arguments %q", lines[9])
+	dbtest.Ensure(t, strings.HasSuffix(without.Output, lines[10]), "environment %s, and without limits:\n%s", lines[10], without.Output)
+	after := syscall.Umask(before)
+	dbtest.Ensure(t, after == before, "the worker's umask is %04o", after)
 }
 
 // A limit that is smaller than the unit in which it is set is none the less one.
 func TestSmallLimits(t *testing.T) {
 	e := sh("ulimit -f; ulimit -S -t")
 	e.Limits = handler.Limits{FileSize: 100, CPU: time.Millisecond}
-	if got := e.Handle(t.Context(), testJob()); got.Output != "1\n1\n" {
-		t.Errorf("%s %q: %s", got.Verdict, got.Error, got.Output)
-	}
+	got := e.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Output == "1\n1\n", "%s %q: %s", got.Verdict, got.Error, got.Output)
 }
 
 // What can't be run says so as it does without limits.
@@ -147,8 +140,6 @@ func TestOver(t *testing.T) {
 		{handler.Limits{}, killed(syscall.SIGXCPU), 10 * time.Second, ""},
 		{handler.Limits{}, killed(syscall.SIGXFSZ), 0, ""},
 	} {
-		if got := handler.Over(c.limits, c.status, c.used); got != c.want {
-			t.Errorf("%d: %q, want %q", i, got, c.want)
-		}
+		dbtest.Same(t, handler.Over(c.limits, c.status, c.used), c.want, "%d", i)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -65,17 +66,11 @@ func TestCheck(t *testing.T) {
 			if err := c.exec.Check(); err != nil {
 				got = err.Error()
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			dbtest.Ensure(t, got == c.want, "got  %s\nwant %s", got, c.want)
 			ran := c.exec.Handle(t.Context(), &job.Job{ID: 1})
-			if (ran.Verdict == job.Finished) != (c.want == "") {
-				t.Errorf("run, it is %s: %s", ran.Verdict, ran.Error)
-			}
+			dbtest.Ensure(t, (ran.Verdict == job.Finished) == (c.want == ""), "run, it is %s: %s", ran.Verdict, ran.Error)
 		})
 	}
 	// a program that can't be read, or is none that is known here, is taken as it is
-	if err := (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(), nil)
 }

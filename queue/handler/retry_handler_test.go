@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -81,18 +82,12 @@ func TestParseDecision(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := handler.ParseDecision(tt.line)
 			if tt.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.problem) {
-					t.Errorf("error %v, want %s", err, tt.problem)
-				}
+				dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), tt.problem), "error %v, want %s", err, tt.problem)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			dbtest.OK(t, err)
 			got.At = got.At.UTC()
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
 }
@@ -118,24 +113,17 @@ func TestRetryExec(t *testing.T) {
 			t.Parallel()
 			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), job.Outcome{Verdict: job.TryAgain, Error: "boo"})
 			if tt.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.problem) {
-					t.Errorf("error %v, want %s", err, tt.problem)
-				}
+				dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), tt.problem), "error %v, want %s", err, tt.problem)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.OK(t, err)
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
 		e := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}}
-		if _, err := e.Decide(t.Context(), testJob(), job.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
-			t.Error(err)
-		}
+		_, err := e.Decide(t.Context(), testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "start /no/such/program"), "%v", err)
 	})
 	t.Run("is stopped", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -169,9 +157,7 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 			"token": "0198-token", "priority": 100.0, "timeout_ms": 90000.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",
 			"error": o.Error, "outcome": string(o.Verdict), "retry_after": o.RetryAfter.Seconds(),
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		dbtest.Same(t, cmp.Diff(want, got), "")
 	}
 }
 

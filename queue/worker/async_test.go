@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -33,9 +34,7 @@ func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
 		Type: j.Type, Key: j.Key, Token: j.AttemptToken, Verdict: verdict, Result: result, Error: problem,
 	}))
-	if !done.Changed {
-		s.t.Errorf("the answer %s to job %d changes nothing", verdict, id)
-	}
+	dbtest.Ensure(s.t, done.Changed, "the answer %s to job %d changes nothing", verdict, id)
 }
 
 // overdue lets the time pass within which the answer to a job should have come.
@@ -45,9 +44,8 @@ func (s shop) overdue(ids ...int64) {
 		j := s.get(s.emails, id)
 		var until engine.Time
 		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
-		if !until.Equal(j.StartTime.Add(j.Timeout)) {
-			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
-		}
+		dbtest.Ensure(s.t, until.Equal(j.StartTime.Add(j.Timeout)),
+			"job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'awaiting' AND id = ?", id)
 	}
 }
@@ -68,9 +66,8 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 
 		s.answer(ids[0], job.Finished, "all good", "")
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		if j := s.get(s.emails, ids[0]); j.Result != "all good" {
-			s.t.Errorf("its result: %s", j.Result)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.Result == "all good", "its result: %s", j.Result)
 		s.wantHistory(s.emails, atOnce, ids[0])
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 
@@ -148,15 +145,10 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		s.emails = emails
 		g.open()
 		summary := r.ended()
-		if summary.Started != 8 || summary.Lost != 0 || summary.Finished+summary.Errors != 8 {
-			s.t.Errorf("summary %+v", summary)
-		}
-		if n := j.count("lock lost"); n != 0 {
-			s.t.Errorf("%d attempts are logged as lost", n)
-		}
-		if e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished}); len(e) != 1 || e[0].Error != activity.None {
-			s.t.Errorf("the worker's end: %+v", e)
-		}
+		dbtest.Ensure(s.t, summary.Started == 8 && summary.Lost == 0 && summary.Finished+summary.Errors == 8, "summary %+v", summary)
+		dbtest.Same(s.t, j.count("lock lost"), 0, "attempts are logged as lost")
+		e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished})
+		dbtest.Ensure(s.t, len(e) == 1 && e[0].Error == activity.None, "the worker's end: %+v", e)
 		s.work(only(s.emails, s.worker(all(nothing)))) // decides, if the first hasn't
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2:4]...)
@@ -210,14 +202,11 @@ func TestAnswerToAnotherAttempt(t *testing.T) {
 		s.overdue(id)
 		p := only(s.emails, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
-		if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != p.ID || list[0].Error != "timeout after 1m" {
-			s.t.Errorf("activity: %+v", list)
-		}
+		list := s.outcomes(s.emails, id)
+		dbtest.Ensure(s.t, len(list) == 1 && list[0].WorkerID == p.ID && list[0].Error == "timeout after 1m", "activity: %+v", list)
 		for _, v := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
 			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
-			if !errors.Is(err, queue.ErrOtherAttempt) {
-				s.t.Errorf("the answer %s to the first attempt: %v", v, err)
-			}
+			dbtest.Ensure(s.t, errors.Is(err, queue.ErrOtherAttempt), "the answer %s to the first attempt: %v", v, err)
 		}
 		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
 		s.answer(id, job.Finished, "", "")

@@ -149,9 +149,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !errors.Is(err, schema.ErrHeld) {
 			t.Errorf("the worker ends with %v", err)
 		}
-		if !strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])) {
-			t.Errorf("it doesn't say which: %v", err)
-		}
+		dbtest.Ensure(t, strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])), "it doesn't say which: %v", err)
 		s.wantCounts(s.emails, admin.Counts{Finished: 3, Running: 1})
 	})
 }
@@ -188,9 +186,8 @@ func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 		ids := s.add(s.emails, "once", 1)
 		began := time.Now()
 		summary, err := s.start(only(s.emails, s.worker(all(nothing)))).end()
-		if took := time.Since(began); err != nil || summary.Finished != 1 || took > 15*time.Second {
-			t.Errorf("it ends with %+v, %v after %s", summary, err, took)
-		}
+		took := time.Since(began)
+		dbtest.Ensure(t, err == nil && summary.Finished == 1 && took <= 15*time.Second, "it ends with %+v, %v after %s", summary, err, took)
 		s.wantHistory(s.emails, atOnce, ids...)
 		release()
 	})
@@ -328,9 +325,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 			most = max(most, s.db.SQL.Stats().OpenConnections)
 			return j.count("another transaction holds what a round needs") > 10
 		})
-		if most > 30 {
-			t.Errorf("%d connections at once", most)
-		}
+		dbtest.Ensure(t, most <= 30, "%d connections at once", most)
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 120, Finished: 120})
 	})
@@ -423,16 +418,12 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database in vain: ") {
 					t.Errorf("the worker ends with %v", err)
 				}
-				if summary.Finished != 1 || s.counts(s.reports).Finished != 1 {
-					t.Errorf("%+v", summary)
-				}
+				dbtest.Ensure(t, summary.Finished == 1 && s.counts(s.reports).Finished == 1, "%+v", summary)
 				release()
 				s.wantHistory(s.emails, untouched, id)
 				// it has not died
 				list := s.entries(activity.Filter{Kind: activity.Worker, Error: "queue emails: "})
-				if len(list) != 1 || list[0].State != activity.Finished {
-					t.Errorf("the activity has %+v", list)
-				}
+				dbtest.Ensure(t, len(list) == 1 && list[0].State == activity.Finished, "the activity has %+v", list)
 			})
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -21,15 +22,11 @@ func TestWorkerOfNothingElse(t *testing.T) {
 		s.add(s.emails, "send", 3)
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
 		for _, want := range []worker.Summary{{Started: 3, Finished: 3}, {}} {
-			summary, err := worker.Run(s.t.Context(), p)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			summary := dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
 			wantSummary(s.t, summary, want)
 		}
-		if n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"); n != 2 {
-			s.t.Errorf("%d workers are known, want 2", n)
-		}
+		n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0")
+		dbtest.Ensure(s.t, n == 2, "%d workers are known, want 2", n)
 	})
 }
 
@@ -39,9 +36,8 @@ func TestWorkerIDIsNew(t *testing.T) {
 		p := s.worker(all(nothing))
 		wantSummary(s.t, s.work(p), worker.Summary{}) // with nothing to do
 		s.add(s.emails, "send", 1)
-		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, workers.ErrDuplicateID) {
-			s.t.Errorf("the same id again: %v", err)
-		}
+		_, err := worker.Run(s.t.Context(), p)
+		dbtest.Ensure(s.t, errors.Is(err, workers.ErrDuplicateID), "the same id again: %v", err)
 		s.wantCounts(s.emails, admin.Counts{Due: 1})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/store"
@@ -114,9 +115,7 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
 		s.wantHistory(s.emails, atOnce, ids[3:]...)
 		row := s.row(dead)
-		if row.State != "error" || row.Slots != 0 || row.EndTime.IsZero() {
-			s.t.Errorf("its row: %+v", row)
-		}
+		dbtest.Ensure(s.t, row.State == "error" && row.Slots == 0 && !row.EndTime.IsZero(), "its row: %+v", row)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, Worker: dead})
 		if len(entries) != 1 {
 			s.t.Fatalf("its activity: %+v", entries)
@@ -171,8 +170,7 @@ func TestLivingWorkerIsLeftAlone(t *testing.T) {
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		s.wantJob(s.emails, ids[1], job.Initial, "locked", job.None, 0)
-		if life := s.life("alive"); strings.Contains(life, "error") {
-			s.t.Errorf("the worker: %s", life)
-		}
+		life := s.life("alive")
+		dbtest.Ensure(s.t, !strings.Contains(life, "error"), "the worker: %s", life)
 	})
 }

@@ -16,15 +16,9 @@ import (
 // use for another, and what that one says holds.
 func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q, err := queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
 	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w, err := newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
 	w.starts, w.stopStarts = context.WithCancel(t.Context())
 	defer w.stopStarts()
 	s := w.sources[0]
@@ -37,22 +31,15 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	without, with := newRound(), newRound()
 	w.dispatcher.land(s, with, store.Done{More: true})
 	w.dispatcher.land(s, without, store.Done{})
-	if !s.more() {
-		t.Error("what a round has found is forgotten")
-	}
+	dbtest.Ensure(t, s.more(), "what a round has found is forgotten")
 	w.dispatcher.land(s, newRound(), store.Done{})
-	if s.more() {
-		t.Error("what a later round has not found is still looked for")
-	}
+	dbtest.Ensure(t, !s.more(), "what a later round has not found is still looked for")
 }
 
 // A shard fills at once what its own jobs leave, and not what others' leave. One whose rate is used up waits.
 func TestRoomOfItsOwn(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q, err := queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8}))(t)
 	soon := time.Now().Add(time.Hour)
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
 		{full: true}, {full: true}, {waitUntil: soon}, {full: true},
@@ -64,8 +51,6 @@ func TestRoomOfItsOwn(t *testing.T) {
 	d := &dispatcher{loop: &loop{sources: []*source{s}}}
 	d.foundRoom(s, settled, nil)
 	for number, want := range []bool{false, true, false, false} {
-		if got := s.numbered(number).more(); got != want {
-			t.Errorf("shard %d: more is %t", number, got)
-		}
+		dbtest.Same(t, s.numbered(number).more(), want, "shard %d: more is", number)
 	}
 }

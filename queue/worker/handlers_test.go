@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -43,9 +44,8 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 		p.Ended = func(a worker.Attempt) { spoil(a.Job) }
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State() != job.Final {
-				s.t.Errorf("job %d is %s", id, j.State())
-			}
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.State() == job.Final, "job %d is %s", id, j.State())
 		}
 	})
 }
@@ -120,13 +120,11 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
 		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
 			s.wantJob(s.emails, ids[i], job.Retry, job.StatusScheduled, cause+"; the handler goes on", 1)
-			if list := s.outcomes(s.emails, ids[i]); len(list) != 1 || list[0].Output != "begun\n" {
-				s.t.Errorf("the activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, ids[i])
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].Output == "begun\n", "the activity: %+v", list)
 		}
-		if n := log.count(`goes on although its context has ended" queue=emails job=`); n != 3 {
-			s.t.Errorf("said %d times", n)
-		}
+		n := log.count(`goes on although its context has ended" queue=emails job=`)
+		dbtest.Ensure(s.t, n == 3, "said %d times", n)
 
 		p.ID = ""
 		again := func(id int64) worker.Summary {

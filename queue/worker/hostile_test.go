@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
@@ -98,9 +99,8 @@ func TestAttemptIsDisowned(t *testing.T) {
 		for _, ignores := range []bool{false, true} {
 			first, outcome := s.disown(stuck{through: make(chan struct{}), ignores: ignores})
 			const want = "timeout after 1s; the handler goes on"
-			if first.State() != job.Final || first.Error != want || outcome.Error != want || outcome.Output != "printed" {
-				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
-			}
+			dbtest.Ensure(s.t, first.State() == job.Final && first.Error == want && outcome.Error == want && outcome.Output == "printed",
+				"ignores %t: job %+v, activity %+v", ignores, first, outcome)
 		}
 	})
 }

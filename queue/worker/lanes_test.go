@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -93,9 +94,7 @@ func TestLaneWiderThanTheWorker(t *testing.T) {
 		p := only(s.emails, s.worker(all(m.handle)))
 		p.Concurrency = 2
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
-		if m.peak != 2 {
-			s.t.Errorf("%d ran at once, want 2", m.peak)
-		}
+		dbtest.Ensure(s.t, m.peak == 2, "%d ran at once, want 2", m.peak)
 	})
 }
 
@@ -119,9 +118,7 @@ func TestLaneOfAHost(t *testing.T) {
 			runs = append(runs, s.start(p))
 		}
 		started := startedBy(runs)
-		if started != slow+fast {
-			s.t.Errorf("%d started, want %d", started, slow+fast)
-		}
+		dbtest.Ensure(s.t, started == slow+fast, "%d started, want %d", started, slow+fast)
 		y.wantMost(s.t, "once", 2)
 		y.wantMost(s.t, "all", 4)
 	})
@@ -150,9 +147,8 @@ func TestLaneIsOthers(t *testing.T) {
 		third := only(s.emails, s.worker(all(there.handle)))
 		third.Host = "there"
 		c := s.start(third)
-		if j := there.next(); j.Type != "once" {
-			s.t.Errorf("the other host has started %s", j.Type)
-		}
+		j := there.next()
+		dbtest.Ensure(s.t, j.Type == "once", "the other host has started %s", j.Type)
 		there.open()
 		g.open()
 		a.ended()
@@ -175,9 +171,7 @@ func TestLaneIsLeft(t *testing.T) {
 		r := s.start(first)
 		g.next()
 		slow.next()
-		if lanes := s.lanes(first.ID); lanes != `{"emails/once":1}` {
-			s.t.Errorf("the lanes at work: %s", lanes)
-		}
+		dbtest.Same(s.t, s.lanes(first.ID), `{"emails/once":1}`, "the lanes at work")
 		slow.let()
 		eventually(s.t, "the lane is left", func() bool { return s.lanes(first.ID) == `{"emails/once":0}` })
 		s.add(s.emails, "once", 1)
@@ -262,9 +256,8 @@ func TestFullLaneIsCalm(t *testing.T) {
 		r, asked := s.startWatched(p)
 		g.holds(2)
 		s.wantCalm(asked)
-		if n := j.count("settled=0"); n > 8 {
-			s.t.Errorf("it has tried to start something %d times", n)
-		}
+		n := j.count("settled=0")
+		dbtest.Ensure(s.t, n <= 8, "it has tried to start something %d times", n)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
 	})
@@ -305,9 +298,8 @@ func TestFullLaneOfAThrottledQueueIsCalm(t *testing.T) {
 		eventually(s.t, "all others are done", func() bool { return s.counts(s.emails).Finished == 20 })
 		tries := j.count("settled=0")
 		s.wantCalm(asked)
-		if n := j.count("settled=0") - tries; n > 20 {
-			s.t.Errorf("it has tried to start something %d times more", n)
-		}
+		n := j.count("settled=0") - tries
+		dbtest.Ensure(s.t, n <= 20, "it has tried to start something %d times more", n)
 		s.wantHistory(s.emails, atOnce, fast...)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 25, Finished: 25})
@@ -376,9 +368,8 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 				b := work("b", "send")
 				a.ended()
 				b.ended()
-				if !ran || before > 20 || before+after != 44 {
-					t.Errorf("it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
-				}
+				dbtest.Ensure(t, ran && before <= 20 && before+after == 44,
+					"it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -51,9 +52,8 @@ func TestTableIsDropped(t *testing.T) {
 		for _, id := range ids {
 			s.wantJob(s.emails, id, job.Final, job.StatusFinished, "NONE", 1)
 		}
-		if n := j.count("a queue is left out"); n != 1 {
-			s.t.Errorf("said %d times", n)
-		}
+		n := j.count("a queue is left out")
+		dbtest.Ensure(s.t, n == 1, "said %d times", n)
 	})
 }
 

@@ -64,15 +64,10 @@ func TestLockIsLost(t *testing.T) {
 			wantCause(s.t, "the handlers end", g.stopped, workers.ErrLockLost)
 		}
 		summary, err := r.end()
-		if !errors.Is(err, workers.ErrLockLost) {
-			s.t.Errorf("the worker ends with %v", err)
-		}
-		if summary.Started != 2 || summary.Lost != 2 {
-			s.t.Errorf("summary %+v", summary)
-		}
-		if n := j.count("lock lost"); n != 2 {
-			s.t.Errorf("the lost attempts are logged %d times", n)
-		}
+		dbtest.Ensure(s.t, errors.Is(err, workers.ErrLockLost), "the worker ends with %v", err)
+		dbtest.Ensure(s.t, summary.Started == 2 && summary.Lost == 2, "summary %+v", summary)
+		n := j.count("lock lost")
+		dbtest.Ensure(s.t, n == 2, "the lost attempts are logged %d times", n)
 		for _, id := range ids[:2] {
 			s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
 		}
@@ -82,14 +77,10 @@ func TestLockIsLost(t *testing.T) {
 		s.wantHistory(s.emails, atSecond, ids[:2]...)
 		s.wantHistory(s.emails, atOnce, ids[2:]...)
 		for _, e := range s.entries(activity.Filter{Kind: activity.Job, Worker: p.ID}) {
-			if e.State != activity.Starting {
-				s.t.Errorf("it logged %+v", e)
-			}
+			dbtest.Ensure(s.t, e.State == activity.Starting, "it logged %+v", e)
 		}
 		for _, e := range s.jobErrors() {
-			if !strings.HasPrefix(e.Error, "worker lost: "+p.ID) {
-				s.t.Errorf("lost for the reason %s", e.Error)
-			}
+			dbtest.Ensure(s.t, strings.HasPrefix(e.Error, "worker lost: "+p.ID), "lost for the reason %s", e.Error)
 		}
 		s.wantLife(p.ID, "starting")
 	})
@@ -106,9 +97,8 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		declared := time.Now()
 		r.endsWith(workers.ErrLockLost)
 		// the next renewal tells, within 8 s; the clock would not before 15
-		if d := time.Since(declared); d > 14*time.Second {
-			s.t.Errorf("the worker ends after %s", d)
-		}
+		d := time.Since(declared)
+		dbtest.Ensure(s.t, d <= 14*time.Second, "the worker ends after %s", d)
 	})
 }
 

@@ -74,13 +74,8 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 	send.Retry = job.RetryPolicy{Attempts: 3, Backoff: job.Fixed}
 	later.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 	once.Retry = job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
-	q, err := queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []job.Type{send, later, once}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []job.Type{send, later, once}}))(t)
+	dbtest.OK(t, q.Register(t.Context()))
 	return q
 }
 
@@ -203,9 +198,7 @@ func (s shop) life(id string) string {
 
 func (s shop) wantLife(id, want string) {
 	s.t.Helper()
-	if life := s.life(id); life != want {
-		s.t.Errorf("the worker: %s, want %s", life, want)
-	}
+	dbtest.Same(s.t, s.life(id), want, "the worker")
 }
 
 // histories are the states that the activity has of each job of a queue, with their attempts.
@@ -229,9 +222,7 @@ func (s shop) wantHistory(q *queue.Queue, want string, ids ...int64) {
 	s.t.Helper()
 	all := s.histories(q)
 	for _, id := range ids {
-		if all[id] != want {
-			s.t.Errorf("activity of job %d of %s: %s; want %s", id, q.Name, all[id], want)
-		}
+		dbtest.Ensure(s.t, all[id] == want, "activity of job %d of %s: %s; want %s", id, q.Name, all[id], want)
 	}
 }
 
@@ -246,9 +237,7 @@ func (s shop) wantJob(q *queue.Queue, id int64, state job.State, status job.Stat
 
 func wantSummary(t *testing.T, got, want worker.Summary) {
 	t.Helper()
-	if got != want {
-		t.Errorf("summary %+v, want %+v", got, want)
-	}
+	dbtest.Ensure(t, got == want, "summary %+v, want %+v", got, want)
 }
 
 // eventually waits until ok is.
@@ -285,9 +274,8 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 // wantCause waits for a handler to be stopped for this cause.
 func wantCause(t *testing.T, what string, stopped <-chan error, want error) {
 	t.Helper()
-	if cause := receive(t, what, stopped); !errors.Is(cause, want) {
-		t.Errorf("the context ends with %v, want %v", cause, want)
-	}
+	cause := receive(t, what, stopped)
+	dbtest.Ensure(t, errors.Is(cause, want), "the context ends with %v, want %v", cause, want)
 }
 
 // all handles every job type of the queues' config in the same way.
@@ -333,18 +321,15 @@ func (s shop) start(p worker.Params) *run {
 func (r *run) end() (worker.Summary, error) {
 	r.t.Helper()
 	receive(r.t, "the worker's end", r.done)
-	if r.err != nil && strings.Contains(r.err.Error(), "context ") {
-		r.t.Errorf("the worker ends with %v", r.err)
-	}
+	dbtest.Ensure(r.t, r.err == nil || !strings.Contains(r.err.Error(), "context "), "the worker ends with %v", r.err)
 	return r.summary, r.err
 }
 
 // endsWith waits for the end of the worker, which must be this error.
 func (r *run) endsWith(want error) {
 	r.t.Helper()
-	if _, err := r.end(); !errors.Is(err, want) {
-		r.t.Errorf("the worker ends with %v, want %v", err, want)
-	}
+	_, err := r.end()
+	dbtest.Ensure(r.t, errors.Is(err, want), "the worker ends with %v, want %v", err, want)
 }
 
 // ended waits for the end of the worker, which must be a good one.

@@ -44,9 +44,8 @@ func TestOnPool(t *testing.T) {
 		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
 		added := must[job.Added](t)(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
 		later := must[*job.Job](t)(q.Get(ctx, added.ID))
-		if later.Data != nasty || later.Key != "k'\\" || !later.ScheduledRunTime.Equal(gap) || !later.WakeTime.Equal(gap) {
-			t.Errorf("%+v", later)
-		}
+		dbtest.Ensure(t, later.Data == nasty && later.Key == "k'\\" && later.ScheduledRunTime.Equal(gap) && later.WakeTime.Equal(gap),
+			"%+v", later)
 
 		// in the application's transaction, for better or worse
 		must[sql.Result](t)(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))
@@ -56,9 +55,7 @@ func TestOnPool(t *testing.T) {
 			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
 			in := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}, job.Params{Type: "again"}))
 			twice := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))
-			if !twice[0].Duplicate || twice[0].ID != in[0].ID {
-				t.Errorf("a duplicate: %+v", twice)
-			}
+			dbtest.Ensure(t, twice[0].Duplicate && twice[0].ID == in[0].ID, "a duplicate: %+v", twice)
 			replaced := job.Params{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
 			if twice = must[[]job.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
 				t.Errorf("replaced: %+v", twice)
@@ -82,18 +79,15 @@ func TestOnPool(t *testing.T) {
 		sum := must[worker.Summary](t)(worker.Run(ctx, worker.Params{Queues: []worker.Queue{{
 			Queue: q, Handlers: map[string]handler.Handler{"send": send, "again": handler.Func(again)},
 		}}}))
-		if sum != (worker.Summary{Started: 103, Finished: 102, Errors: 1}) {
-			t.Errorf("%+v", sum)
-		}
+		dbtest.Ensure(t, sum == (worker.Summary{Started: 103, Finished: 102, Errors: 1}), "%+v", sum)
 		if j := must[*job.Job](t)(q.Wait(ctx, added.ID)); j.Attempt != 2 || j.Error != job.None {
 			t.Errorf("%+v", j)
 		}
 		if j := must[*job.Job](t)(q.Wait(ctx, sent.ID)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
-		if c := must[admin.Overview](t)(admin.Of(q).Overview(ctx)); c.Finished != 102 || c.Scheduled != 1 {
-			t.Errorf("%+v", c)
-		}
+		c := must[admin.Overview](t)(admin.Of(q).Overview(ctx))
+		dbtest.Ensure(t, c.Finished == 102 && c.Scheduled == 1, "%+v", c)
 	})
 }
 
@@ -114,9 +108,8 @@ func TestOnOneConnection(t *testing.T) {
 	q := onPool(t, pool)
 	must[[]job.Added](t)(q.EnqueueMany(t.Context(), hundred("send")))
 	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
-	if sum := must[worker.Summary](t)(worker.Run(t.Context(), p)); sum.Finished != 100 {
-		t.Errorf("%+v", sum)
-	}
+	sum := must[worker.Summary](t)(worker.Run(t.Context(), p))
+	dbtest.Ensure(t, sum.Finished == 100, "%+v", sum)
 }
 
 // Middleware is around every handler, also one that panics, and knows what the handler said.
@@ -144,8 +137,7 @@ func TestMiddleware(t *testing.T) {
 			s.t.Error(j.Error)
 		}
 		p.Middleware = []handler.Middleware{nil}
-		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
-			s.t.Error(err)
-		}
+		_, err := worker.Run(s.t.Context(), p)
+		dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%v", err)
 	})
 }

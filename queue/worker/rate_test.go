@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -47,15 +48,13 @@ func TestRate(t *testing.T) {
 		eventually(s.t, "the other queue isn't held up", func() bool { return s.counts(s.reports).Finished == 50 })
 		before, began := asked.Load(), time.Now()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 58, Finished: 58})
-		if n := asked.Load() - before; n > int64(100*(1+time.Since(began).Seconds())) {
-			s.t.Errorf("it took about %d turns in %s", n, time.Since(began))
-		}
+		n := asked.Load() - before
+		dbtest.Ensure(s.t, n <= int64(100*(1+time.Since(began).Seconds())), "it took about %d turns in %s", n, time.Since(began))
 		s.wantRate(s.emails)
 		at := s.starts(s.emails)
 		// it must take three seconds and two slices of the rate, and may something for a slow machine
-		if took := at[7].Sub(at[0]); took > patience/2 {
-			s.t.Errorf("the eighth is started %s after the first", took)
-		}
+		took := at[7].Sub(at[0])
+		dbtest.Ensure(s.t, took <= patience/2, "the eighth is started %s after the first", took)
 		s.wantHistory(s.emails, atOnce, ids...)
 		s.wantHistory(s.reports, atOnce, others...)
 		s.wantLife(p.ID, "starting finished")
@@ -75,9 +74,8 @@ func TestRateOverTwoWorkers(t *testing.T) {
 			runs = append(runs, other.start(p))
 		}
 		started := startedBy(runs)
-		if c := s.counts(s.emails); started != 22 || c.Finished != 22 {
-			s.t.Errorf("%d started, %+v", started, c)
-		}
+		c := s.counts(s.emails)
+		dbtest.Ensure(s.t, started == 22 && c.Finished == 22, "%d started, %+v", started, c)
 		s.wantRate(s.emails)
 		s.wantHistory(s.emails, atOnce, ids...)
 	})
@@ -137,9 +135,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		done := make(chan store.Done, 1)
 		go func() {
 			round, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 1))
-			if err != nil {
-				s.t.Error(err)
-			}
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 			done <- round
 		}()
 		s.pass(500 * time.Millisecond)
@@ -148,8 +144,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		if n := len(receive(s.t, "the turn", done).Started); n != 1 {
 			s.t.Fatalf("started %d", n)
 		}
-		if at := s.get(s.emails, id).StartTime; at.Before(over) {
-			s.t.Errorf("the job is said to have started %s before it could", over.Sub(at))
-		}
+		at := s.get(s.emails, id).StartTime
+		dbtest.Ensure(s.t, !at.Before(over), "the job is said to have started %s before it could", over.Sub(at))
 	})
 }

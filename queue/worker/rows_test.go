@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
 func TestWorkerIsOnRecord(t *testing.T) {
 	suite(t, func(s shop) {
-		if last := must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context())); last != nil {
-			s.t.Errorf("the last of no workers is %+v", last)
-		}
+		dbtest.Same(s.t, must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context())), nil, "the last of no workers is")
 		s.add(s.emails, "send", 4)
 		g := s.gate()
 		p := s.worker(all(g.handle))
@@ -27,29 +26,23 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		r := s.start(p)
 		g.holds(4)
 		row := s.row(p.ID)
-		if row.Host != "here" || row.PID != 4711 || row.State != "working" || row.Slots != 4 || !row.EndTime.IsZero() {
-			s.t.Errorf("at work: %+v", row)
-		}
-		if row.StartTime.Before(before.Add(-time.Millisecond)) || row.StartTime.After(s.clock()) {
-			s.t.Errorf("started at %s, which is not after %s", row.StartTime, before)
-		}
+		dbtest.Ensure(s.t, row.Host == "here" && row.PID == 4711 && row.State == "working" && row.Slots == 4 && row.EndTime.IsZero(),
+			"at work: %+v", row)
+		dbtest.Ensure(s.t, !row.StartTime.Before(before.Add(-time.Millisecond)) && !row.StartTime.After(s.clock()),
+			"started at %s, which is not after %s", row.StartTime, before)
 		s.wantLife(p.ID, "starting")
 		for range 3 {
-			if d := receive(s.t, "a renewal", lasts); d <= 0 || d > p.LockFor {
-				s.t.Errorf("the lock is said to last %s", d)
-			}
+			d := receive(s.t, "a renewal", lasts)
+			dbtest.Ensure(s.t, d > 0 && d <= p.LockFor, "the lock is said to last %s", d)
 		}
 		eventually(s.t, "the heartbeat moves", func() bool { return s.row(p.ID).Heartbeat.After(row.Heartbeat.Add(time.Second)) })
 		beat := s.row(p.ID)
-		if lock := beat.LockUntil.Sub(beat.Heartbeat.Time); lock != p.LockFor {
-			s.t.Errorf("the lock lasts %s from the heartbeat", lock)
-		}
+		lock := beat.LockUntil.Sub(beat.Heartbeat.Time)
+		dbtest.Ensure(s.t, lock == p.LockFor, "the lock lasts %s from the heartbeat", lock)
 		g.open()
 		r.ended()
 		row = s.row(p.ID)
-		if row.State != "finished" || row.Slots != 0 || row.EndTime.Before(beat.Heartbeat.Time) {
-			s.t.Errorf("at the end: %+v", row)
-		}
+		dbtest.Ensure(s.t, row.State == "finished" && row.Slots == 0 && !row.EndTime.Before(beat.Heartbeat.Time), "at the end: %+v", row)
 		entries := s.entries(activity.Filter{Kind: activity.Worker})
 		if len(entries) != 2 {
 			s.t.Fatalf("activity: %+v", entries)
@@ -61,16 +54,13 @@ func TestWorkerIsOnRecord(t *testing.T) {
 			}
 		}
 		for _, e := range s.entries(activity.Filter{Kind: activity.Job, Worker: p.ID}) {
-			if e.Host != "here" || e.PID != 4711 {
-				s.t.Errorf("activity of a job: %+v", e)
-			}
+			dbtest.Ensure(s.t, e.Host == "here" && e.PID == 4711, "activity of a job: %+v", e)
 		}
 		next := s.worker(all(nothing))
 		s.work(next)
 		last := must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context()))
-		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
-			s.t.Errorf("the last worker is %+v", last)
-		}
+		dbtest.Ensure(s.t, last != nil && last.ID == next.ID && last.State == "finished" && last.Host == "here",
+			"the last worker is %+v", last)
 
 		// one more that finds nothing all the while that it lingers; and one that dies, and is not known to have been idle
 		lingers := s.worker(all(nothing))
@@ -78,17 +68,13 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		s.work(lingers)
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" SELECT 'dead', host, pid, 'working', "+s.db.SQL.NowSQL+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
-		if _, err := workers.New(s.db).Reap(s.t.Context(), workers.Worker{}, nil); err != nil {
-			s.t.Fatal(err)
-		}
+		dbtest.Must(workers.New(s.db).Reap(s.t.Context(), workers.Worker{}, nil))(s.t)
 		var idle []bool
 		ticks, err := workers.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second))
 		for _, t := range ticks {
 			idle = append(idle, t.Idle && t.Host == "here")
 		}
-		if err != nil || !slices.Equal(idle, []bool{false, true, true, false}) {
-			s.t.Errorf("ticks that were idle: %v, %v", idle, err)
-		}
+		dbtest.Ensure(s.t, err == nil && slices.Equal(idle, []bool{false, true, true, false}), "ticks that were idle: %v, %v", idle, err)
 	})
 }
 
@@ -108,9 +94,8 @@ func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id IN (?, ?)", ids[0], ids[3])
 		s.exec("UPDATE shop_emails SET attempt = 7 WHERE id = ?", ids[1])
 		g.open()
-		if summary := r.ended(); summary.Started != 4 {
-			s.t.Errorf("summary %+v", summary)
-		}
+		summary := r.ended()
+		dbtest.Ensure(s.t, summary.Started == 4, "summary %+v", summary)
 		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		s.wantJob(s.emails, ids[3], job.Running, "running", job.None, 1)
 		s.wantJob(s.emails, ids[1], job.Running, "running", job.None, 7)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -34,9 +35,7 @@ func TestStay(t *testing.T) {
 		}
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
-		if n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"); n != 0 {
-			s.t.Errorf("%d workers have not ended in order", n)
-		}
+		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"), 0, "workers have not ended in order")
 	})
 }
 
@@ -64,9 +63,8 @@ func TestStayThroughOutages(t *testing.T) {
 		proxy.Mend()
 		direct.add(direct.emails, "send", 1)
 		eventually(s.t, "the job is finished", func() bool { return direct.counts(direct.emails).Finished == int64(i+1) })
-		if n := j.count("works again"); n != i+1 {
-			s.t.Errorf("it works again: said %d times", n)
-		}
+		n := j.count("works again")
+		dbtest.Ensure(s.t, n == i+1, "it works again: said %d times", n)
 		if i == 0 {
 			proxy.Cut()
 			tries := j.count("tries again")
@@ -97,18 +95,15 @@ func TestRefusesOtherLayouts(t *testing.T) {
 				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
 			} {
 				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
-				if !errors.Is(err, layout.is) || done != (worker.Summary{}) {
-					s.t.Errorf("%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
-				}
+				dbtest.Ensure(s.t, errors.Is(err, layout.is) && done == (worker.Summary{}),
+					"%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
 			}
 			if _, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options)); !errors.Is(err, layout.is) {
 				s.t.Errorf("open, %s %+d: %v", layout.table, layout.by, err)
 			}
 			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
 		}
-		if n := s.count("SELECT COUNT(*) FROM shop_workers"); n != 0 {
-			s.t.Errorf("%d workers have begun", n)
-		}
+		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers"), 0, "workers have begun")
 		s.wantJob(s.emails, id, job.Initial, job.StatusAvailable, "NONE", 0)
 	})
 }
@@ -140,9 +135,8 @@ func (s shop) unchecked() *queue.Queue {
 func TestStayRefuses(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
-			if _, err := worker.RunUntilDone(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
-				s.t.Errorf("%v", err)
-			}
+			_, err := worker.RunUntilDone(s.t.Context(), p)
+			dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%v", err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -38,9 +39,8 @@ func TestSchedules(t *testing.T) {
 		}
 		run := func(ctx context.Context) {
 			s.t.Helper()
-			if _, err := worker.Run(ctx, p); err != nil {
-				s.t.Error(err)
-			}
+			_, err := worker.Run(ctx, p)
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 		}
 		run(s.t.Context()) // it begins now
 		if len(ran) != 0 {
@@ -66,9 +66,7 @@ func TestSchedules(t *testing.T) {
 		s.unseen()
 		select {
 		case key := <-ran:
-			if key < first {
-				s.t.Errorf("%s after %s", key, first)
-			}
+			dbtest.Ensure(s.t, key >= first, "%s after %s", key, first)
 		case <-ctx.Done():
 			s.t.Error("nothing ran")
 		}
@@ -97,13 +95,9 @@ func TestSchedulesWait(t *testing.T) {
 		}
 		must[any](s.t)(nil, admin.Of(s.emails).Resume(s.t.Context()))
 		run()
-		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
-			s.t.Errorf("%v ran", ran.jobs)
-		}
+		dbtest.Ensure(s.t, len(ran.jobs) == 1 && ran.jobs[0].Key[:5] == "open@", "%v ran", ran.jobs)
 		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.SQL.NowSQL)
-		if later != 1 {
-			s.t.Error("the other one does not wait for its window")
-		}
+		dbtest.Ensure(s.t, later == 1, "the other one does not wait for its window")
 	})
 }
 
@@ -143,9 +137,7 @@ func TestSchedulesFail(t *testing.T) {
 		s.exec("DROP TABLE shop_schedules")
 		s.add(s.emails, "send", 1)
 		done, err := worker.Run(s.t.Context(), p)
-		if done.Finished != 1 || err == nil {
-			s.t.Errorf("%+v, %v", done, err)
-		}
+		dbtest.Ensure(s.t, done.Finished == 1 && err != nil, "%+v, %v", done, err)
 	})
 }
 
@@ -160,9 +152,7 @@ func TestScheduleParams(t *testing.T) {
 			"missed": {late},
 		} {
 			_, err := worker.Run(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.emails}}, Schedules: all})
-			if !errors.Is(err, worker.ErrParams) {
-				s.t.Errorf("%s: %v", name, err)
-			}
+			dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%s: %v", name, err)
 		}
 	})
 }

@@ -13,14 +13,8 @@ import (
 func sharded(t *testing.T, n int, preferred ...int) *source {
 	t.Helper()
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q, err := queue.New(db, queue.Options{Name: "emails", Shards: n})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newWorker(Params{Queues: []Queue{{Queue: q}}, Shards: preferred})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: n}))(t)
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}, Shards: preferred}))(t)
 	s := w.sources[0]
 	for _, one := range s.shards {
 		one.foundMore()
@@ -67,8 +61,7 @@ func TestPreferredShards(t *testing.T) {
 	s := sharded(t, 8, 2, 5)
 	got := s.send(320)
 	for number, n := range got {
-		if most := number == 2 || number == 5; most && n < 100 || !most && (n < 3 || n > 20) {
-			t.Errorf("of 320 rounds the shards have had %v", got)
-		}
+		most := number == 2 || number == 5
+		dbtest.Ensure(t, (!most || n >= 100) && (most || n >= 3 && n <= 20), "of 320 rounds the shards have had %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -57,9 +58,7 @@ func TestConcurrencyOfAHost(t *testing.T) {
 			runs = append(runs, s.start(p))
 		}
 		started := startedBy(runs)
-		if m.peak != 3 || started != 200 {
-			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
-		}
+		dbtest.Ensure(s.t, m.peak == 3 && started == 200, "%d ran at once, want 3; %d started, want 200", m.peak, started)
 	})
 }
 
@@ -232,9 +231,7 @@ func TestThrottleLimit(t *testing.T) {
 		s.add(s.emails, "send", 30)
 		m := newMeter(2)
 		wantSummary(s.t, s.work(s.worker(all(m.handle))), worker.Summary{Started: 30, Finished: 30})
-		if m.peak != 2 {
-			s.t.Errorf("%d ran at once, want 2", m.peak)
-		}
+		dbtest.Ensure(s.t, m.peak == 2, "%d ran at once, want 2", m.peak)
 	})
 }
 
@@ -262,9 +259,7 @@ func TestSlotsInUseStay(t *testing.T) {
 		eventually(s.t, "a second passes, the worker may ask again", func() bool { return s.clock().Sub(asked) > 1100*time.Millisecond })
 		s.add(s.emails, "send", 1)
 		s.pass(2500 * time.Millisecond) // it looks once a second, and asks for more
-		if n := s.row(p.ID).Slots; n != 2 {
-			s.t.Errorf("%d slots while two jobs run", n)
-		}
+		dbtest.Same(s.t, s.row(p.ID).Slots, 2, "slots while two jobs run")
 		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 1})
 		high.open()
 		wantSummary(s.t, low.ended(), worker.Summary{Started: 3, Finished: 3})

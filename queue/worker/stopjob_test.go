@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -21,26 +22,21 @@ const cancelled = "added/0 starting/1 failed/1"
 // stopJob asks for the end of a job, and wants this worker to be asked.
 func (s shop) stopJob(id int64, worker string) {
 	s.t.Helper()
-	if asked := must[string](s.t)(admin.Of(s.emails).Stop(s.t.Context(), id)); asked != worker {
-		s.t.Errorf("stopping job %d asks %s, want %s", id, asked, worker)
-	}
+	dbtest.Same(s.t, must[string](s.t)(admin.Of(s.emails).Stop(s.t.Context(), id)), worker, "stopping job %d asks", id)
 }
 
 func (s shop) wantCancelled(id int64, attempt int) {
 	s.t.Helper()
 	s.wantJob(s.emails, id, job.Final, "closed", job.Cancelled, attempt)
 	list := s.outcomes(s.emails, id)
-	if len(list) == 0 || list[len(list)-1].Error != job.Cancelled {
-		s.t.Errorf("the activity of job %d: %+v", id, list)
-	}
+	dbtest.Ensure(s.t, len(list) != 0 && list[len(list)-1].Error == job.Cancelled, "the activity of job %d: %+v", id, list)
 }
 
 // wantCancelled waits for a context to end, which must do so because its job was cancelled.
 func (g *gate) wantCancelled() {
 	g.t.Helper()
-	if cause := receive(g.t, "the handler is stopped", g.stopped); cause.Error() != job.Cancelled {
-		g.t.Errorf("the context ends with %v", cause)
-	}
+	cause := receive(g.t, "the handler is stopped", g.stopped)
+	dbtest.Ensure(g.t, cause.Error() == job.Cancelled, "the context ends with %v", cause)
 }
 
 func TestRunningJobIsStopped(t *testing.T) {
@@ -59,9 +55,8 @@ func TestRunningJobIsStopped(t *testing.T) {
 		for _, id := range ids[1:] {
 			s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		}
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
-			s.t.Errorf("to stop it again: %v", err)
-		}
+		_, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0])
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrFinal), "to stop it again: %v", err)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
 		c.quiet("the job was cancelled")
@@ -90,9 +85,8 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Errors: 2})
 		for _, id := range ids {
 			s.wantCancelled(id, 1)
-			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Output != "so far" {
-				s.t.Errorf("activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, id)
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].Output == "so far", "activity: %+v", list)
 		}
 		s.wantHistory(s.emails, cancelled, ids...)
 	})
@@ -221,9 +215,8 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		})
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
-		if j := s.get(s.emails, ids[1]); j.State() != job.Retry {
-			s.t.Errorf("the other is %s", j.State())
-		}
+		j := s.get(s.emails, ids[1])
+		dbtest.Ensure(s.t, j.State() == job.Retry, "the other is %s", j.State())
 		r.stop()
 		r.ended()
 

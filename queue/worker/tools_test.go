@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -133,18 +134,14 @@ func (y *tally) want(t *testing.T, name string, peak int) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.peak[name] != peak {
-		t.Errorf("at most %d of %s ran at once, want %d", y.peak[name], name, peak)
-	}
+	dbtest.Ensure(t, y.peak[name] == peak, "at most %d of %s ran at once, want %d", y.peak[name], name, peak)
 }
 
 func (y *tally) wantMost(t *testing.T, name string, most int) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.peak[name] > most || y.peak[name] == 0 {
-		t.Errorf("%d of %s ran at once, want at most %d", y.peak[name], name, most)
-	}
+	dbtest.Ensure(t, y.peak[name] <= most && y.peak[name] != 0, "%d of %s ran at once, want at most %d", y.peak[name], name, most)
 }
 
 // short is a little work.
