@@ -21,8 +21,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			do(t, err)
+			data := dbtest.Must(os.ReadFile(file))(t)
 			path, err := filepath.Abs(file)
 			do(t, err)
 			var want []string

@@ -27,8 +27,7 @@ func load(t *testing.T, text string, env []string, flags *pflag.FlagSet) (*Confi
 
 func mustLoad(t *testing.T, text string) *Config {
 	t.Helper()
-	c, err := load(t, text, noEnv, nil)
-	do(t, err)
+	c := dbtest.Must(load(t, text, noEnv, nil))(t)
 	return c
 }
 
@@ -128,10 +127,8 @@ queues:
     allow_weightless: no
 `)
 	dir := filepath.Dir(got.File)
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	do(t, err)
-	windows, err := job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
-	do(t, err)
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
+	windows := dbtest.Must(job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"}))(t)
 	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	outer := job.RetryPolicy{Attempts: 7, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}

@@ -19,8 +19,7 @@ func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[
 	t.Helper()
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "hipq.yaml"), text)
-	all, err := Explain(LoadOptions{File: file, Env: env, Flags: flags})
-	do(t, err)
+	all := dbtest.Must(Explain(LoadOptions{File: file, Env: env, Flags: flags}))(t)
 	by := map[string]string{}
 	for _, s := range all {
 		_, ok := by[s.Key]

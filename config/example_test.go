@@ -15,8 +15,7 @@ import (
 const examplePath = "../hipq.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
-	got, err := Load(LoadOptions{File: examplePath, Env: noEnv})
-	do(t, err)
+	got := dbtest.Must(Load(LoadOptions{File: examplePath, Env: noEnv}))(t)
 	// What it shows outside of the queues is what holds without it.
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
@@ -31,8 +30,7 @@ func TestExampleLoads(t *testing.T) {
 
 // TestExampleIsComplete wants each key of each section in the example, those that can't stand there as a comment.
 func TestExampleIsComplete(t *testing.T) {
-	data, err := os.ReadFile(examplePath)
-	do(t, err)
+	data := dbtest.Must(os.ReadFile(examplePath))(t)
 	content, _, err := parseYAML(data)
 	do(t, err)
 	shownKeys := map[string]bool{}

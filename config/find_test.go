@@ -52,8 +52,7 @@ func TestSearchOrder(t *testing.T) {
 		{"also where it is relative", LoadOptions{Env: relativeXDG, Dir: root}, "home/.config/hipq/hipq.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config, err := Load(c.o)
-			do(t, err)
+			config := dbtest.Must(Load(c.o))(t)
 			if config.File != at(c.want) {
 				t.Errorf("read %s, want %s", config.File, at(c.want))
 			}

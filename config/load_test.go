@@ -58,8 +58,7 @@ func TestPrecedence(t *testing.T) {
 		{"a flag over the default", minimal, noEnv, workFlags(t, "--linger", "--max-jobs=1"), want(4, 100, 55*time.Second, true, 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := load(t, c.file, c.env, c.flags)
-			do(t, err)
+			got := dbtest.Must(load(t, c.file, c.env, c.flags))(t)
 			dbtest.Same(t, diff(c.want, got.Worker), "", "(-want +got)")
 		})
 	}
@@ -67,7 +66,7 @@ func TestPrecedence(t *testing.T) {
 
 // Every setting can come from the environment, by the name that it is documented to have.
 func TestEnvironment(t *testing.T) {
-	got, err := load(t, minimal+"timezone: UTC\n", environment(
+	got := dbtest.Must(load(t, minimal+"timezone: UTC\n", environment(
 		"HIPQ_NAME", "other",
 		"HIPQ_TABLES", "x_{instance}_{queue}",
 		"HIPQ_TIMEZONE", "Europe/Paris",
@@ -81,8 +80,7 @@ func TestEnvironment(t *testing.T) {
 		"HIPQ_WORKER_LOCK_FOR", "6m",
 		"HIPQ_WORKER_GRACE", "5s",
 		"HIPQ_ACTIVITY_KEEP", "4w",
-	), nil)
-	do(t, err)
+	), nil))(t)
 	want := *got
 	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
 	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
@@ -100,8 +98,7 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("HIPQ_CONFIG", write(t, filepath.Join(t.TempDir(), "my.yaml"), minimal))
 	t.Setenv("HIPQ_WORKER_BATCH", "6")
 	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
-	got, err := Load(LoadOptions{})
-	do(t, err)
+	got := dbtest.Must(Load(LoadOptions{}))(t)
 	dbtest.Ensure(t, got.Worker.Batch == 6 && got.Worker.Concurrency == 4 && got.File == os.Getenv("HIPQ_CONFIG"),
 		"got %+v of %s", got.Worker, got.File)
 }
@@ -284,9 +281,8 @@ func TestUnknownVariables(t *testing.T) {
 		}
 		dbtest.Ensure(t, (want != "" || err == nil) && (want == "" || errors.Is(err, ErrInvalid) && err.Error() == want),
 			"%s:\n got %v\nwant %s", name, err, want)
-		if _, err := load(t, minimal, environment(name, ""), nil); err != nil {
-			t.Errorf("%s, empty: %v", name, err)
-		}
+		_, err = load(t, minimal, environment(name, ""), nil)
+		dbtest.Ensure(t, err == nil, "%s, empty: %v", name, err)
 	}
 	_, err := Load(LoadOptions{Dir: t.TempDir(), Env: environment("HIPQ_CONFG", "/etc/hipq.yaml")})
 	dbtest.Ensure(t, errors.Is(err, ErrNotFound) && len(Mistakes(err)) == 2 && Mistakes(err)[0].Key == "HIPQ_CONFG",

@@ -85,8 +85,7 @@ func TestWarnings(t *testing.T) {
 	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(localhost)/shop\n")
 	warnings := func(want ...string) {
 		t.Helper()
-		c, err := Load(LoadOptions{File: file, Env: noEnv})
-		do(t, err)
+		c := dbtest.Must(Load(LoadOptions{File: file, Env: noEnv}))(t)
 		if len(c.Warnings) != len(want) {
 			t.Fatalf("%q, want %q", c.Warnings, want)
 		}

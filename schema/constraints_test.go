@@ -82,7 +82,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 			dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), name), "%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
 		}
 		var n int
-		must(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
 		dbtest.Ensure(t, n == 0, "%d are in", n)
 	})
 }
@@ -123,7 +123,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 			dbtest.Ensure(t, err == nil, "%s: %v", at, err)
 		}
 		var times []string
-		must(t, db.SQL.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
+		dbtest.OK(t, db.SQL.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
 		for _, text := range times {
 			_, err := engine.ParseTime(text)
 			dbtest.Ensure(t, err == nil, "%v", err)
@@ -137,12 +137,12 @@ func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
 	conn, err := db.SQL.Conn(t.Context())
-	must(t, err)
+	dbtest.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = conn.ExecContext(t.Context(), map[string]string{
 		"mysql":  "SET sql_mode = 'ALLOW_INVALID_DATES' /*M!, check_constraint_checks = 1 */",
 		"sqlite": "PRAGMA ignore_check_constraints = OFF",
 	}[driver])
-	must(t, err)
+	dbtest.OK(t, err)
 	return db, conn
 }

@@ -15,12 +15,11 @@ func TestGaleraMigrateAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for _, dsn := range dbtest.Galera(t) {
 			db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn, Create: true}, schema.Named("shop"))
-			must(t, err)
+			dbtest.OK(t, err)
 			t.Cleanup(func() { _ = db.Close() })
 			all.Go(func() {
-				if _, err := db.Migrate(t.Context(), queues); err != nil {
-					t.Error(err)
-				}
+				_, err := db.Migrate(t.Context(), queues)
+				dbtest.Ensure(t, err == nil, "%v", err)
 				dbtest.Same(t, db.Check(t.Context(), queues), nil)
 			})
 		}

@@ -17,7 +17,7 @@ func TestGrants(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}})
-	must(t, err)
+	dbtest.OK(t, err)
 	const application = "hipq_application"
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
 		execute(t, root, statement)
@@ -31,11 +31,10 @@ func TestGrants(t *testing.T) {
 	for _, statement := range grants.Application {
 		dbtest.Must(root.SQL.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)))(t)
 	}
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	cfg.User, cfg.Passwd = application, "secret"
 	app, err := sql.Open("mysql", cfg.FormatDSN()) // as an application does
-	must(t, err)
+	dbtest.OK(t, err)
 	defer func() { _ = app.Close() }()
 	for statement, allowed := range map[string]bool{
 		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
@@ -52,13 +51,12 @@ func TestGrants(t *testing.T) {
 		dbtest.Ensure(t, (err == nil) == allowed, "%s: %v", statement, err)
 	}
 	session, err := app.Conn(t.Context())
-	must(t, err)
+	dbtest.OK(t, err)
 	defer func() { _ = session.Close() }()
 	dbtest.Must(session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"))(t)
 	_, err = session.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
-	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
-		t.Errorf("SET insert_id: %v", err)
-	}
+	my, _ := errors.AsType[*mysql.MySQLError](err)
+	dbtest.Ensure(t, my != nil && my.Number == 31017, "SET insert_id: %v", err)
 	if _, err := app.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send'), ('send')"); err != nil {
 		t.Error(err)
 	}
@@ -69,24 +67,21 @@ func TestGrants(t *testing.T) {
 	// when the user is gone that has made the trigger, nobody can insert
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
 	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
-	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 1449 {
-		t.Errorf("%v", err)
-	}
+	my, _ = errors.AsType[*mysql.MySQLError](err)
+	dbtest.Ensure(t, my != nil && my.Number == 1449, "%v", err)
 }
 
 // The longest name of a table leaves room for its trigger.
 func TestLongestTrigger(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source)
-	names, err := schema.NewNames("shop", "t_{instance}_{queue}")
-	must(t, err)
+	names := dbtest.Must(schema.NewNames("shop", "t_{instance}_{queue}"))(t)
 	queue := strings.Repeat("q", 44)
 	table, err := names.CheckQueue(queue)
 	if err != nil || len(table) != 51 {
 		t.Fatalf("%s, %v", table, err)
 	}
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: queue}})
-	must(t, err)
+	grants := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: queue}}))(t)
 	execute(t, root, "CREATE TABLE "+table+" (id BIGINT)")
 	execute(t, root, grants.Triggers...)
 }

@@ -26,16 +26,15 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 	if db.SQL.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
-	rows, err := db.SQL.QueryContext(t.Context(), query)
-	must(t, err)
+	rows := dbtest.Must(db.SQL.QueryContext(t.Context(), query))(t)
 	defer func() { _ = rows.Close() }()
 	made := map[string]string{}
 	for rows.Next() {
 		var name, how string
-		must(t, rows.Scan(&name, &how))
+		dbtest.OK(t, rows.Scan(&name, &how))
 		made[name] = how
 	}
-	must(t, rows.Err())
+	dbtest.OK(t, rows.Err())
 	return made
 }
 
@@ -50,15 +49,13 @@ func execute(t *testing.T, db *schema.DB, statements ...string) {
 
 func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {
 	t.Helper()
-	_, err := db.Migrate(t.Context(), queues)
-	must(t, err)
+	dbtest.Must(db.Migrate(t.Context(), queues))(t)
 }
 
 // opened is a database that is closed when the test ends.
 func opened(t *testing.T, o schema.Options) *schema.DB {
 	t.Helper()
-	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	must(t, err)
+	db := dbtest.Must(schema.Open(t.Context(), o, schema.Named("shop")))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -76,13 +73,11 @@ func dropIndex(t *testing.T, db *schema.DB, index string) {
 // mended makes sure that Migrate makes what is missing of these tables as it was.
 func mended(t *testing.T, db *schema.DB, queues []schema.Queue, what string, tables ...string) {
 	t.Helper()
-	if changed, err := db.Migrate(t.Context(), queues); err != nil || !slices.Equal(changed, tables) {
-		t.Errorf("%s is gone: migrate says %v: %v", what, changed, err)
-	}
+	changed, err := db.Migrate(t.Context(), queues)
+	dbtest.Ensure(t, err == nil && slices.Equal(changed, tables), "%s is gone: migrate says %v: %v", what, changed, err)
 	dbtest.Same(t, db.Check(t.Context(), queues), nil, "%s was made anew", what)
-	if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
-		t.Errorf("%s: once more: %v: %v", what, changed, err)
-	}
+	changed, err = db.Migrate(t.Context(), queues)
+	dbtest.Ensure(t, err == nil && len(changed) <= 0, "%s: once more: %v: %v", what, changed, err)
 }
 
 var mendedQueues = []schema.Queue{{Name: "emails"}, {Name: "files", Order: schema.OrderSchedule}}
@@ -180,14 +175,12 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := openMended(t, "mysql", source)
 	before := layout(t, db)
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// a user whose migration ends behind the first step, for the second wants ALTER
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
-	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop"))
-	must(t, err)
+	creator := dbtest.Must(schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop")))(t)
 	defer func() { _ = creator.Close() }()
 	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
 		t.Fatalf("it was to end halfway: %v: %v", changed, err)

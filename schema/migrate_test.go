@@ -42,16 +42,15 @@ func TestMigrateByAStep(t *testing.T) {
 				changed, err := db.Migrate(t.Context(), emails)
 				dbtest.Ensure(t, err == nil && len(changed) == c.tables, "%s: changed %v: %v", kind, changed, err)
 				var n int
-				if err := db.SQL.GetContext(t.Context(), &n, c.query); err != nil || n != 1 {
-					t.Errorf("%s: %d rows are as they were: %v", kind, n, err)
-				}
-				must(t, db.Check(t.Context(), emails))
+				err = db.SQL.GetContext(t.Context(), &n, c.query)
+				dbtest.Ensure(t, err == nil && n == 1, "%s: %d rows are as they were: %v", kind, n, err)
+				dbtest.OK(t, db.Check(t.Context(), emails))
 				// a run that was interrupted before it could say that it is done
 				execute(t, db, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
 			}
 			more := append(emails, schema.Queue{Name: "files"})
 			migrate(t, db, more...)
-			must(t, db.Check(t.Context(), more))
+			dbtest.OK(t, db.Check(t.Context(), more))
 			after, step := versions(t, db), map[string]string{"queue": "shop_emails", "instance": "shop_notices"}[kind]
 			for _, table := range []string{"shop_emails", "shop_notices"} {
 				if want := before[table] + strings.Count(step, table); after[table] != want || after["shop_files"] != after["shop_emails"] {
@@ -69,7 +68,7 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 		Table   string `db:"table_name"`
 		Version int
 	}
-	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT table_name, version FROM hipq_tables"))
+	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT table_name, version FROM hipq_tables"))
 	of := map[string]int{}
 	for _, r := range rows {
 		of[r.Table] = r.Version
@@ -77,19 +76,12 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 	return of
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A program that goes on for weeks notices that another hipq has migrated the tables.
 func TestCheckOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		queues := []schema.Queue{{Name: "emails"}}
 		db := dbtest.Open(t, driver, source, "emails")
-		must(t, db.CheckOnce(t.Context(), queues))
+		dbtest.OK(t, db.CheckOnce(t.Context(), queues))
 		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
 		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
 		db.Age(time.Minute)
@@ -103,17 +95,13 @@ func TestCheckOnce(t *testing.T) {
 // Who gives up at the last moment leaves no transaction open in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context())
-	must(t, err)
+	conn := dbtest.Must(sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context()))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	end, err := db.BeginMigration(ctx, conn)
-	must(t, err)
+	end := dbtest.Must(db.BeginMigration(ctx, conn))(t)
 	cancel()
-	if err := end(nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err != nil {
-		t.Error(err)
-	}
+	err := end(nil)
+	dbtest.Ensure(t, errors.Is(err, context.Canceled), "%v", err)
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK")
+	dbtest.Ensure(t, err == nil, "%v", err)
 }

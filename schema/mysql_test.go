@@ -25,8 +25,7 @@ var inGBK = []string{`€'), (DATABASE()) -- `, `€"), (DATABASE()) -- `, "¬')
 func TestCharacterSetIsOurOwn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// of an administrator's connection the server executes no init_connect
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
@@ -55,7 +54,7 @@ func wantTexts(t *testing.T, source string) {
 			t.Fatalf("%s: %v", source, err)
 		}
 		var there []string
-		must(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
+		dbtest.OK(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
 		dbtest.Ensure(t, len(there) == 1 && there[0] == text, "%s: %q became %q", source, text, there)
 	}
 }
@@ -72,7 +71,7 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 // A server that answers with the wish for a file of this host gets none of it.
 func TestServerAsksForAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
+	dbtest.OK(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
 	address := mad(t, nil, append([]byte{0xfb}, file...))
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "is not registered"), "%v", err)
@@ -149,7 +148,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 	source := dbtest.MySQL(t)
 	other := "65536, unique_checks = 0, completion_type = 2, sql_safe_updates = 1, sql_auto_is_null = 1, sql_select_limit = 1"
 	var version string
-	must(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
+	dbtest.OK(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
 	if strings.Contains(version, "MariaDB") { // MySQL hasn't got it
 		other += ", check_constraint_checks = 1"
 	}
@@ -170,7 +169,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 		dbtest.Ensure(t, v.Value == want[v.Name], "%s is %s", v.Name, v.Value)
 	}
 	var rows []struct{ ID, State string }
-	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
+	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
 }
 
 // A server whose answers make no sense is an error, not the end of the program.
@@ -195,7 +194,7 @@ func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // whose settings these are
 	var version string
-	must(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
 	limit, number := "SET max_execution_time = 100", uint16(3024)
 	if strings.Contains(version, "MariaDB") {
 		limit, number = "SET max_statement_time = 0.1", 1969
@@ -234,7 +233,7 @@ func TestWithoutPassword(t *testing.T) {
 // Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "hipq.db")
-	must(t, os.Symlink(loop, loop))
+	dbtest.OK(t, os.Symlink(loop, loop))
 	for _, c := range []struct {
 		o    schema.Options
 		want string

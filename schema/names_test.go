@@ -13,20 +13,17 @@ import (
 func TestLongestTableName(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })
-		must(t, err)
+		dbtest.OK(t, err)
 		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-		must(t, err)
+		dbtest.OK(t, err)
 		defer func() { _ = db.Close() }()
 		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
-			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
-				t.Errorf("%q: %v", order, err)
-			}
-			if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
-				t.Errorf("%q: %v", order, err)
-			}
+			_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
+			_, err = db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
 		}
-		if _, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] }); !errors.Is(err, schema.ErrName) {
-			t.Errorf("a name of 52: %v", err)
-		}
+		_, err = schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] })
+		dbtest.Ensure(t, errors.Is(err, schema.ErrName), "a name of 52: %v", err)
 	})
 }

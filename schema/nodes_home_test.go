@@ -19,16 +19,14 @@ func TestNodeOfAHost(t *testing.T) {
 	proxies := []*dbtest.Proxy{first, dbtest.ProxyTo(t, first.Direct), dbtest.ProxyTo(t, first.Direct)}
 	o := schema.Options{Driver: "mysql"}
 	for _, p := range proxies {
-		cfg, err := mysql.ParseDSN(p.Source)
-		must(t, err)
+		cfg := dbtest.Must(mysql.ParseDSN(p.Source))(t)
 		o.Nodes = append(o.Nodes, cfg.Addr)
 		cfg.Addr = "127.0.0.1:1" // nodes take its place
 		o.DSN = cfg.FormatDSN()
 	}
 	for n, p := range proxies {
 		o.Host = hostAt(t, n, len(proxies))
-		db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-		must(t, err)
+		db := dbtest.Must(schema.Open(t.Context(), o, schema.Named("shop")))(t)
 		if at, of := db.Nodes(); of != 3 || !slices.Equal(at, []int{n}) {
 			t.Errorf("host %s is at %v of %d, want node %d", o.Host, at, of, n)
 		}
@@ -42,9 +40,8 @@ func TestNodeOfAHost(t *testing.T) {
 		p.Mend()
 		proxies[(n+2)%3].Cut()
 		execute(t, db, "DO 1")
-		if at, _ := db.Nodes(); len(at) != 3 || at[2] != n {
-			t.Errorf("host %s is at %v when only its first node is there", o.Host, at)
-		}
+		at, _ := db.Nodes()
+		dbtest.Ensure(t, len(at) == 3 && at[2] == n, "host %s is at %v when only its first node is there", o.Host, at)
 		proxies[(n+1)%3].Mend()
 		proxies[(n+2)%3].Mend()
 		_ = db.Close()

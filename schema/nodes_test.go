@@ -40,31 +40,29 @@ func TestNodes(t *testing.T) {
 		return db, err
 	}
 	db, err := open()
-	must(t, err)
+	dbtest.OK(t, err)
 	server := func() (id string) {
 		t.Helper()
-		must(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
 		return id
 	}
 	at := server()
-	if now := server(); now != at {
-		t.Errorf("connection %s after %s", now, at)
-	}
+	now := server()
+	dbtest.Ensure(t, now == at, "connection %s after %s", now, at)
 	first.Cut()
 	if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
 		t.Error(err)
 	}
 	first.Mend()
 	moved := server()
-	if now := server(); moved == at || now != moved {
-		t.Errorf("connection %s after %s: it has gone back", now, moved)
-	}
+	now = server()
+	dbtest.Ensure(t, moved != at && now == moved, "connection %s after %s: it has gone back", now, moved)
 	second.Cut()
 	server()
 
 	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
 	second.Mend()
-	must(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
 	second.Cut()
 	first.Mend()
 

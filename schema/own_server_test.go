@@ -37,8 +37,7 @@ func TestOwnServer(t *testing.T) {
 func binaryLogByStatement(t *testing.T, source string) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
 	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW"), "%v", err)
-	server, err := sql.Open("mysql", source)
-	must(t, err)
+	server := dbtest.Must(sql.Open("mysql", source))(t)
 	defer func() { _ = server.Close() }()
 	dbtest.Must(server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"))(t)
 	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
@@ -51,7 +50,7 @@ func characterSetOfTheServer(t *testing.T, source string) {
 	for _, charset := range []string{"gbk", "big5"} {
 		execute(t, root, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
 		db, err := sql.Open("mysql", source)
-		must(t, err)
+		dbtest.OK(t, err)
 		defer func() { _ = db.Close() }()
 		var got, version string
 		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
@@ -69,12 +68,12 @@ func readOnlyServer(t *testing.T, source string) {
 	execute(t, root, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
 		"REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
 	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	dbtest.OK(t, err)
 	cfg.User, cfg.Passwd = "plain", "x"
 	db := dbtest.Open(t, "mysql", cfg.FormatDSN())
 	connection := func() (id int64) {
 		t.Helper()
-		must(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
 		return id
 	}
 	write := func(ctx context.Context) error {
@@ -87,34 +86,30 @@ func readOnlyServer(t *testing.T, source string) {
 	execute(t, root, "SET GLOBAL read_only = 1")
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !engine.IsAnswer(err) {
-		t.Errorf("the error is %v", err)
-	}
+	err = write(short)
+	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "read-only") && engine.IsAnswer(err), "the error is %v", err)
 	done, refused := make(chan error, 1), make(chan struct{}, 100)
 	go func() { done <- write(engine.Hearing(t.Context(), func(error) { refused <- struct{}{} })) }()
 	<-refused
 	execute(t, root, "SET GLOBAL read_only = 0")
-	must(t, <-done)
+	dbtest.OK(t, <-done)
 	dbtest.Ensure(t, connection() != first, "the connection is the same")
 	var n int
-	if err := root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
-		t.Errorf("%d rows, %v", n, err)
-	}
+	err = root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'")
+	dbtest.Ensure(t, err == nil && n == 1, "%d rows, %v", n, err)
 }
 
 // Of servers that replicate to each other, the one that writes is worked with.
 func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	writer := dbtest.MySQL(t)
-	cfg, err := mysql.ParseDSN(writer)
-	must(t, err)
-	its, err := mysql.ParseDSN(reader)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(writer))(t)
+	its := dbtest.Must(mysql.ParseDSN(reader))(t)
 	execute(t, dbtest.Open(t, "mysql", reader), "CREATE DATABASE "+cfg.DBName+" CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1")
 	its.DBName = cfg.DBName
 	reader = its.FormatDSN()
 	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader, writer)}
 	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	must(t, err)
+	dbtest.OK(t, err)
 	defer func() { _ = db.Close() }()
 	var readOnly bool
 	if err := db.SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {

@@ -81,7 +81,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	dbtest.OK(t, err)
 	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another's
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -187,19 +187,16 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 // certify makes a certificate for a name, which has signed itself, and its files.
 func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := dbtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	der := dbtest.Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	private := dbtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	file = dir + "/cert.pem"
 	for path, block := range map[string]*pem.Block{file: {Type: "CERTIFICATE", Bytes: der}, dir + "/key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		dbtest.OK(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }

@@ -17,8 +17,7 @@ var withProcedures = []schema.Queue{{Name: "emails"}}
 // remade makes the procedures of queue emails and says how many it had to make.
 func remade(t *testing.T, db *schema.DB) int {
 	t.Helper()
-	made, err := db.MakeProcedures(t.Context(), withProcedures)
-	must(t, err)
+	made := dbtest.Must(db.MakeProcedures(t.Context(), withProcedures))(t)
 	return len(made)
 }
 
@@ -52,7 +51,7 @@ func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	dbtest.OK(t, err)
 	user := cfg.DBName + "_u"
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
@@ -71,7 +70,7 @@ func TestProceduresRights(t *testing.T) {
 	remade(t, root)
 	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), withProcedures)
-	must(t, err)
+	dbtest.OK(t, err)
 	for _, statement := range grants.Submitter {
 		execute(t, root, strings.Replace(statement, "'submitter'", "'"+user+"'", 1))
 	}
@@ -103,7 +102,7 @@ func TestProceduresRights(t *testing.T) {
 		execute(t, root, "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'",
 			"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'", "ALTER PROCEDURE shop_worker_register COMMENT 'hipq: instance shop, 0123'")
 		var maria bool
-		must(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
+		dbtest.OK(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
 		if !maria { // there, who replaces what root has made needs a right that MariaDB doesn't know
 			_, err := second.MakeProcedures(t.Context(), withProcedures)
 			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "replace what root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
@@ -133,10 +132,8 @@ func TestRightsToOneQueue(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails", "files")
 	names := schema.Named("shop")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
-	must(t, err)
-	its, err := mysql.ParseDSN(source)
-	must(t, err)
+	grants := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures))(t)
+	its := dbtest.Must(mysql.ParseDSN(source))(t)
 	user := its.DBName + "_q"
 	queues := []schema.Queue{{Name: "emails"}, {Name: "files"}}
 	dbtest.Must(root.MakeProcedures(t.Context(), queues))(t)
@@ -147,13 +144,13 @@ func TestRightsToOneQueue(t *testing.T) {
 	}
 	its.User, its.Passwd = user, ""
 	one, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
-	must(t, err)
+	dbtest.OK(t, err)
 	defer func() { _ = one.Close() }()
 	const secret = "'0123456789abcdef0123456789abcdef'"
 	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
 		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")
 	var mine string
-	must(t, root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret))
+	dbtest.OK(t, root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret))
 	execute(t, one, "CALL shop_emails$job_start("+mine+")", "CALL shop_emails$job_progress("+mine+", 50, NULL)", "CALL shop_emails$job_complete("+mine+", 'ok')")
 	execute(t, root, "CALL shop_job_submit('files', 'send', NULL, NULL, NULL)")
 	for _, statement := range []string{

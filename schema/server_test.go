@@ -76,7 +76,7 @@ func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, c
 func serve(t *testing.T, talk func(*client)) (address string, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	dbtest.OK(t, err)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -25,8 +25,7 @@ func open(t *testing.T, driver, source string, send func(context.Context, Receip
 	if driver == "sqlite" {
 		source = "file:" + source + "?_txlock=immediate&_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)"
 	}
-	s, err := Open(t.Context(), driver, source)
-	must(t, err)
+	s := dbtest.Must(Open(t.Context(), driver, source))(t)
 	s.Send = send
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -81,9 +80,8 @@ func TestShop(t *testing.T) {
 			got := ask(t, s, http.MethodGet, path, "")
 			dbtest.Ensure(t, strings.HasPrefix(got, want), "%s: %s", path, got)
 		}
-		if got := ask(t, s, http.MethodPost, "/orders", `{`); !strings.HasPrefix(got, "400") {
-			t.Error(got)
-		}
+		got := ask(t, s, http.MethodPost, "/orders", `{`)
+		dbtest.Ensure(t, strings.HasPrefix(got, "400"), "%v", got)
 		if len(sent) > 0 {
 			t.Errorf("sent besides: %+v", <-sent)
 		}
@@ -109,8 +107,7 @@ func TestOrderIsWhole(t *testing.T) {
 		if err := s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders); err != nil || orders != 0 {
 			t.Errorf("%d orders, %v", orders, err)
 		}
-		order, err := s.Order(t.Context(), "a@example.org", 1)
-		must(t, err)
+		order := dbtest.Must(s.Order(t.Context(), "a@example.org", 1))(t)
 		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
 	})
 }

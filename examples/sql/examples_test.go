@@ -142,9 +142,8 @@ func (s *shop) livesOn() {
 		}
 	}
 	must(s.t, c.Process.Signal(syscall.SIGTERM))
-	if err := <-ended; err != nil {
-		s.t.Errorf("%v: %s", err, said)
-	}
+	err := <-ended
+	dbtest.Ensure(s.t, err == nil, "%v: %s", err, said)
 	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
 }
 
@@ -159,8 +158,7 @@ type shop struct {
 
 func open(t *testing.T, hipq, client, extension string) *shop {
 	source := dbtest.MySQL(t)
-	c, err := mysql.ParseDSN(source)
-	must(t, err)
+	c := dbtest.Must(mysql.ParseDSN(source))(t)
 	host, port, err := net.SplitHostPort(c.Addr)
 	must(t, err)
 	dir := t.TempDir()

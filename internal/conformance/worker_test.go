@@ -143,9 +143,8 @@ func TestKindsInTheTables(t *testing.T) {
 					t.Errorf("%s: the result of job %d is %.100q, want %.100q", name, ids[i], j.Result, result)
 				}
 			}
-			if j := s.get(name, ids[2]); j.ScheduledRunTime.Sub(j.UpdateTime) < 23*time.Hour {
-				t.Errorf("%s: it is tried again at %s", name, j.ScheduledRunTime)
-			}
+			j := s.get(name, ids[2])
+			dbtest.Ensure(t, j.ScheduledRunTime.Sub(j.UpdateTime) >= 23*time.Hour, "%s: it is tried again at %s", name, j.ScheduledRunTime)
 			out := s.ends(name, ids[0])[0].Output
 			dbtest.Ensure(t, strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n"), "%s: kept is %.100q", name, out)
 		}
@@ -162,8 +161,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 	say := job.DefaultType("say")
 	say.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 	for _, k := range kinds {
-		q, err := queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}})
-		must(t, err)
+		q := dbtest.Must(queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}}))(t)
 		s.queues[k.name], s.speakers[k.name] = q, k.open(t)
 		s.params.Queues = append(s.params.Queues, worker.Queue{Queue: q, Handlers: map[string]handler.Handler{"say": s.speakers[k.name]}})
 	}
@@ -174,8 +172,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 // add enqueues a job for a kind.
 func (s *shop) add(name string, w words, timeout time.Duration) int64 {
 	s.Helper()
-	added, err := s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout})
-	must(s, err)
+	added := dbtest.Must(s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout}))(s)
 	return added.ID
 }
 
@@ -269,21 +266,19 @@ func (s *shop) loseLock(at *attempt) {
 
 func (s *shop) get(name string, id int64) *job.Job {
 	s.Helper()
-	j, err := s.queues[name].Get(s.Context(), id)
-	must(s, err)
+	j := dbtest.Must(s.queues[name].Get(s.Context(), id))(s)
 	return j
 }
 
 // ends is what the activity has of the ends of a job's attempts.
 func (s *shop) ends(name string, id int64) (list []activity.Entry) {
 	s.Helper()
-	err := activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
+	dbtest.OK(s, activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
 		if e.State != activity.Added && e.State != activity.Starting {
 			list = append(list, e)
 		}
 		return nil
-	})
-	must(s, err)
+	}))
 	return list
 }
 

@@ -63,7 +63,7 @@ func holdProgram(t *testing.T, path string) (letGo func()) {
 	if err == nil {
 		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 	}
-	must(t, err)
+	dbtest.OK(t, err)
 	return func() { _ = file.Close() }
 }
 

@@ -20,7 +20,7 @@ import (
 func stopGuard(t *testing.T, g *guard.Guard) {
 	t.Helper()
 	pid := g.PID()
-	must(t, syscall.Kill(pid, syscall.SIGSTOP))
+	dbtest.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("the guard: %v, %v", status, err)
@@ -37,7 +37,7 @@ func TestGuardStopped(t *testing.T) {
 		pid, err := syscall.Wait4(g.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
 		return err == nil && pid == g.PID() && status.Continued()
 	})
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 }
 
 // Close needs no guard: it kills what is left, and the guard that somebody has stopped.
@@ -47,7 +47,7 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	g.Add(pid)
 	stopGuard(t, g)
 	begin := time.Now()
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 	took := time.Since(begin)
 	dbtest.Ensure(t, took <= 10*time.Second, "it took %s", took)
 	processtest.EventuallyGone(t, "what was under guard", pid)
@@ -86,9 +86,9 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
 	its, in, err := os.Pipe()
-	must(t, err)
+	dbtest.OK(t, err)
 	cmd.Stdin = its
-	must(t, cmd.Start())
+	dbtest.OK(t, cmd.Start())
 	_ = its.Close()
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -109,7 +109,7 @@ func TestServeFoundlings(t *testing.T) {
 	cmd, in, say := guardProcess(t)
 	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
 	_ = in.Close()
-	must(t, cmd.Wait())
+	dbtest.OK(t, cmd.Wait())
 	processtest.EventuallyGone(t, "what was adopted", adopted)
 	dbtest.Ensure(t, processtest.Alive(another), "it killed another")
 }

@@ -112,7 +112,7 @@ func TestNotKilledForBeingLate(t *testing.T) {
 				time.Sleep(lateLock / 3)
 				signalTo(t, worker, unix.SIGCONT)
 			}
-			must(t, worker.Wait())
+			dbtest.OK(t, worker.Wait())
 			_, err := os.Stat(dir + "/begun")
 			dbtest.Ensure(t, err == nil, "%v", err)
 		})

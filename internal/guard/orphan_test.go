@@ -82,8 +82,7 @@ func TestAdoptReaps(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	lines := strings.Fields(string(out))
-	own, err := strconv.Atoi(lines[0])
-	must(t, err)
+	own := dbtest.Must(strconv.Atoi(lines[0]))(t)
 	dbtest.Ensure(t, processtest.Alive(own), "it killed a child that it had before")
 	_ = syscall.Kill(own, syscall.SIGKILL)
 	if want := []string{"children", "2"}; strings.Join(lines[1:], " ") != strings.Join(want, " ") {
@@ -146,7 +145,7 @@ func TestKillStraysSparesItself(t *testing.T) {
 	stay := `trap "" TERM; echo $$ >"$0"; sleep 60; :`
 	stray := exec.Command("sh", "-c", stay, dir+"/stray")
 	stray.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
-	must(t, stray.Start())
+	dbtest.OK(t, stray.Start())
 	defer func() { _ = stray.Wait() }()
 	pid := hidden(t, dir+"/stray")
 	heir := exec.Command(os.Args[0], "heir", id, stay, dir+"/own")

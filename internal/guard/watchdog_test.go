@@ -24,8 +24,7 @@ func TestWorkerGoneLongAgo(t *testing.T) {
 		if !ends {
 			_ = program.Process.Signal(syscall.SIGINT)
 		}
-		if err := program.Wait(); err == nil || (err.Error() == "signal: terminated") != ends {
-			t.Errorf("after %s, %v", after, err)
-		}
+		err := program.Wait()
+		dbtest.Ensure(t, err != nil && (err.Error() == "signal: terminated") == ends, "after %s, %v", after, err)
 	}
 }

@@ -62,9 +62,8 @@ func TestExecArguments(t *testing.T) {
 				}
 				return
 			}
-			if want := "not started: argument " + c.argument + ": " + c.want; got.Verdict != job.Failed || got.Error != want {
-				t.Errorf("%s %q, want %q", got.Verdict, got.Error, want)
-			}
+			want := "not started: argument " + c.argument + ": " + c.want
+			dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == want, "%s %q, want %q", got.Verdict, got.Error, want)
 			dbtest.Ensure(t, err != nil, "it was started")
 		})
 	}
@@ -79,13 +78,11 @@ func TestExecArgumentsTooLong(t *testing.T) {
 	j := testJob()
 	j.Data = `{"x":"` + strings.Repeat("x", 128<<10-1) + `"}`
 	e := &handler.Exec{Program: handler.Program{Argv: argv}}
-	if got := e.Handle(t.Context(), j); got.Verdict != job.Failed || got.Error != "start true: argument list too long" {
-		t.Errorf("%s %q", got.Verdict, got.Error)
-	}
+	got := e.Handle(t.Context(), j)
+	dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == "start true: argument list too long", "%s %q", got.Verdict, got.Error)
 	j.Data = `{"x":"y"}`
-	if got := e.Handle(t.Context(), j); got.Verdict != job.Finished {
-		t.Errorf("%s %q", got.Verdict, got.Error)
-	}
+	got = e.Handle(t.Context(), j)
+	dbtest.Ensure(t, got.Verdict == job.Finished, "%s %q", got.Verdict, got.Error)
 }
 
 func TestCheckArgument(t *testing.T) {
@@ -133,7 +130,6 @@ func TestCheckArgument(t *testing.T) {
 			dbtest.Ensure(t, (err != nil) == (c.bad == i && i > 0), "%q, argument %d: %v", c.argv, i, err)
 		}
 	}
-	if err := handler.CheckArgument([]string{"{{id}}"}, 0); err == nil {
-		t.Error("a job can name the program")
-	}
+	err := handler.CheckArgument([]string{"{{id}}"}, 0)
+	dbtest.Ensure(t, err != nil, "a job can name the program")
 }

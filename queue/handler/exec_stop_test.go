@@ -83,7 +83,7 @@ func TestExecStopped(t *testing.T) {
 	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
 	e.Grace = 100 * time.Millisecond
 	wantTimeout(t, handleUntil(t, e, func() {
-		ok(t, syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP))
+		dbtest.OK(t, syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP))
 	}))
 }
 

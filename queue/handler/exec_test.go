@@ -106,8 +106,8 @@ func TestExecOutcome(t *testing.T) {
 func TestExecCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	ok(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
-	ok(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
 	tests := []struct {
 		name string
 		exec *handler.Exec
@@ -143,9 +143,9 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"hipq-test-program"}}}
 	verdict := func() job.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
 	dbtest.Same(t, verdict(), job.TryAgain, "without the program")
-	ok(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
 	dbtest.Same(t, verdict(), job.Finished, "with the program")
-	ok(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
+	dbtest.OK(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
 	verdict() // finds out
 	dbtest.Same(t, verdict(), job.Finished, "with the program elsewhere")
 }
@@ -154,7 +154,7 @@ func TestExecStdin(t *testing.T) {
 	var want any
 	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
 		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
-	ok(t, json.Unmarshal([]byte(text), &want))
+	dbtest.OK(t, json.Unmarshal([]byte(text), &want))
 	var got any
 	out := sh("cat").Handle(t.Context(), testJob()).Output
 	if err := json.Unmarshal([]byte(out), &got); err != nil || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, "\n") {
@@ -233,7 +233,7 @@ func TestExecEnvironment(t *testing.T) {
 
 func TestExecDir(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
 	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -244,9 +244,8 @@ func TestExecLongOutput(t *testing.T) {
 	const kept, size = 16 << 10, 10 << 20
 	got := sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; echo; echo last; exit 3`, size)).Handle(t.Context(), testJob())
 	note, rest, _ := strings.Cut(got.Output, "\n")
-	if want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept); note != want {
-		t.Errorf("note %q, want %q", note, want)
-	}
+	want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept)
+	dbtest.Ensure(t, note == want, "note %q, want %q", note, want)
 	if len(rest) != kept || !strings.HasSuffix(rest, "x\nlast\n") || got.Error != "exit status 3: last" {
 		t.Errorf("%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
 	}
@@ -299,8 +298,7 @@ func TestExecLeaksNoFile(t *testing.T) {
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}}
 	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows what the tests themselves were started with
 	bare.Stdin, bare.Stderr = bytes.NewReader(nil), os.Stderr
-	want, err := bare.Output()
-	dbtest.OK(t, err)
+	want := dbtest.Must(bare.Output())(t)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {

@@ -271,9 +271,8 @@ func TestHTTPConnection(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timeout after 100ms"))
 	defer cancel()
-	if o := slow.Handle(ctx, testJob()); o.Error != "timeout after 100ms" {
-		t.Errorf("a timeout: %+v", o)
-	}
+	o := slow.Handle(ctx, testJob())
+	dbtest.Ensure(t, o.Error == "timeout after 100ms", "a timeout: %+v", o)
 
 	rude := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -355,9 +354,8 @@ func TestHTTPDeadConnection(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	forget()
-	if o := h.Handle(ctx, testJob()); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "connection lost") {
-		t.Errorf("on the dead connection: %+v", o)
-	}
+	o := h.Handle(ctx, testJob())
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "connection lost"), "on the dead connection: %+v", o)
 	wantFinished(t, h.Handle(ctx, testJob()))
 }
 

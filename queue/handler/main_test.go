@@ -47,13 +47,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantFinished(t *testing.T, o job.Outcome) {
 	t.Helper()
 	dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)

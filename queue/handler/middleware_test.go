@@ -134,9 +134,8 @@ func TestResult(t *testing.T) {
 	unmarshalable := handler.ForResult(job.Kind[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
 	j := testJob()
 	j.Type = "send"
-	if o := unmarshalable.Handle(t.Context(), j); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "the handler's result: json") {
-		t.Errorf("%+v", o)
-	}
+	o := unmarshalable.Handle(t.Context(), j)
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "the handler's result: json"), "%+v", o)
 	dropped := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return "half", errors.New("busy") })
 	if o := dropped.Handle(t.Context(), testJob()); o.Result != "" || o.Verdict != job.TryAgain {
 		t.Errorf("a result beside an error: %+v", o)

@@ -43,9 +43,8 @@ func TestUserNeedsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		want := "user: only root can start programs as another user, and hipq runs as user 65534, not as daemon"
 		dbtest.Same(t, asNobody(&handler.Program{User: "daemon"}), want)
-		if got := asNobody(&handler.Program{User: "nobody"}); got != "" {
-			t.Error("itself: " + got)
-		}
+		got := asNobody(&handler.Program{User: "nobody"})
+		dbtest.Ensure(t, got == "", "%v", "itself: "+got)
 	}
 	dbtest.Same(t, asNobody(&handler.Program{Nice: -1}), cantPrefer)
 	dbtest.Same(t, asNobody(&handler.Program{Nice: 1}), "")
@@ -71,13 +70,11 @@ func TestRootWithoutRights(t *testing.T) {
 		}()
 		return <-said
 	}
-	if err := check(&handler.Program{Nice: -1}); err == nil || err.Error() != cantPrefer {
-		t.Error(err)
-	}
+	err := check(&handler.Program{Nice: -1})
+	dbtest.Ensure(t, err != nil && err.Error() == cantPrefer, "%v", err)
 	want := fmt.Sprintf("limits.open_files: %d is more than this host allows (ulimit -H -n: %d)", hard+1, hard)
-	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}}); err == nil || err.Error() != want {
-		t.Error(err)
-	}
+	err = check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}})
+	dbtest.Ensure(t, err != nil && err.Error() == want, "%v", err)
 	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}), nil)
 }
 

@@ -37,8 +37,7 @@ func asRoot(t *testing.T) (other *user.User, dir string) {
 // A program runs as its user, with that user's groups and environment; with limits and without, as an exec and as a stream.
 func TestUser(t *testing.T) {
 	other, dir := asRoot(t)
-	groups, err := other.GroupIds()
-	dbtest.OK(t, err)
+	groups := dbtest.Must(other.GroupIds())(t)
 	t.Setenv("TMPDIR", "/elsewhere")
 	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(cut -d ' ' -f 6 /proc/$$/stat 2>/dev/null || ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
 	want := fmt.Sprintf("%s %s %s %s nobody nobody /bin/sh none C\nleader\n", other.Uid, other.Gid, strings.Join(groups, " "), other.HomeDir)
@@ -55,9 +54,8 @@ func TestUser(t *testing.T) {
 		Argv: []string{"sh", "-c", `while read -r job; do echo '{"id":7,"outcome":"finished","result":"'$(id -u)'"}'; done`},
 		User: "nobody", Grace: time.Second, WorkerID: newWorkerID(),
 	}}
-	if got := s.Handle(t.Context(), testJob()); got.Result != other.Uid {
-		t.Errorf("stream: %+v", got)
-	}
+	got := s.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Result == other.Uid, "stream: %+v", got)
 	s.Close()
 	file := filepath.Join(t.TempDir(), "root's") // whichever thread it is
 	dbtest.Same(t, os.WriteFile(file, nil, 0o600), nil)
@@ -67,9 +65,9 @@ func TestUser(t *testing.T) {
 func TestUserMayNot(t *testing.T) {
 	_, dir := asRoot(t)
 	closed := filepath.Join(dir, "closed")
-	ok(t, os.Mkdir(closed, 0o700))
+	dbtest.OK(t, os.Mkdir(closed, 0o700))
 	for file, mode := range map[string]os.FileMode{"mine": 0o700, "ours": 0o755, "closed/ours": 0o755} {
-		ok(t, os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode))
 	}
 	t.Setenv("PATH", closed+":"+dir+":"+os.Getenv("PATH"))
 	for _, c := range []struct {
@@ -94,9 +92,8 @@ func TestUserMayNot(t *testing.T) {
 		}
 	}
 	unknown := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, User: "nobody-at-all"}}
-	if got := unknown.Handle(t.Context(), testJob()); got.Error != `start true: user: there is no user "nobody-at-all" on this host` {
-		t.Error(got.Error)
-	}
+	got := unknown.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Error == `start true: user: there is no user "nobody-at-all" on this host`, "%v", got.Error)
 	own := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", `test "$HOME" = /elsewhere`}, User: "root"}}
 	t.Setenv("HOME", "/elsewhere")
 	if got := own.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
@@ -122,7 +119,7 @@ func TestForeignPrograms(t *testing.T) {
 	uid, err := strconv.Atoi(other.Uid)
 	dbtest.OK(t, err)
 	loop := filepath.Join(t.TempDir(), "loop.sh")
-	ok(t, os.Symlink(loop, loop))
+	dbtest.OK(t, os.Symlink(loop, loop))
 	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // nobody could have written what isn't there
 		p := handler.Program{Argv: []string{"sh", script}}
 		err := p.Foreign()

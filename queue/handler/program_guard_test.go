@@ -65,7 +65,7 @@ func TestExecReplacesGuard(t *testing.T) {
 		o := e.Handle(t.Context(), testJob())
 		dbtest.Ensure(t, o.Verdict == job.Finished, "%v", o)
 		pid := processtest.Number(t, file)
-		ok(t, os.Remove(file))
+		dbtest.OK(t, os.Remove(file))
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		processtest.EventuallyGone(t, "the guard", pid)
 	}

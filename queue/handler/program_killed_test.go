@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
@@ -49,7 +50,7 @@ func TestKilledInVain(t *testing.T) {
 			}()
 			pid := processtest.Number(t, file)
 			tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
-			ok(t, tracer.Start())
+			dbtest.OK(t, tracer.Start())
 			defer func() {
 				_, _ = tracer.Process.Kill(), tracer.Wait()
 				receive(t, "the handler returns", returned)
@@ -66,9 +67,8 @@ func TestKilledInVain(t *testing.T) {
 			}
 			handling.Overdue(ctx)
 			want := fmt.Sprintf("timeout after 30s; process %d still runs: it doesn't end, although it was killed", pid)
-			if o := receive(t, "the attempt ends", ended); o.Verdict != job.TryAgain || o.Error != want || o.Output != "printed\n" {
-				t.Errorf("got  %+v\nwant %s", o, want)
-			}
+			o := receive(t, "the attempt ends", ended)
+			dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want && o.Output == "printed\n", "got  %+v\nwant %s", o, want)
 		})
 	}
 }

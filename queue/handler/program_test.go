@@ -16,8 +16,8 @@ func TestCheck(t *testing.T) {
 	file := func(name, text string, mode os.FileMode) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		ok(t, os.WriteFile(path, []byte(text), mode))
+		dbtest.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		dbtest.OK(t, os.WriteFile(path, []byte(text), mode))
 	}
 	file("good", "#!/bin/sh\nexit 0\n", 0o700)
 	file("spaced", "#! /bin/sh -e\nexit 0\n", 0o700)

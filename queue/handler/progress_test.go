@@ -43,7 +43,7 @@ func saying(t *testing.T) map[string]func(line string) handler.Handler {
 	t.Helper()
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "lines")
-		ok(t, os.WriteFile(name, []byte(text), 0o600))
+		dbtest.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	return map[string]func(string) handler.Handler{

@@ -128,14 +128,12 @@ func TestRetryExec(t *testing.T) {
 	t.Run("is stopped", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("enough"))
-		if _, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "enough" {
-			t.Error(err)
-		}
+		_, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && err.Error() == "enough", "%v", err)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timeout after 50ms"))
 		defer cancel()
-		if _, err := (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "timeout after 50ms" {
-			t.Error(err)
-		}
+		_, err = (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && err.Error() == "timeout after 50ms", "%v", err)
 	})
 }
 
@@ -151,7 +149,7 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		var got map[string]any
-		ok(t, json.Unmarshal([]byte(*d.Data), &got))
+		dbtest.OK(t, json.Unmarshal([]byte(*d.Data), &got))
 		want := map[string]any{
 			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0,
 			"token": "0198-token", "priority": 100.0, "timeout_ms": 90000.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",

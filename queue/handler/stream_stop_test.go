@@ -145,9 +145,8 @@ func TestStreamHeldPipe(t *testing.T) {
 	dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)
 
 	flood := shStream(t, fmt.Sprintf(`'%s' flood & read -r line; sleep 0.3; exit 3`, os.Args[0]))
-	if o := within(t, flood, testJob(), 20*time.Second); !strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3") {
-		t.Errorf("%.300q", o.Error)
-	}
+	o = within(t, flood, testJob(), 20*time.Second)
+	dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%.300q", o.Error)
 }
 
 // flood leaves its process group and prints without an end, and without a newline, until nobody reads it.
@@ -220,15 +219,15 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	dir := t.TempDir()
 	worker := exec.Command(os.Args[0], "streamworker", dir)
 	worker.Stderr = os.Stderr
-	ok(t, worker.Start())
+	dbtest.OK(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
 	program := processtest.Number(t, dir+"/program")
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	ok(t, worker.Process.Signal(syscall.SIGSTOP))
+	dbtest.OK(t, worker.Process.Signal(syscall.SIGSTOP))
 	processtest.EventuallyGone(t, "the program", program)
 	late := time.Since(end)
 	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
-	ok(t, worker.Process.Signal(syscall.SIGCONT))
+	dbtest.OK(t, worker.Process.Signal(syscall.SIGCONT))
 	processtest.Eventually(t, "the worker tells of its job", func() bool {
 		_, err := os.Stat(dir + "/outcome")
 		return err == nil

@@ -380,9 +380,8 @@ func TestStreamHints(t *testing.T) {
 	// who has answered before knows how, and took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
 	wantFinished(t, within(t, s, testJob(), 20*time.Second))
-	if o := within(t, s, testJob(), time.Second); o.Error != "timeout after 1s" {
-		t.Errorf("%+v", o)
-	}
+	o := within(t, s, testJob(), time.Second)
+	dbtest.Ensure(t, o.Error == "timeout after 1s", "%+v", o)
 }
 
 // A program that answers twice for a job is replaced, although all its jobs are answered: the log says so, and so does the

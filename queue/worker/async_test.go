@@ -31,9 +31,9 @@ func (s shop) async(limit int) *queue.Queue {
 func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	s.t.Helper()
 	j := s.get(s.emails, id)
-	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
+	done := dbtest.Must(s.emails.Answer(s.t.Context(), queue.Answer{
 		Type: j.Type, Key: j.Key, Token: j.AttemptToken, Verdict: verdict, Result: result, Error: problem,
-	}))
+	}))(s.t)
 	dbtest.Ensure(s.t, done.Changed, "the answer %s to job %d changes nothing", verdict, id)
 }
 
@@ -43,7 +43,7 @@ func (s shop) overdue(ids ...int64) {
 	for _, id := range ids {
 		j := s.get(s.emails, id)
 		var until engine.Time
-		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
+		dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
 		dbtest.Ensure(s.t, until.Equal(j.StartTime.Add(j.Timeout)),
 			"job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'awaiting' AND id = ?", id)
@@ -98,14 +98,12 @@ func TestHandlerSaysSent(t *testing.T) {
 		wantSummary(s.t, s.work(asking(p, c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")
 		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
-		if j := s.get(s.emails, ids[0]); j.Result != "ticket 5" {
-			s.t.Errorf("its result: %s", j.Result)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.Result == "ticket 5", "its result: %s", j.Result)
 		s.wantHistory(s.emails, atOnce, ids[1])
 		s.answer(ids[0], job.Finished, "", "")
-		if j := s.get(s.emails, ids[0]); j.State() != job.Final || j.Result != "ticket 5" {
-			s.t.Errorf("it is %s, its result %s", j.State(), j.Result)
-		}
+		j = s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.State() == job.Final && j.Result == "ticket 5", "it is %s, its result %s", j.State(), j.Result)
 
 		s.emails = s.async(0)
 		id := s.add(s.emails, "once", 1)[0]

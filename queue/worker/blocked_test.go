@@ -29,12 +29,12 @@ func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))
+		conn := dbtest.Must(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))(t)
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
 		for _, statement := range append(first, statements...) {
-			must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
+			dbtest.Must(conn.ExecContext(t.Context(), statement))(t)
 		}
 		release := func() { _, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK; UNLOCK TABLES") }
 		t.Cleanup(func() {
@@ -225,7 +225,7 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 			if began {
 				p.Grace = 10 * time.Second
 			}
-			start := func() *sql.Tx { return must[*sql.Tx](t)(other.db.SQL.Begin()) }
+			start := func() *sql.Tx { return dbtest.Must(other.db.SQL.Begin())(t) }
 			var tx *sql.Tx
 			if !began {
 				tx = start()

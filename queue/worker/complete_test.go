@@ -89,8 +89,7 @@ func TestParamsThatCannotBe(t *testing.T) {
 				}
 			}
 		}
-		if _, err := queue.New(nil, queue.Options{Name: "emails"}); err == nil {
-			s.t.Error("a queue in no database")
-		}
+		_, err := queue.New(nil, queue.Options{Name: "emails"})
+		dbtest.Ensure(s.t, err != nil, "a queue in no database")
 	})
 }

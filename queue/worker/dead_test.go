@@ -24,7 +24,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if started := must[store.Done](s.t)((*store.Queue)(q).Round(s.t.Context(), r)).Started; len(started) != n {
+	if started := dbtest.Must((*store.Queue)(q).Round(s.t.Context(), r))(s.t).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
 }
@@ -41,7 +41,7 @@ func newRound(q *queue.Queue, id string, slots int, settle ...store.Settled) sto
 
 func (s shop) round(q *queue.Queue, id string, slots int, settle ...store.Settled) store.Done {
 	s.t.Helper()
-	return must[store.Done](s.t)((*store.Queue)(q).Round(s.t.Context(), newRound(q, id, slots, settle...)))
+	return dbtest.Must((*store.Queue)(q).Round(s.t.Context(), newRound(q, id, slots, settle...)))(s.t)
 }
 
 // lock locks jobs without starting them, as the workers of former versions did.
@@ -57,7 +57,7 @@ func (s shop) lock(worker string, ids ...int64) {
 func TestDeadProcess(t *testing.T) {
 	suite(t, func(s shop) {
 		child := exec.Command("sleep", "600")
-		must[any](s.t)(nil, child.Start())
+		dbtest.OK(s.t, child.Start())
 		its := processtest.Identity(s.t, child.Process.Pid)
 		s.t.Cleanup(func() { _ = child.Process.Kill() })
 		hold := func(id, host string) {
@@ -73,19 +73,17 @@ func TestDeadProcess(t *testing.T) {
 		none := only(s.emails, s.worker(all(nothing)))
 		s.add(s.emails, "send", 1)
 		wantSummary(s.t, s.work(none), worker.Summary{}) // it lives, and has all slots
-		must[any](s.t)(nil, child.Process.Kill())
+		dbtest.OK(s.t, child.Process.Kill())
 		_ = child.Wait()
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
 		for _, id := range lost {
 			s.wantHistory(s.emails, atSecond, id)
 		}
-		if row := s.row("gone"); row.State != "error" || row.Slots != 0 || row.EndTime.IsZero() {
-			s.t.Errorf("its row: %+v", row)
-		}
+		row := s.row("gone")
+		dbtest.Ensure(s.t, row.State == "error" && row.Slots == 0 && !row.EndTime.IsZero(), "its row: %+v", row)
 		s.wantLife("gone", "error")
-		if row := s.row("elsewhere"); row.State != "working" || row.Slots != 4 {
-			s.t.Errorf("the other's row: %+v", row)
-		}
+		row = s.row("elsewhere")
+		dbtest.Ensure(s.t, row.State == "working" && row.Slots == 4, "the other's row: %+v", row)
 	})
 }
 
@@ -156,8 +154,8 @@ func byPolicy(types ...string) map[string]bool {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	look := must[store.Poll](s.t)((*store.Queue)(q).Poll(s.t.Context(), types))
-	must[bool](s.t)((*store.Queue)(q).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
+	look := dbtest.Must((*store.Queue)(q).Poll(s.t.Context(), types))(s.t)
+	dbtest.Must((*store.Queue)(q).Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))(s.t)
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

@@ -235,9 +235,8 @@ func TestRunForIsOver(t *testing.T) {
 		s.pass(p.RunFor)
 		g.let()
 		eventually(s.t, "its slot is given back", func() bool { return s.row(p.ID).Slots == 1 })
-		if row := s.row(p.ID); row.State != "working" {
-			s.t.Errorf("the worker is %s while a job runs", row.State)
-		}
+		row := s.row(p.ID)
+		dbtest.Ensure(s.t, row.State == "working", "the worker is %s while a job runs", row.State)
 		g.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
@@ -345,7 +344,7 @@ func TestRunRegistersItsQueues(t *testing.T) {
 		s.exec("DELETE FROM shop_queues")
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		var names []string
-		for _, o := range must[[]queue.Options](s.t)(admin.Registered(s.t.Context(), s.db)) {
+		for _, o := range dbtest.Must(admin.Registered(s.t.Context(), s.db))(s.t) {
 			names = append(names, o.Name)
 		}
 		dbtest.Ensure(s.t, slices.Equal(names, []string{"emails", "reports"}), "registered are %v", names)

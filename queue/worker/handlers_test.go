@@ -128,7 +128,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 
 		p.ID = ""
 		again := func(id int64) worker.Summary {
-			return must[worker.Summary](s.t)(worker.RunJob(s.t.Context(), p, id))
+			return dbtest.Must(worker.RunJob(s.t.Context(), p, id))(s.t)
 		}
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)

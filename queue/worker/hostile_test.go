@@ -57,8 +57,8 @@ func TestStraysAreKilledFirst(t *testing.T) {
 // stray is what a handler of a worker has left: a process with the worker's id in its environment, and nobody's child.
 func (s shop) stray(workerID string) (pid int) {
 	s.t.Helper()
-	out := must[[]byte](s.t)(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())
-	pid = must[int](s.t)(strconv.Atoi(strings.TrimSpace(string(out))))
+	out := dbtest.Must(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())(s.t)
+	pid = dbtest.Must(strconv.Atoi(strings.TrimSpace(string(out))))(s.t)
 	s.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	processtest.Eventually(s.t, "the stray", func() bool { return process.HasInEnvironment(pid, "HIPQ_WORKER_ID="+workerID) })
 	return pid

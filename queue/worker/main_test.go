@@ -85,16 +85,6 @@ func (s shop) elsewhere() shop {
 	return openShop(s.t, s.driver, s.source)
 }
 
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // add enqueues n jobs of a type, in order.
 func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 	s.t.Helper()
@@ -107,7 +97,7 @@ func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 
 func (s shop) addJobs(q *queue.Queue, jobs ...job.Params) (ids []int64) {
 	s.t.Helper()
-	for _, a := range must[[]job.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
+	for _, a := range dbtest.Must(q.EnqueueMany(s.t.Context(), jobs))(s.t) {
 		ids = append(ids, a.ID)
 	}
 	return ids
@@ -115,12 +105,12 @@ func (s shop) addJobs(q *queue.Queue, jobs ...job.Params) (ids []int64) {
 
 func (s shop) get(q *queue.Queue, id int64) *job.Job {
 	s.t.Helper()
-	return must[*job.Job](s.t)(q.Get(s.t.Context(), id))
+	return dbtest.Must(q.Get(s.t.Context(), id))(s.t)
 }
 
 func (s shop) counts(q *queue.Queue) admin.Counts {
 	s.t.Helper()
-	return must[admin.Overview](s.t)(admin.Of(q).Overview(s.t.Context())).Counts
+	return dbtest.Must(admin.Of(q).Overview(s.t.Context()))(s.t).Counts
 }
 
 func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
@@ -133,7 +123,7 @@ func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
 
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
+	dbtest.OK(s.t, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
@@ -142,13 +132,13 @@ func (s shop) exec(query string, args ...any) {
 // count reads one number.
 func (s shop) count(query string, args ...any) (n int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query, args...))
+	dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &n, query, args...))
 	return n
 }
 
 func (s shop) clock() time.Time {
 	s.t.Helper()
-	return must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
+	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
 // workerRow is a worker as its table has it.
@@ -169,7 +159,7 @@ func (s shop) row(id string) workerRow {
 	s.t.Helper()
 	var rows []workerRow
 	query := "SELECT id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time FROM shop_workers WHERE id = ?"
-	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &rows, query, id))
+	dbtest.OK(s.t, s.db.SQL.SelectContext(s.t.Context(), &rows, query, id))
 	if len(rows) == 0 {
 		return workerRow{}
 	}
@@ -179,7 +169,7 @@ func (s shop) row(id string) workerRow {
 // entries is what the activity has, oldest first.
 func (s shop) entries(by activity.Filter) (all []activity.Entry) {
 	s.t.Helper()
-	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
+	dbtest.OK(s.t, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
 		all = append(all, e)
 		return nil
 	}))

@@ -56,7 +56,7 @@ func (s shop) closed() *job.Windows {
 	if h := now.Hour(); h > 8 && h < 16 {
 		from, to = "00:10", "00:20"
 	}
-	w := must[job.Windows](s.t)(job.ParseWindows([]string{from + "-" + to}))
+	w := dbtest.Must(job.ParseWindows([]string{from + "-" + to}))(s.t)
 	return &w
 }
 
@@ -77,7 +77,7 @@ func TestOneJob(t *testing.T) {
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
 		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})

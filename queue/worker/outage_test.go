@@ -29,12 +29,12 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 		var tx *sql.Tx
 		mend := func() {
 			if tx != nil {
-				must[any](t)(nil, tx.Rollback())
+				dbtest.OK(t, tx.Rollback())
 				tx = nil
 			}
 		}
 		defer mend()
-		f(s, func() { tx = must[*sql.Tx](t)(other.db.SQL.Begin()) }, mend)
+		f(s, func() { tx = dbtest.Must(other.db.SQL.Begin())(t) }, mend)
 	})
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()

@@ -20,13 +20,13 @@ import (
 // onPool opens a queue with limits on an application's pool.
 func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
 	t.Helper()
-	db := must[*schema.DB](t)(schema.FromPool(t.Context(), pool, schema.Named("shop")))
+	db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	again := job.DefaultType("again")
 	again.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
 	o := queue.Options{Name: "emails", ThrottleLimit: 3, Rate: job.Rate{Starts: 1000, Per: time.Minute}, Types: []job.Type{again}}
-	must[[]string](t)(db.Migrate(t.Context(), []schema.Queue{o.Table()}))
-	return must[*queue.Queue](t)(queue.Open(t.Context(), db, o))
+	dbtest.Must(db.Migrate(t.Context(), []schema.Queue{o.Table()}))(t)
+	return dbtest.Must(queue.Open(t.Context(), db, o))(t)
 }
 
 // On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool sees to it that its
@@ -42,32 +42,32 @@ func TestOnPool(t *testing.T) {
 		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
 		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
 		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
-		added := must[job.Added](t)(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
-		later := must[*job.Job](t)(q.Get(ctx, added.ID))
+		added := dbtest.Must(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))(t)
+		later := dbtest.Must(q.Get(ctx, added.ID))(t)
 		dbtest.Ensure(t, later.Data == nasty && later.Key == "k'\\" && later.ScheduledRunTime.Equal(gap) && later.WakeTime.Equal(gap),
 			"%+v", later)
 
 		// in the application's transaction, for better or worse
-		must[sql.Result](t)(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))
+		dbtest.Must(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))(t)
 		var sent job.Added
 		for _, commit := range []bool{false, true} {
-			tx := must[*sql.Tx](t)(pool.BeginTx(ctx, nil))
-			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
-			in := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}, job.Params{Type: "again"}))
-			twice := must[[]job.Added](t)(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))
+			tx := dbtest.Must(pool.BeginTx(ctx, nil))(t)
+			dbtest.Must(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)"))(t) // on SQLite this locks the file
+			in := dbtest.Must(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}, job.Params{Type: "again"}))(t)
+			twice := dbtest.Must(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))(t)
 			dbtest.Ensure(t, twice[0].Duplicate && twice[0].ID == in[0].ID, "a duplicate: %+v", twice)
 			replaced := job.Params{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
-			if twice = must[[]job.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
+			if twice = dbtest.Must(q.EnqueueTx(ctx, tx, replaced))(t); !twice[0].Replaced || twice[0].ID != in[0].ID {
 				t.Errorf("replaced: %+v", twice)
 			}
 			if commit {
-				must[any](t)(nil, tx.Commit())
+				dbtest.OK(t, tx.Commit())
 				sent, added = in[0], in[1]
 			} else {
-				must[any](t)(nil, tx.Rollback())
+				dbtest.OK(t, tx.Rollback())
 			}
 		}
-		must[[]job.Added](t)(q.EnqueueMany(ctx, hundred("send")))
+		dbtest.Must(q.EnqueueMany(ctx, hundred("send")))(t)
 
 		send := handler.ResultFunc(func(_ context.Context, j *job.Job) (string, error) { return nasty, nil })
 		again := func(_ context.Context, j *job.Job) error {
@@ -76,17 +76,16 @@ func TestOnPool(t *testing.T) {
 			}
 			return nil
 		}
-		sum := must[worker.Summary](t)(worker.Run(ctx, worker.Params{Queues: []worker.Queue{{
+		sum := dbtest.Must(worker.Run(ctx, worker.Params{Queues: []worker.Queue{{
 			Queue: q, Handlers: map[string]handler.Handler{"send": send, "again": handler.Func(again)},
-		}}}))
+		}}}))(t)
 		dbtest.Ensure(t, sum == (worker.Summary{Started: 103, Finished: 102, Errors: 1}), "%+v", sum)
-		if j := must[*job.Job](t)(q.Wait(ctx, added.ID)); j.Attempt != 2 || j.Error != job.None {
+		j := dbtest.Must(q.Wait(ctx, added.ID))(t)
+		dbtest.Ensure(t, j.Attempt == 2 && j.Error == job.None, "%+v", j)
+		if j := dbtest.Must(q.Wait(ctx, sent.ID))(t); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
-		if j := must[*job.Job](t)(q.Wait(ctx, sent.ID)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
-			t.Errorf("%+v", j)
-		}
-		c := must[admin.Overview](t)(admin.Of(q).Overview(ctx))
+		c := dbtest.Must(admin.Of(q).Overview(ctx))(t)
 		dbtest.Ensure(t, c.Finished == 102 && c.Scheduled == 1, "%+v", c)
 	})
 }
@@ -102,13 +101,13 @@ func hundred(jobType string) []job.Params {
 // One connection is enough for a worker, whose handlers have none: that of a database in memory.
 func TestOnOneConnection(t *testing.T) {
 	t.Parallel()
-	pool := must[*sql.DB](t)(sql.Open("sqlite", ":memory:"))
+	pool := dbtest.Must(sql.Open("sqlite", ":memory:"))(t)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
 	q := onPool(t, pool)
-	must[[]job.Added](t)(q.EnqueueMany(t.Context(), hundred("send")))
+	dbtest.Must(q.EnqueueMany(t.Context(), hundred("send")))(t)
 	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
-	sum := must[worker.Summary](t)(worker.Run(t.Context(), p))
+	sum := dbtest.Must(worker.Run(t.Context(), p))(t)
 	dbtest.Ensure(t, sum.Finished == 100, "%+v", sum)
 }
 
@@ -129,13 +128,12 @@ func TestMiddleware(t *testing.T) {
 		}
 		p := s.worker(all(func(context.Context, *job.Job) error { panic("oh") }))
 		p.Middleware = []handler.Middleware{m("outer"), m("inner")}
-		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
+		dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
 		if first, second := receive(s.t, "inner", asked), receive(s.t, "outer", asked); first != "inner panic: oh" || second != "outer panic: oh inner" {
 			s.t.Errorf("%s, %s", first, second)
 		}
-		if j := s.get(s.emails, id); j.Error != "panic: oh inner outer" {
-			s.t.Error(j.Error)
-		}
+		j := s.get(s.emails, id)
+		dbtest.Ensure(s.t, j.Error == "panic: oh inner outer", "%v", j.Error)
 		p.Middleware = []handler.Middleware{nil}
 		_, err := worker.Run(s.t.Context(), p)
 		dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%v", err)

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"testing"
@@ -130,8 +129,8 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
 		id := s.add(s.emails, "send", 1)[0]
 		s.die(s.emails, "other", 0)
-		turn := must[*sql.Tx](s.t)(s.elsewhere().db.SQL.Begin())
-		must[any](s.t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))
+		turn := dbtest.Must(s.elsewhere().db.SQL.Begin())(s.t)
+		dbtest.Must(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))(s.t)
 		done := make(chan store.Done, 1)
 		go func() {
 			round, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 1))
@@ -140,7 +139,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		}()
 		s.pass(500 * time.Millisecond)
 		over := s.clock()
-		must[any](s.t)(nil, turn.Commit())
+		dbtest.OK(s.t, turn.Commit())
 		if n := len(receive(s.t, "the turn", done).Started); n != 1 {
 			s.t.Fatalf("started %d", n)
 		}

@@ -157,9 +157,8 @@ func TestRetryHandlerDecides(t *testing.T) {
 		if j := s.get(s.emails, ids[1]); !j.ScheduledRunTime.Equal(fixed) || j.Priority != priority || j.Data != "error" {
 			s.t.Errorf("again at %s, priority %d, data %s", j.ScheduledRunTime, j.Priority, j.Data)
 		}
-		if j := s.get(s.emails, ids[2]); j.Data != text || j.Priority != 100 {
-			s.t.Errorf("its data are %s, its priority %d", j.Data, j.Priority)
-		}
+		j := s.get(s.emails, ids[2])
+		dbtest.Ensure(s.t, j.Data == text && j.Priority == 100, "its data are %s, its priority %d", j.Data, j.Priority)
 		for _, id := range ids[1:] {
 			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Error != s.get(s.emails, id).Error || list[0].WorkerID != p.ID {
 				s.t.Errorf("activity: %+v", list)
@@ -238,9 +237,8 @@ func TestDecisionThatIsNone(t *testing.T) {
 			dbtest.Ensure(s.t, len(list) == 1 && strings.Contains(list[0].Error, "the retry handler failed"), "activity: %+v", list)
 		}
 		s.wantJob(s.emails, ids[4], job.Retry, "scheduled", "no luck", 1)
-		if j := s.get(s.emails, ids[4]); j.Data != job.None {
-			s.t.Errorf("no data are %q", j.Data)
-		}
+		j := s.get(s.emails, ids[4])
+		dbtest.Ensure(s.t, j.Data == job.None, "no data are %q", j.Data)
 	})
 }
 
@@ -261,9 +259,8 @@ func TestJobRestsForItsDecision(t *testing.T) {
 		dbtest.Ensure(s.t, asked.Job.ID == ids[0] && asked.Outcome.Error == "no luck", "asked about %+v", asked)
 		s.wantJob(s.emails, ids[0], job.Error, "deciding", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
-		if j := s.get(s.emails, ids[0]); j.WorkerID != p.ID {
-			s.t.Errorf("it is of worker %s", j.WorkerID)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.WorkerID == p.ID, "it is of worker %s", j.WorkerID)
 		counts := s.counts(s.emails)
 		dbtest.Ensure(s.t, counts.Error == 1, "%+v", counts)
 		if j := g.next(); j.ID != ids[1] {

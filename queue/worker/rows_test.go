@@ -15,7 +15,7 @@ import (
 
 func TestWorkerIsOnRecord(t *testing.T) {
 	suite(t, func(s shop) {
-		dbtest.Same(s.t, must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context())), nil, "the last of no workers is")
+		dbtest.Same(s.t, dbtest.Must(workers.New(s.db).Last(s.t.Context()))(s.t), nil, "the last of no workers is")
 		s.add(s.emails, "send", 4)
 		g := s.gate()
 		p := s.worker(all(g.handle))
@@ -58,7 +58,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		}
 		next := s.worker(all(nothing))
 		s.work(next)
-		last := must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context()))
+		last := dbtest.Must(workers.New(s.db).Last(s.t.Context()))(s.t)
 		dbtest.Ensure(s.t, last != nil && last.ID == next.ID && last.State == "finished" && last.Host == "here",
 			"the last worker is %+v", last)
 

@@ -98,9 +98,8 @@ func TestRefusesOtherLayouts(t *testing.T) {
 				dbtest.Ensure(s.t, errors.Is(err, layout.is) && done == (worker.Summary{}),
 					"%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
 			}
-			if _, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options)); !errors.Is(err, layout.is) {
-				s.t.Errorf("open, %s %+d: %v", layout.table, layout.by, err)
-			}
+			_, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options))
+			dbtest.Ensure(s.t, errors.Is(err, layout.is), "open, %s %+d: %v", layout.table, layout.by, err)
 			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
 		}
 		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers"), 0, "workers have begun")
@@ -127,9 +126,9 @@ func TestStayRefusesOneOfItsQueues(t *testing.T) {
 // unchecked is the queue of emails for one that knows nothing of the database yet.
 func (s shop) unchecked() *queue.Queue {
 	s.t.Helper()
-	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))
+	db := dbtest.Must(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))(s.t)
 	s.t.Cleanup(func() { _ = db.Close() })
-	return must[*queue.Queue](s.t)(queue.New(db, queue.Options(s.emails.Options)))
+	return dbtest.Must(queue.New(db, queue.Options(s.emails.Options)))(s.t)
 }
 
 func TestStayRefuses(t *testing.T) {

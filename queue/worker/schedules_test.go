@@ -16,7 +16,7 @@ import (
 
 func (s shop) yearly(name, queue string) schedule.Schedule {
 	s.t.Helper()
-	return schedule.Schedule{Name: name, Spec: must[schedule.Spec](s.t)(schedule.ParseSpec("@yearly")), Queue: queue, Job: job.Params{Type: "send"}}
+	return schedule.Schedule{Name: name, Spec: dbtest.Must(schedule.ParseSpec("@yearly"))(s.t), Queue: queue, Job: job.Params{Type: "send"}}
 }
 
 // seen makes it so that nobody has seen to the schedules for more than a year.
@@ -85,15 +85,15 @@ func TestSchedulesWait(t *testing.T) {
 			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
 			Schedules: []schedule.Schedule{s.yearly("open", "emails"), closed},
 		}
-		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
+		run := func() { dbtest.Must(worker.Run(s.t.Context(), p))(s.t) }
 		run()
 		s.unseen()
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
 		run()
 		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
 			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
 		}
-		must[any](s.t)(nil, admin.Of(s.emails).Resume(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Resume(s.t.Context()))
 		run()
 		dbtest.Ensure(s.t, len(ran.jobs) == 1 && ran.jobs[0].Key[:5] == "open@", "%v ran", ran.jobs)
 		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.SQL.NowSQL)
@@ -109,13 +109,13 @@ func TestSchedulesStop(t *testing.T) {
 		for i := range n {
 			p.Schedules = append(p.Schedules, s.yearly(fmt.Sprintf("s%d", i), "emails"))
 		}
-		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
+		dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
 		s.unseen()
 		ctx, stop := context.WithCancel(s.t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			must[worker.Summary](s.t)(worker.Run(ctx, p))
+			dbtest.Must(worker.Run(ctx, p))(s.t)
 		}()
 		added := func() int64 { return s.count("SELECT COUNT(*) FROM shop_emails") }
 		eventually(s.t, "it has begun", func() bool { return added() > 0 })

@@ -37,23 +37,20 @@ func (s *source) send(n int) []int {
 // The shard whose last round is longest ago comes first, also where some have nothing to start for a while.
 func TestShardsTakeTurns(t *testing.T) {
 	s := sharded(t, 8)
-	if got := s.send(24); !slices.Equal(got, []int{3, 3, 3, 3, 3, 3, 3, 3}) {
-		t.Errorf("the shards have had %v rounds", got)
-	}
+	got := s.send(24)
+	dbtest.Ensure(t, slices.Equal(got, []int{3, 3, 3, 3, 3, 3, 3, 3}), "the shards have had %v rounds", got)
 	for number, one := range s.shards {
 		if number%3 > 0 {
 			one.moreAt = time.Time{}
 		}
 	}
-	if got := s.send(9); !slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}) {
-		t.Errorf("the shards have had %v rounds", got)
-	}
+	got = s.send(9)
+	dbtest.Ensure(t, slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}), "the shards have had %v rounds", got)
 	for _, one := range s.shards {
 		one.foundMore()
 	}
-	if got := s.send(5); got[0] > 0 || got[3] > 0 || got[6] > 0 {
-		t.Errorf("those that have waited come first, and the shards have had %v rounds", got)
-	}
+	got = s.send(5)
+	dbtest.Ensure(t, got[0] <= 0 && got[3] <= 0 && got[6] <= 0, "those that have waited come first, and the shards have had %v rounds", got)
 }
 
 // Preferred shards have most of the turns, and the others some.

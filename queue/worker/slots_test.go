@@ -78,9 +78,8 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		b.Batch = 2
 		rest := s.start(b)
 		second.next()
-		if row := s.row(b.ID); row.Slots != 1 {
-			s.t.Errorf("the second worker has %d slots", row.Slots)
-		}
+		row := s.row(b.ID)
+		dbtest.Ensure(s.t, row.Slots == 1, "the second worker has %d slots", row.Slots)
 		third := only(s.reports, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(third), worker.Summary{})
 		s.wantLife(third.ID, "starting finished")

@@ -170,9 +170,8 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		g.next()
 		s.exec("ALTER TABLE shop_queues RENAME TO shop_lost")
 		cause := receive(s.t, "the handler ends", g.stopped)
-		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
-			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
-		}
+		_, err := r.end()
+		dbtest.Ensure(s.t, err != nil && errors.Is(err, cause), "the handler ends with %v, the worker with %v", cause, err)
 		s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error})
 		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {

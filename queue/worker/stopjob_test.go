@@ -22,7 +22,7 @@ const cancelled = "added/0 starting/1 failed/1"
 // stopJob asks for the end of a job, and wants this worker to be asked.
 func (s shop) stopJob(id int64, worker string) {
 	s.t.Helper()
-	dbtest.Same(s.t, must[string](s.t)(admin.Of(s.emails).Stop(s.t.Context(), id)), worker, "stopping job %d asks", id)
+	dbtest.Same(s.t, dbtest.Must(admin.Of(s.emails).Stop(s.t.Context(), id))(s.t), worker, "stopping job %d asks", id)
 }
 
 func (s shop) wantCancelled(id int64, attempt int) {
@@ -258,12 +258,10 @@ func TestSentJobIsStopped(t *testing.T) {
 func TestNotToBeStopped(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id); !errors.Is(err, queue.ErrNotStarted) {
-			s.t.Errorf("to stop a job that waits: %v", err)
-		}
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id+1000); !errors.Is(err, queue.ErrNotFound) {
-			s.t.Errorf("to stop a job that isn't there: %v", err)
-		}
+		_, err := admin.Of(s.emails).Stop(s.t.Context(), id)
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotStarted), "to stop a job that waits: %v", err)
+		_, err = admin.Of(s.emails).Stop(s.t.Context(), id+1000)
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotFound), "to stop a job that isn't there: %v", err)
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, id)
 	})

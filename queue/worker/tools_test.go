@@ -25,8 +25,8 @@ func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 		}
 		o.Types = append(o.Types, t)
 	}
-	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
-	must[any](s.t)(nil, q.Register(s.t.Context()))
+	q := dbtest.Must(queue.New(s.db, o))(s.t)
+	dbtest.OK(s.t, q.Register(s.t.Context()))
 	return q
 }
 
@@ -156,7 +156,7 @@ func short(ctx context.Context, _ *job.Job) error {
 // lanes are the slots that a worker has of its lanes, as its row has them.
 func (s shop) lanes(id string) (text string) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
+	dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
 	return text
 }
 
