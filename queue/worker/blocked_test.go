@@ -96,25 +96,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	}
 }
 
-// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled.
-func TestResultsDoNotWaitForATurn(t *testing.T) {
-	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
-		ids := s.add(s.emails, "once", 12)
-		g := s.gate()
-		r := s.start(only(s.emails, s.worker(all(g.handle))))
-		g.holds(4)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
-		g.open()
-		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
-		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
-		release()
-		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
-		s.wantHistory(s.emails, atOnce, ids...)
-	})
-}
-
-// So it is with a worker that has nothing to settle.
+// Who holds a limited queue's own row keeps jobs from starting, also of a worker that has nothing to settle.
 func TestStartsWaitForATurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -245,51 +227,29 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 	}
 }
 
-// The retry decision about one job waits for another transaction, those about the others don't.
-func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
+// What another transaction holds of one result keeps no job of a limited queue from starting either.
+func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		ids := s.addJobs(s.emails, keyed(8)...)
-		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
+		ids := s.addJobs(s.emails, keyed(60)...)
+		g := s.gate()
+		s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID <= ids[3] {
+				return g.handle(ctx, j)
+			}
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}))))
+		g.holds(4)
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
-		p := only(s.emails, s.worker(all(nothing)))
-		p.Linger = true
-		r := s.start(p)
-		eventually(t, "the others are decided about", func() bool { return s.counts(s.emails).Failed == 7 })
-		s.wantJob(s.emails, ids[2], job.Error, "undecided", "no luck", 1)
+		g.open()
+		within(t, 25*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
 		release()
-		eventually(t, "the last is decided about", func() bool { return s.counts(s.emails).Failed == 8 })
-		r.stop()
-		r.ended()
 	})
 }
 
-// What another transaction holds of one result keeps no job of a limited queue from starting either.
-func TestLimitedQueueBesideAHeldKey(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []int{0, 10} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			blocked(t, func(s shop, hold func(string, ...string) func()) {
-				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
-				ids := s.addJobs(s.emails, keyed(60)...)
-				g := s.gate()
-				s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-					if j.ID <= ids[3] {
-						return g.handle(ctx, j)
-					}
-					time.Sleep(300 * time.Millisecond)
-					return nil
-				}))))
-				g.holds(4)
-				release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
-				g.open()
-				within(t, 25*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
-				release()
-			})
-		})
-	}
-}
-
-// A result whose row was held is settled when the row is free, also while the turn is held.
+// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled: one whose row was
+// held is so when that is free.
 func TestResultBesideAHeldTurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -304,8 +264,10 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 		s.pass(4 * time.Second)
 		row()
 		within(t, 20*time.Second, "the fourth is done", func() bool { return s.counts(s.emails).Finished == 4 })
+		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
+		s.wantHistory(s.emails, atOnce, ids...)
 	})
 }
 
@@ -347,10 +309,10 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	})
 }
 
-// Decisions that wait for another transaction stop no other queue.
+// Decisions that wait for another transaction stop no other queue, and none about other jobs.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		s.addJobs(s.emails, keyed(8)...)
+		ids := s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
 		p := s.worker(all(nothing))
@@ -359,6 +321,7 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 		eventually(t, "what is free is decided about", func() bool { return s.counts(s.emails).Failed == 4 })
 		s.add(s.reports, "once", 1)
 		within(t, 9*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		s.wantJob(s.emails, ids[2], job.Error, "undecided", "no luck", 1)
 		release()
 		eventually(t, "all are decided about", func() bool { return s.counts(s.emails).Failed == 8 })
 	})

@@ -66,6 +66,7 @@ func TestParamsThatCannotBe(t *testing.T) {
 					"send": handler.For("sent", func(context.Context, *job.Job, string) error { return nil }),
 				}
 			},
+			"a Middleware is nil": func(p *worker.Params) { p.Middleware = []handler.Middleware{nil} },
 			"a Middleware makes nil of the handler of": func(p *worker.Params) {
 				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
 			},

@@ -308,36 +308,6 @@ func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 	})
 }
 
-func TestTimeout(t *testing.T) {
-	suite(t, func(s shop) {
-		j := job.Params{Type: "send", Timeout: time.Second}
-		ids := s.addJobs(s.emails, j, job.Params{Type: "later", Timeout: time.Second}, job.Params{Type: "once"})
-		g := s.gate()
-		r := s.start(s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.Attempt == 2 {
-				return nil
-			}
-			return g.handle(ctx, j)
-		})))
-		for range 2 {
-			cause := receive(s.t, "a timeout", g.stopped)
-			dbtest.Ensure(s.t, cause.Error() == "timeout after 1s", "the context ends with %v", cause)
-		}
-		// another job's timeout is nothing to this one
-		s.wantJob(s.emails, ids[2], job.Running, "running", job.None, 1)
-		g.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 2, Errors: 2})
-		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "timeout after 1s", 1)
-		s.wantHistory(s.emails, atSecond, ids[0])
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
-		s.wantHistory(s.emails, atOnce, ids[2])
-		for _, e := range s.jobErrors() {
-			dbtest.Ensure(s.t, e.Error == "timeout after 1s" && e.RunMS >= 900, "logged as %q after %d ms", e.Error, e.RunMS)
-		}
-	})
-}
-
 // A worker makes its queues known to the commands and the applications that don't have its config.
 func TestRunRegistersItsQueues(t *testing.T) {
 	suite(t, func(s shop) {

@@ -101,26 +101,3 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		dbtest.Ensure(s.t, d <= 14*time.Second, "the worker ends after %s", d)
 	})
 }
-
-func TestRenewalKeepsTheLock(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		g := s.gate()
-		p := s.worker(all(g.handle))
-		p.LockFor, p.Grace = 6*time.Second, 100*time.Millisecond
-		r := s.start(p)
-		g.next()
-		// somebody who would take the job
-		other := s.elsewhere()
-		heir := other.worker(all(nothing))
-		heir.Linger, heir.Host = true, "there"
-		waiting := other.start(heir)
-		until := s.row(p.ID).StartTime.Add(2 * p.LockFor)
-		eventually(s.t, "two lock times pass", func() bool { return s.clock().After(until) })
-		g.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-		waiting.stop()
-		wantSummary(s.t, waiting.ended(), worker.Summary{})
-		s.wantHistory(s.emails, atOnce, id)
-	})
-}

@@ -116,7 +116,7 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 	})
 }
 
-func TestOneJobUnderAThrottleLimit(t *testing.T) {
+func TestOneJobUnderALimit(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		free := 0
@@ -133,18 +133,13 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 		// and ends then, though there is room again for others
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, untouched, ids[1])
-	})
-}
 
-// The rate holds too; a job that it doesn't allow stays where it is.
-func TestOneJobUnderARate(t *testing.T) {
-	suite(t, func(s shop) {
+		// the rate holds too; a job that it doesn't allow stays where it is
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
-		ids := s.add(s.emails, "send", 2)
+		ids = s.add(s.emails, "send", 2)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[0]), worker.Summary{Started: 1, Finished: 1})
 		s.refused(ids[1], store.ErrNoRoom)
 		s.wantJob(s.emails, ids[1], job.Initial, "available", job.None, 0)
-		s.wantHistory(s.emails, untouched, ids[1])
 	})
 }
 
@@ -199,7 +194,7 @@ func TestOneJobFails(t *testing.T) {
 	})
 }
 
-// A job that the worker has no handler for is refused, not run by nobody.
+// A job that the worker has no handler for is refused, not run by nobody; and a row by plain SQL is no job yet.
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]
@@ -208,6 +203,9 @@ func TestOneJobWithoutHandler(t *testing.T) {
 		wantSummary(s.t, summary, worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		s.wantHistory(s.emails, untouched, id)
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		_, err = s.startOne(s.one(nothing), s.count("SELECT MAX(id) FROM shop_emails")).end()
+		dbtest.Ensure(s.t, errors.Is(err, store.ErrNotIngested), "the worker ends with %v", err)
 	})
 }
 
@@ -250,16 +248,6 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 		dbtest.Ensure(s.t, at.Equal(want), "it is to run at %s, want %s", at, want)
 		s.exec("UPDATE shop_emails SET scheduled_run_time = create_time, wake_time = create_time")
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
-	})
-}
-
-// A row by plain SQL is no job yet.
-func TestOneJobNotTakenIn(t *testing.T) {
-	suite(t, func(s shop) {
-		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		id := s.count("SELECT MAX(id) FROM shop_emails")
-		_, err := s.startOne(s.one(nothing), id).end()
-		dbtest.Ensure(s.t, errors.Is(err, store.ErrNotIngested), "the worker ends with %v", err)
 	})
 }
 

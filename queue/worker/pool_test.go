@@ -110,32 +110,3 @@ func TestOnOneConnection(t *testing.T) {
 	sum := dbtest.Must(worker.Run(t.Context(), p))(t)
 	dbtest.Ensure(t, sum.Finished == 100, "%+v", sum)
 }
-
-// Middleware is around every handler, also one that panics, and knows what the handler said.
-func TestMiddleware(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "once", 1)[0]
-		asked := make(chan string, 10)
-		m := func(name string) handler.Middleware {
-			return func(next handler.Handler) handler.Handler {
-				return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
-					o := next.Handle(ctx, j)
-					asked <- name + " " + o.Error
-					o.Error += " " + name
-					return o
-				})
-			}
-		}
-		p := s.worker(all(func(context.Context, *job.Job) error { panic("oh") }))
-		p.Middleware = []handler.Middleware{m("outer"), m("inner")}
-		dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
-		if first, second := receive(s.t, "inner", asked), receive(s.t, "outer", asked); first != "inner panic: oh" || second != "outer panic: oh inner" {
-			s.t.Errorf("%s, %s", first, second)
-		}
-		j := s.get(s.emails, id)
-		dbtest.Ensure(s.t, j.Error == "panic: oh inner outer", "%v", j.Error)
-		p.Middleware = []handler.Middleware{nil}
-		_, err := worker.Run(s.t.Context(), p)
-		dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%v", err)
-	})
-}

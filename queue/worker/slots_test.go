@@ -1,8 +1,6 @@
 package worker_test
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,56 +11,8 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// meter is a handler that does a little work and notes how many of it run at once. The first jobs wait for one another
-// until there are as many as there may be.
-type meter struct {
-	most int
-	full chan struct{}
-
-	mu        sync.Mutex
-	now, peak int
-}
-
-func newMeter(most int) *meter { return &meter{most: most, full: make(chan struct{})} }
-
-func (m *meter) handle(ctx context.Context, _ *job.Job) error {
-	m.add(1)
-	defer m.add(-1)
-	select {
-	case <-m.full:
-		<-time.After(3 * time.Millisecond)
-	case <-ctx.Done():
-	}
-	return ctx.Err()
-}
-
-func (m *meter) add(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now += n
-	if m.now == m.most && m.peak < m.most {
-		close(m.full)
-	}
-	m.peak = max(m.peak, m.now)
-}
-
-func TestConcurrencyOfAHost(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 100)
-		s.add(s.reports, "once", 100)
-		m := newMeter(3)
-		var runs []*run
-		for range 4 {
-			p := s.elsewhere().worker(all(m.handle))
-			p.Concurrency, p.Batch = 3, 10
-			runs = append(runs, s.start(p))
-		}
-		started := startedBy(runs)
-		dbtest.Ensure(s.t, m.peak == 3 && started == 200, "%d ran at once, want 3; %d started, want 200", m.peak, started)
-	})
-}
-
-// A worker that finds no slots ends at once, and one that finds some takes those and no more.
+// A worker that finds no slots ends at once, and one that finds some takes those and no more, until others leave theirs, also while
+// those that it has are all in use.
 func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
@@ -84,10 +34,11 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		wantSummary(s.t, s.work(third), worker.Summary{})
 		s.wantLife(third.ID, "starting finished")
 		s.wantCounts(s.reports, admin.Counts{Running: 1, Due: 11})
-		second.open()
-		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 		first.open()
 		wantSummary(s.t, running.ended(), worker.Summary{Started: 3, Finished: 3})
+		second.holds(3)
+		second.open()
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 	})
 }
 
@@ -203,35 +154,6 @@ func (s shop) wantSlotsLeft() {
 		}
 	})
 	g.open()
-}
-
-// Slots that others leave are taken, also while those that the worker has are all in use.
-func TestWorkerTakesSlotsThatAreLeftLater(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 3)
-		first := s.gate()
-		a := only(s.emails, s.worker(all(first.handle)))
-		s.start(a)
-		first.holds(3)
-		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })
-		s.add(s.reports, "send", 10)
-		second := s.gate()
-		s.start(only(s.reports, s.worker(all(second.handle))))
-		second.next()
-		first.open()
-		second.holds(3)
-		second.open()
-	})
-}
-
-func TestThrottleLimit(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = openQueue(s.t, s.db, "emails", 2)
-		s.add(s.emails, "send", 30)
-		m := newMeter(2)
-		wantSummary(s.t, s.work(s.worker(all(m.handle))), worker.Summary{Started: 30, Finished: 30})
-		dbtest.Ensure(s.t, m.peak == 2, "%d ran at once, want 2", m.peak)
-	})
 }
 
 // Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.

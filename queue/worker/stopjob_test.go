@@ -254,15 +254,3 @@ func TestSentJobIsStopped(t *testing.T) {
 		s.wantHistory(s.emails, cancelled, ids...)
 	})
 }
-
-func TestNotToBeStopped(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		_, err := admin.Of(s.emails).Stop(s.t.Context(), id)
-		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotStarted), "to stop a job that waits: %v", err)
-		_, err = admin.Of(s.emails).Stop(s.t.Context(), id+1000)
-		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotFound), "to stop a job that isn't there: %v", err)
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
-		s.wantHistory(s.emails, atOnce, id)
-	})
-}
