@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,4 +105,42 @@ func TestMigrateGivenUp(t *testing.T) {
 	dbtest.Ensure(t, errors.Is(err, context.Canceled), "%v", err)
 	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK")
 	dbtest.Ensure(t, err == nil, "%v", err)
+}
+
+// Nodes of a cluster know nothing of each other's locks: inits on all of them at the same time make each table once.
+func TestGaleraMigrateAtOnce(t *testing.T) {
+	for range 5 {
+		queues := []schema.Queue{{Name: "emails"}, {Name: "reports", Order: schema.OrderSchedule}}
+		var all sync.WaitGroup
+		for _, dsn := range dbtest.Galera(t) {
+			db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn, Create: true}, schema.Named("shop"))
+			dbtest.OK(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			all.Go(func() {
+				_, err := db.Migrate(t.Context(), queues)
+				dbtest.Ensure(t, err == nil, "%v", err)
+				dbtest.Same(t, db.Check(t.Context(), queues), nil)
+			})
+		}
+		all.Wait()
+	}
+}
+
+// What hipq puts behind the longest name of a table is short enough for MySQL, in every order.
+func TestLongestTableName(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })
+		dbtest.OK(t, err)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+		dbtest.OK(t, err)
+		defer func() { _ = db.Close() }()
+		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
+			_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
+			_, err = db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
+		}
+		_, err = schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] })
+		dbtest.Ensure(t, errors.Is(err, schema.ErrName), "a name of 52: %v", err)
+	})
 }
