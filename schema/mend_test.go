@@ -180,8 +180,7 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
-	creator := dbtest.Must(schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop")))(t)
-	defer func() { _ = creator.Close() }()
+	creator := opened(t, schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()})
 	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
 		t.Fatalf("it was to end halfway: %v: %v", changed, err)
 	}

@@ -113,9 +113,7 @@ func TestGaleraMigrateAtOnce(t *testing.T) {
 		queues := []schema.Queue{{Name: "emails"}, {Name: "reports", Order: schema.OrderSchedule}}
 		var all sync.WaitGroup
 		for _, dsn := range dbtest.Galera(t) {
-			db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn, Create: true}, schema.Named("shop"))
-			dbtest.OK(t, err)
-			t.Cleanup(func() { _ = db.Close() })
+			db := opened(t, schema.Options{Driver: "mysql", DSN: dsn, Create: true})
 			all.Go(func() {
 				_, err := db.Migrate(t.Context(), queues)
 				dbtest.Ensure(t, err == nil, "%v", err)

@@ -118,13 +118,9 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	its.DBName = cfg.DBName
 	reader = its.FormatDSN()
 	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader, writer)}
-	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	dbtest.OK(t, err)
-	defer func() { _ = db.Close() }()
 	var readOnly bool
-	if err := db.SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
-		t.Errorf("read-only: %t, %v", readOnly, err)
-	}
+	err := opened(t, o).SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only")
+	dbtest.Ensure(t, err == nil && !readOnly, "read-only: %t, %v", readOnly, err)
 	// where none writes, it is for later
 	o.DSN = dbtest.AnyOf(t, reader, reader)
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -61,10 +61,7 @@ func TestProceduresRights(t *testing.T) {
 	})
 	its := *cfg
 	its.User, its.Passwd = user, "secret"
-	open := func() *schema.DB {
-		db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
-		return db
-	}
+	open := func() *schema.DB { return opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()}) }
 	made, err := open().MakeProcedures(t.Context(), withProcedures)
 	dbtest.Ensure(t, errors.Is(err, schema.ErrNoProcedures) && len(made) == 0 && strings.Contains(err.Error(), "CREATE ROUTINE"),
 		"%v, %v", made, err)
@@ -144,9 +141,7 @@ func TestRightsToOneQueue(t *testing.T) {
 		execute(t, root, strings.Replace(statement, "'emails_worker'", "'"+user+"'", 1))
 	}
 	its.User, its.Passwd = user, ""
-	one, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
-	dbtest.OK(t, err)
-	defer func() { _ = one.Close() }()
+	one := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
 	const secret = "'0123456789abcdef0123456789abcdef'"
 	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
 		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")

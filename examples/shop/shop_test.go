@@ -93,20 +93,16 @@ func TestOrderIsWhole(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := open(t, driver, source, func(context.Context, Receipt) error { return errors.New("the mail server is away") })
 		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"))(t)
-		if _, err := s.Order(t.Context(), "a@example.org", 1); err == nil {
-			t.Error("without its table")
-		}
+		_, err := s.Order(t.Context(), "a@example.org", 1)
+		dbtest.Ensure(t, err != nil, "without its table")
 		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"))(t)
-		if _, err := s.Order(t.Context(), strings.Repeat("x", 2<<20), 1); err == nil {
-			t.Error("of more data than a job may have")
-		}
-		if _, err := s.Receipt(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			t.Errorf("a receipt: %v", err)
-		}
+		_, err = s.Order(t.Context(), strings.Repeat("x", 2<<20), 1)
+		dbtest.Ensure(t, err != nil, "of more data than a job may have")
+		_, err = s.Receipt(t.Context(), 1)
+		dbtest.Ensure(t, errors.Is(err, queue.ErrNotFound), "a receipt: %v", err)
 		var orders int
-		if err := s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders); err != nil || orders != 0 {
-			t.Errorf("%d orders, %v", orders, err)
-		}
+		err = s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders)
+		dbtest.Ensure(t, err == nil && orders == 0, "%d orders, %v", orders, err)
 		order := dbtest.Must(s.Order(t.Context(), "a@example.org", 1))(t)
 		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
 	})

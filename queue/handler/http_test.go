@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
@@ -34,13 +33,33 @@ import (
 // loopback are the addresses of the tests' servers.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
+// counting is a handler whose server, of HTTP/2 if it is secure, answers so, and how many connections were opened to it.
+func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HTTP, opened *atomic.Int64) {
+	t.Helper()
+	h, opened = &handler.HTTP{Networks: loopback}, new(atomic.Int64)
+	server := httptest.NewUnstartedServer(answer)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	if server.EnableHTTP2 = secure; secure {
+		server.StartTLS()
+		h.RootCAs = x509.NewCertPool()
+		h.RootCAs.AddCert(server.Certificate())
+	} else {
+		server.Start()
+	}
+	h.URL = server.URL + "/jobs"
+	t.Cleanup(server.Close)
+	t.Cleanup(h.Close)
+	return h, opened
+}
+
 // endpoint is a handler whose server answers so.
 func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
 	t.Helper()
-	server := httptest.NewServer(answer)
-	t.Cleanup(server.Close)
-	h := &handler.HTTP{URL: server.URL + "/jobs", Networks: loopback}
-	t.Cleanup(h.Close)
+	h, _ := counting(t, false, answer)
 	return h
 }
 
@@ -222,9 +241,7 @@ func TestHTTPSizes(t *testing.T) {
 		o := h.Handle(t.Context(), j)
 		dbtest.Ensure(t, o.Error == "200 OK, and its body has more than 1048576 bytes" && o.Verdict == job.TryAgain, "%s: %+v", data, o)
 	}
-	if written.Load() > 1<<29 {
-		t.Errorf("the server could send %d bytes", written.Load())
-	}
+	dbtest.Ensure(t, written.Load() <= 1<<29, "the server could send %d bytes", written.Load())
 }
 
 // Addresses that are not public are refused, whatever the name was, and unless the config has their networks.
@@ -314,40 +331,23 @@ func TestHTTPProxy(t *testing.T) {
 // Connections are kept.
 func TestHTTPKeepsConnections(t *testing.T) {
 	t.Parallel()
-	var opened sync.Map
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ConnState = func(c net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			opened.Store(c.RemoteAddr().String(), true)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback}
-	defer h.Close()
+	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) {})
 	for range 20 {
-		if diff := cmp.Diff(job.Outcome{Verdict: job.Finished}, h.Handle(t.Context(), testJob()), cmpopts.IgnoreFields(job.Outcome{}, "Ran")); diff != "" {
-			t.Fatal(diff)
-		}
+		o := h.Handle(t.Context(), testJob())
+		o.Ran = 0
+		dbtest.Same(t, o, job.Outcome{Verdict: job.Finished})
 	}
-	n := 0
-	opened.Range(func(any, any) bool { n++; return true })
-	dbtest.Ensure(t, n == 1, "%d connections were opened", n)
+	dbtest.Same(t, opened.Load(), 1, "connections that were opened")
 }
 
 // A connection of HTTP/2 that is dead, as after a NAT forgot it, costs the requests that wait on it an attempt, and soon; the next
 // goes to another.
 func TestHTTPDeadConnection(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	between, forget := nat(t, server.Listener.Addr().String())
-	h := &handler.HTTP{URL: "https://" + between, Networks: loopback, RootCAs: x509.NewCertPool()}
-	h.RootCAs.AddCert(server.Certificate())
+	h, _ := counting(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
+	between, forget := nat(t, strings.Split(h.URL, "/")[2])
+	h.URL = "https://" + between
 	h.SetPing(time.Second)
-	defer h.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout after 1m"))
 	defer cancel()
 	if o := h.Handle(ctx, testJob()); o.Result != "HTTP/2.0" {
@@ -430,41 +430,23 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 // connected, which may take long.
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked, connected atomic.Bool
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
-	server.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
-	server.Start()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback}
-	defer h.Close()
+	var asked atomic.Bool
+	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }}), testJob())
-	processtest.Eventually(t, "a connection was made", connected.Load)
-	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
-		t.Errorf("asked: %t, %+v", asked.Load(), o)
-	}
+	processtest.Eventually(t, "a connection was made", func() bool { return opened.Load() > 0 })
+	dbtest.Ensure(t, !asked.Load() && o.Verdict == job.TryAgain && o.Error == "lock lost", "asked: %t, %+v", asked.Load(), o)
 }
 
 // Nor does it send anything on a connection of HTTP/2, which stays as it is for others.
 func TestHTTP2AfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked, opened atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var asked atomic.Int64
+	h, opened := counting(t, true, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = io.WriteString(w, r.Proto)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback, RootCAs: x509.NewCertPool()}
-	h.RootCAs.AddCert(server.Certificate())
-	defer h.Close()
+	})
 	for _, lost := range []bool{false, true, false} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() {
@@ -477,9 +459,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 		}
 		cancel(nil)
 	}
-	if asked.Load() != 2 || opened.Load() != 1 {
-		t.Errorf("asked %d times on %d connections", asked.Load(), opened.Load())
-	}
+	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
 }
 
 // What a server says in the place of "OK" is kept short.

@@ -103,9 +103,8 @@ func TestLimits(t *testing.T) {
 	}
 	without := plain.Handle(t.Context(), testJob())
 	niceness, err := strconv.Atoi(strings.Split(without.Output, "\n")[6]) // the tests may be nice too
-	if want := strconv.Itoa(min(niceness+3, 19)); err != nil || lines[6] != want {
-		t.Errorf("nice %s, want %s: %v", lines[6], want, err)
-	}
+	want := strconv.Itoa(min(niceness+3, 19))
+	dbtest.Ensure(t, err == nil && lines[6] == want, "nice %s, want %s: %v", lines[6], want, err)
 	dbtest.Ensure(t, lines[7] == lines[8], "it is not the leader of its group, which is %s: %s", lines[7], lines[8])
 	dbtest.Ensure(t, lines[9] == "a b $(id) order-1 ", "arguments %q", lines[9])
 	dbtest.Ensure(t, strings.HasSuffix(without.Output, lines[10]), "environment %s, and without limits:\n%s", lines[10], without.Output)

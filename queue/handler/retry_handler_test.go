@@ -16,6 +16,18 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
+// wantDecision wants a decision, or an error that has the problem in it.
+func wantDecision(t *testing.T, got job.Decision, err error, want job.Decision, problem string) {
+	t.Helper()
+	if problem != "" {
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), problem), "error %v, want %s", err, problem)
+		return
+	}
+	dbtest.OK(t, err)
+	got.At = got.At.UTC()
+	dbtest.Same(t, cmp.Diff(want, got), "")
+}
+
 func TestParseDecision(t *testing.T) {
 	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
 	large := strings.Repeat("x", job.MaxDataBytes)
@@ -81,13 +93,7 @@ func TestParseDecision(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := handler.ParseDecision(tt.line)
-			if tt.problem != "" {
-				dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), tt.problem), "error %v, want %s", err, tt.problem)
-				return
-			}
-			dbtest.OK(t, err)
-			got.At = got.At.UTC()
-			dbtest.Same(t, cmp.Diff(tt.want, got), "")
+			wantDecision(t, got, err, tt.want, tt.problem)
 		})
 	}
 }
@@ -112,18 +118,13 @@ func TestRetryExec(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), job.Outcome{Verdict: job.TryAgain, Error: "boo"})
-			if tt.problem != "" {
-				dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), tt.problem), "error %v, want %s", err, tt.problem)
-				return
-			}
-			dbtest.OK(t, err)
-			dbtest.Same(t, cmp.Diff(tt.want, got), "")
+			wantDecision(t, got, err, tt.want, tt.problem)
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
 		e := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}}
-		_, err := e.Decide(t.Context(), testJob(), job.Outcome{})
-		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "start /no/such/program"), "%v", err)
+		got, err := e.Decide(t.Context(), testJob(), job.Outcome{})
+		wantDecision(t, got, err, job.Decision{}, "start /no/such/program")
 	})
 	t.Run("is stopped", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -174,16 +175,13 @@ func TestRetryFunc(t *testing.T) {
 		}
 		return want, nil
 	})
-	if got, err := f.Decide(t.Context(), testJob(), job.Outcome{}); err != nil || got != want {
-		t.Error(got, err)
-	}
-	if _, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
-		t.Error(err)
-	}
-	if _, err := f.Decide(over, testJob(), job.Outcome{Error: "late"}); err == nil || err.Error() != "timeout after 30s" {
-		t.Errorf("after its time: %v", err)
-	}
-	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
+	got, err := f.Decide(t.Context(), testJob(), job.Outcome{})
+	wantDecision(t, got, err, want, "")
+	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"})
+	wantDecision(t, got, err, want, "no idea")
+	got, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after its time
+	wantDecision(t, got, err, want, "timeout after 30s")
+	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_handler_test.go") || got.Again {
 		t.Error(got, err)
 	}

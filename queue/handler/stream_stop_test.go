@@ -72,9 +72,8 @@ func TestStreamNotSent(t *testing.T) {
 	hangs, large := jobOf(2, task{SleepMS: 60_000}), jobOf(3, task{Log: strings.Repeat("x", 1<<19)})
 	hangs.Timeout, large.Timeout = time.Second, 30*time.Second
 	got := outcomes(t, s, hangs, large)
-	if got[0].Error != "timeout after 1s" || got[1].Verdict != job.Finished {
-		t.Errorf("%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 1s" && got[1].Verdict == job.Finished,
+		"%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
 }
 
 // A job that waits unread in its program's stdin goes to the next one, also if that program is ended because of another job that
@@ -95,9 +94,8 @@ func TestStreamNotRead(t *testing.T) {
 			hangs := jobOf(2, task{SleepMS: 60_000})
 			hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
 			got := outcomes(t, s, hangs, jobOf(3, task{}))
-			if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
-				t.Errorf("%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
-			}
+			dbtest.Ensure(t, got[0].Error == "timeout after 4s" && got[1].Verdict == job.Finished,
+				"%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
 		})
 	}
 }
@@ -112,9 +110,7 @@ func TestStreamReadLate(t *testing.T) {
 	crash := 3
 	got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{Silent: true, Exit: &crash}))
 	want := "job 2 had to be stopped: timeout after 500ms; the program ended without an answer: exit status 3"
-	if got[1].Error != "timeout after 500ms" || got[2].Error != want {
-		t.Errorf("%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
-	}
+	dbtest.Ensure(t, got[1].Error == "timeout after 500ms" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
 }
 
 // A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
@@ -271,7 +267,6 @@ func TestStreamAfterTheLock(t *testing.T) {
 	}}), testJob())
 	s.Close()
 	text, err := os.ReadFile(got)
-	if err != nil || strings.Count(string(text), "\n") != 1 || o.Error != "lock lost" {
-		t.Errorf("%v: it got %d jobs; %+v", err, strings.Count(string(text), "\n"), o)
-	}
+	dbtest.Ensure(t, err == nil && strings.Count(string(text), "\n") == 1 && o.Error == "lock lost",
+		"%v: it got %d jobs; %+v", err, strings.Count(string(text), "\n"), o)
 }

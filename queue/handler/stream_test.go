@@ -268,9 +268,7 @@ func TestStreamMisunderstood(t *testing.T) {
 			t.Parallel()
 			s := stream(t, 1, 3)
 			got := outcomes(t, s, jobOf(1, task{SleepMS: 500}), jobOf(2, task{SleepMS: 100, Say: tt.say}), jobOf(3, task{SleepMS: 500}))
-			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
-				t.Errorf("the others: %+v, %+v", got[0], got[2])
-			}
+			dbtest.Ensure(t, got[0].Verdict == job.Finished && got[2].Verdict == job.Finished, "the others: %+v, %+v", got[0], got[2])
 			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) || strings.Contains(got[1].Error, "exit status 0") {
 				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
 			}
@@ -311,9 +309,7 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
 	other.Timeout, answered.Timeout = time.Minute, time.Minute
 	got := outcomes(t, s, late, other, answered)
-	if got[0].Error != "timeout after 400ms" || got[2].Verdict != job.Finished {
-		t.Errorf("%+v\n%+v", got[0], got[2])
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[2].Verdict == job.Finished, "%+v\n%+v", got[0], got[2])
 	want := "its program was ended because job 1 had to be stopped: timeout after 400ms"
 	dbtest.Ensure(t, got[1].Verdict == job.TryAgain && got[1].Error == want, "got %q\nwant %q", got[1].Error, want)
 	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
@@ -328,9 +324,7 @@ func TestStreamTimeoutIsAnswered(t *testing.T) {
 	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, other)
-	if got[0].Error != "timeout after 400ms" || got[1].Verdict != job.Finished {
-		t.Errorf("%+v\n%+v", got[0], got[1])
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[1].Verdict == job.Finished, "%+v\n%+v", got[0], got[1])
 }
 
 // Where a job stays without an answer that the program has tried to give, its error says what is wrong with that.
@@ -371,9 +365,7 @@ func TestStreamHints(t *testing.T) {
 				late.Timeout = 20 * time.Second
 			}
 			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
-			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
-				t.Errorf("the others: %+v, %+v", got[0], got[2])
-			}
+			dbtest.Ensure(t, got[0].Verdict == job.Finished && got[2].Verdict == job.Finished, "the others: %+v, %+v", got[0], got[2])
 			dbtest.Ensure(t, got[1].Error == tt.want, "got %q\nwant %q", got[1].Error, tt.want)
 		})
 	}

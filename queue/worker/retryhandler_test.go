@@ -476,9 +476,8 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			asked := c.next()
 			asked.Outcome.Ran = 0
 			for i, id := range ids {
-				if id == asked.Job.ID && asked.Outcome != want[i] {
-					s.t.Errorf("asked about job %d with %+v, want %+v", id, asked.Outcome, want[i])
-				}
+				dbtest.Ensure(s.t, id != asked.Job.ID || asked.Outcome == want[i],
+					"asked about job %d with %+v, want %+v", id, asked.Outcome, want[i])
 			}
 		}
 		for range ids {

@@ -57,6 +57,8 @@ func TestRunningJobIsStopped(t *testing.T) {
 		}
 		_, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0])
 		dbtest.Ensure(s.t, errors.Is(err, queue.ErrFinal), "to stop it again: %v", err)
+		_, err = admin.Of(s.emails).Stop(s.t.Context(), ids[2]+1000)
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotFound), "to stop a job that isn't there: %v", err)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
 		c.quiet("the job was cancelled")
