@@ -177,10 +177,10 @@ func TestRetryFunc(t *testing.T) {
 	})
 	got, err := f.Decide(t.Context(), testJob(), job.Outcome{})
 	wantDecision(t, got, err, want, "")
-	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"})
-	wantDecision(t, got, err, want, "no idea")
-	got, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after its time
-	wantDecision(t, got, err, want, "timeout after 30s")
+	_, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"})
+	dbtest.Same(t, fmt.Sprint(err), "no idea")
+	_, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after its time
+	dbtest.Same(t, fmt.Sprint(err), "timeout after 30s")
 	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_handler_test.go") || got.Again {
 		t.Error(got, err)
