@@ -161,57 +161,6 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 	})
 }
 
-// After the answer to try again the next attempt waits for the handler to end: two must not run at once.
-func TestNextAttemptWaitsForTheHandler(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		id := s.add(s.emails, "send", 1)[0]
-		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.MaxJobs = 1 // so that it doesn't take the next attempt
-		r := s.start(p)
-		g.next()
-		s.answer(id, job.TryAgain, "", "try later")
-		other := s.elsewhere()
-		tick := func() worker.Params {
-			next := only(s.emails, other.worker(all(nothing)))
-			next.Host = "there"
-			return next
-		}
-		wantSummary(s.t, s.work(tick()), worker.Summary{})
-		s.wantJob(s.emails, id, job.Running, "answered", "try later", 1)
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
-		s.answer(id, job.Finished, "", "")
-		s.wantHistory(s.emails, atSecond, id)
-	})
-}
-
-// The answer to the first attempt comes when the second is under way: that one it doesn't end.
-func TestAnswerToAnotherAttempt(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		id := s.addJobs(s.emails, job.Params{Type: "send", Timeout: time.Minute})[0]
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
-		first := s.get(s.emails, id)
-		s.overdue(id)
-		p := only(s.emails, s.worker(all(nothing)))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
-		list := s.outcomes(s.emails, id)
-		dbtest.Ensure(s.t, len(list) == 1 && list[0].WorkerID == p.ID && list[0].Error == "timeout after 1m", "activity: %+v", list)
-		for _, v := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
-			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
-			dbtest.Ensure(s.t, errors.Is(err, queue.ErrOtherAttempt), "the answer %s to the first attempt: %v", v, err)
-		}
-		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
-		s.answer(id, job.Finished, "", "")
-		s.wantHistory(s.emails, atSecond, id)
-	})
-}
-
 // An overdue answer goes to the retry handler like any error.
 func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 	suite(t, func(s shop) {

@@ -153,7 +153,7 @@ func TestOneLongJob(t *testing.T) {
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.wantCalm(asked)
-		s.stopJob(ids[0], p.ID)
+		s.stop(p.ID, ids[0])
 		g.wantCancelled()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
 		s.wantCancelled(ids[0], 1)
