@@ -1,14 +1,10 @@
 package guard_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
@@ -122,81 +117,4 @@ func TestNotKilledForBeingLate(t *testing.T) {
 			dbtest.Ensure(t, err == nil, "%v", err)
 		})
 	}
-}
-
-// A worker is killed when it has forked and the program has not begun, as on a busy machine: what becomes of the fork is found,
-// by who clears up after the worker and by its guard.
-func TestForkIsFound(t *testing.T) {
-	t.Parallel()
-	for _, by := range []string{"strays", "guard"} {
-		t.Run(by, func(t *testing.T) {
-			t.Parallel()
-			dir, id := t.TempDir(), newWorkerID()
-			program := dir + "/program"
-			if out, err := exec.Command("cp", "/bin/sleep", program).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			letBegin := holdProgram(t, program)
-			worker := startRole(t, "forker", id, program, by)
-			var fork int
-			processtest.Eventually(t, "the fork is there", func() bool {
-				fork = forkOf(worker.Process.Pid)
-				return fork != 0
-			})
-			signalTo(t, worker, syscall.SIGKILL)
-			_ = worker.Wait()
-			cleared := make(chan []string, 1)
-			if by == "strays" {
-				go func() { cleared <- guard.KillOrphans(id) }()
-			}
-			select {
-			case left := <-cleared:
-				t.Fatalf("it did not wait for the fork; left: %q", left)
-			case <-time.After(500 * time.Millisecond): // longer than it takes to look twice
-			}
-			letBegin()
-			if by == "strays" {
-				left := <-cleared
-				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
-				dbtest.Ensure(t, !processtest.Alive(fork), "it lives when all is cleared up")
-			}
-			processtest.EventuallyGone(t, "the fork", fork)
-		})
-	}
-}
-
-// holdProgram keeps a file from being executed, by a lease: who opens it waits until it is let go, 45 s at most.
-func holdProgram(t *testing.T, path string) (letGo func()) {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err == nil {
-		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-	}
-	dbtest.OK(t, err)
-	return func() { _ = file.Close() }
-}
-
-// forkOf is the child of a process that has begun no program, 0 if there is none.
-func forkOf(parent int) int {
-	for pid, o := range process.Others() {
-		if o.Parent == parent && o.IsFork(pid) {
-			return pid
-		}
-	}
-	return 0
-}
-
-// processesOf finds the worker of this id, its guard, and its programs.
-func processesOf(t *testing.T, id string) (found []string) {
-	t.Helper()
-	for _, file := range []string{"cmdline", "environ"} {
-		paths, err := filepath.Glob("/proc/[0-9]*/" + file)
-		dbtest.OK(t, err)
-		for _, path := range paths {
-			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(id)) {
-				found = append(found, path)
-			}
-		}
-	}
-	return found
 }
