@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -26,8 +27,7 @@ func load(t *testing.T, text string, env []string, flags *pflag.FlagSet) (*Confi
 
 func mustLoad(t *testing.T, text string) *Config {
 	t.Helper()
-	c, err := load(t, text, noEnv, nil)
-	do(t, err)
+	c := dbtest.Must(load(t, text, noEnv, nil))(t)
 	return c
 }
 
@@ -60,9 +60,7 @@ func TestMinimal(t *testing.T) {
 			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
 		}},
 	}
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, diff(want, got), "", "(-want +got)")
 }
 
 func TestEverySetting(t *testing.T) {
@@ -129,10 +127,8 @@ queues:
     allow_weightless: no
 `)
 	dir := filepath.Dir(got.File)
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	do(t, err)
-	windows, err := job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
-	do(t, err)
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
+	windows := dbtest.Must(job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"}))(t)
 	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	outer := job.RetryPolicy{Attempts: 7, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
@@ -195,9 +191,7 @@ queues:
 			},
 		},
 	}
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, diff(want, got), "", "(-want +got)")
 	names, err := got.Names()
 	if err != nil || names.Activity() != "q_shop_activity" {
 		t.Errorf("the activity's table is %q, %v", names.Activity(), err)
@@ -208,9 +202,7 @@ queues:
 func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 	c := mustLoad(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a}, {name: b, retry: {backoff: exponential, delay: 1m}}]}]\n")
 	want := job.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
-	if got := c.Queues[0].Types[1].Retry; got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	dbtest.Same(t, c.Queues[0].Types[1].Retry, want)
 	_, err := load(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a, retry: {backoff: exponential}}]}]\n", noEnv, nil)
 	if err == nil || !strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay: 1h is shorter than the delay of 2h") {
 		t.Errorf("got %v", err)
@@ -219,9 +211,7 @@ func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 
 func TestSectionsWithoutContentAreDefaults(t *testing.T) {
 	got := mustLoad(t, "name: shop\ndatabase:\nworker:\n  batch:\nactivity: {}\nretry: ~\nqueues:\n  - name: q\n    job_types:\n")
-	if diff := diff(worker.DefaultOptions, got.Worker); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, diff(worker.DefaultOptions, got.Worker), "", "(-want +got)")
 }
 
 // A key that nobody knows hides no other mistake, and nothing is said to be missing that it may have been meant for.
@@ -236,9 +226,8 @@ func TestMistakes(t *testing.T) {
 		"HIPQ_WORKER_CONCURENCY ", "naem ", "queues.q.job_types.a.handler.exce ", "worker.lock_fro ",
 		"timezone HIPQ_TIMEZONE", "worker.batch ", "queues.q.job_types.a.timeout ",
 	}
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s\n%v", diff, err)
-	}
+	diff := diff(want, got)
+	dbtest.Ensure(t, diff == "", "(-want +got):\n%s\n%v", diff, err)
 	if _, err := load(t, "name: Shop\nqueues: [{name: q}]\n", noEnv, nil); !errors.Is(err, schema.ErrName) {
 		t.Errorf("the cause is lost: %v", err)
 	}
@@ -254,7 +243,6 @@ func TestQueue(t *testing.T) {
 		t.Errorf("got %q, %v", q.Name, err)
 	}
 	_, err := c.Queue("mails")
-	if want := `unknown queue: "mails"; ` + c.File + " has emails, files"; !errors.Is(err, ErrUnknownQueue) || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	want := `unknown queue: "mails"; ` + c.File + " has emails, files"
+	dbtest.Ensure(t, errors.Is(err, ErrUnknownQueue) && err.Error() == want, "got %v, want %s", err, want)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // explain gives the settings of a config of that text, by key, with FILE in the place of its path, and DIR in that of its
@@ -17,18 +19,14 @@ func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[
 	t.Helper()
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "hipq.yaml"), text)
-	all, err := Explain(LoadOptions{File: file, Env: env, Flags: flags})
-	do(t, err)
+	all := dbtest.Must(Explain(LoadOptions{File: file, Env: env, Flags: flags}))(t)
 	by := map[string]string{}
 	for _, s := range all {
-		if _, ok := by[s.Key]; ok {
-			t.Errorf("%s is there twice", s.Key)
-		}
+		_, ok := by[s.Key]
+		dbtest.Ensure(t, !ok, "%s is there twice", s.Key)
 		line := strings.NewReplacer(file, "FILE", dir, "DIR").Replace(fmt.Sprintf("%v, %s", s.Value, s.From))
 		by[s.Key] = line
-		if strings.Contains(line, "s3cret") {
-			t.Errorf("%s shows a secret: %s", s.Key, line)
-		}
+		dbtest.Ensure(t, !strings.Contains(line, "s3cret"), "%s shows a secret: %s", s.Key, line)
 	}
 	return by
 }
@@ -113,9 +111,7 @@ alert: {failed: {warning: 7}, run_p95: {critical: 90s}}
 		"monitor.ping_url":                                    "https://hc-ping.com:443/***, FILE:22",
 		"purge.ping_url":                                      "<nil>, default",
 	} {
-		if got[key] != want {
-			t.Errorf("%s: %q, want %q", key, got[key], want)
-		}
+		dbtest.Ensure(t, got[key] == want, "%s: %q, want %q", key, got[key], want)
 	}
 }
 
@@ -129,9 +125,7 @@ func TestExplainDSNFile(t *testing.T) {
 		"database.tls.key":         "<nil>, default",
 		"database.tls.server_name": "<nil>, default",
 	} {
-		if got[key] != want {
-			t.Errorf("%s: %q, want %q", key, got[key], want)
-		}
+		dbtest.Ensure(t, got[key] == want, "%s: %q, want %q", key, got[key], want)
 	}
 }
 
@@ -155,14 +149,10 @@ schedules: [{name: s, when: "@daily", queue: q, type: t}]
 		}
 	}
 	for _, key := range leaves("", reflect.TypeFor[shape]()) {
-		if !explained[key] {
-			t.Errorf("%s is not explained", key)
-		}
+		dbtest.Ensure(t, explained[key], "%s is not explained", key)
 		delete(explained, key)
 	}
-	if len(explained) > 0 {
-		t.Errorf("unknown keys: %v", explained)
-	}
+	dbtest.Ensure(t, len(explained) == 0, "unknown keys: %v", explained)
 }
 
 // leaves are the keys of a section that have values, with the queue q, the job type t and the schedule s.

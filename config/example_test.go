@@ -8,22 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 )
 
 const examplePath = "../hipq.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
-	got, err := Load(LoadOptions{File: examplePath, Env: noEnv})
-	do(t, err)
+	got := dbtest.Must(Load(LoadOptions{File: examplePath, Env: noEnv}))(t)
 	// What it shows outside of the queues is what holds without it.
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
 	want.Schedules = got.Schedules
 	want.Alert.Queues = got.Alert.Queues
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-default +example):\n%s", diff)
-	}
+	dbtest.Same(t, diff(want, got), "", "(-default +example)")
 	files := got.Queues[0]
 	if files.KeepFinished != queue.DefaultKeepFinished || files.KeepFailed != queue.DefaultKeepFailed || files.ThrottleLimit != 0 {
 		t.Errorf("the first queue does not show the defaults: %+v", files.Options)
@@ -32,8 +30,7 @@ func TestExampleLoads(t *testing.T) {
 
 // TestExampleIsComplete wants each key of each section in the example, those that can't stand there as a comment.
 func TestExampleIsComplete(t *testing.T) {
-	data, err := os.ReadFile(examplePath)
-	do(t, err)
+	data := dbtest.Must(os.ReadFile(examplePath))(t)
 	content, _, err := parseYAML(data)
 	do(t, err)
 	shownKeys := map[string]bool{}
@@ -44,18 +41,15 @@ func TestExampleIsComplete(t *testing.T) {
 			missing = append(missing, key)
 		}
 	}
-	if want := []string{
+	want := []string{
 		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.nodes", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
 		"tlsSection.key", "tlsSection.server_name", "monitorSection.ping_url", "purgeSection.ping_url", "shape.retry_handler", "retryHandlerSection.user",
 		"queueSection.retry_handler", "retryHandlerSection.user", "retryHandlerSection.user",
 		"httpSection.header_files", "httpSection.secret_file", "httpSection.ca", "handlerSection.user",
-	}; !slices.Equal(missing, want) {
-		t.Errorf("not in the example: %v, want only %v", missing, want)
 	}
+	dbtest.Ensure(t, slices.Equal(missing, want), "not in the example: %v, want only %v", missing, want)
 	for _, comment := range []string{"\n  # dsn: ", "\n  # dsn_file: ", "\n  # nodes: ", "\n  # tls:\n", "\n# retry_handler: ", "\n    # retry_handler: ", "\n            # header_files: ", "\n            # secret_file: ", "\n            # ca: "} {
-		if !strings.Contains(string(data), comment) {
-			t.Errorf("the example has no comment %q", comment)
-		}
+		dbtest.Ensure(t, strings.Contains(string(data), comment), "the example has no comment %q", comment)
 	}
 }
 
@@ -98,11 +92,8 @@ func allKeys(t reflect.Type) []string {
 
 func TestStarterLoads(t *testing.T) {
 	c := mustLoad(t, string(Starter()))
-	if len(c.Queues) != 1 || len(c.Queues[0].Types) != 1 || len(c.Queues[0].Handlers) != 1 || c.Database.Driver != "sqlite" {
-		t.Errorf("got %+v", c)
-	}
+	dbtest.Ensure(t, len(c.Queues) == 1 && len(c.Queues[0].Types) == 1 && len(c.Queues[0].Handlers) == 1 && c.Database.Driver == "sqlite",
+		"got %+v", c)
 	Starter()[0] = 'x'
-	if Starter()[0] != '#' {
-		t.Error("a caller can change the starter config")
-	}
+	dbtest.Ensure(t, Starter()[0] == '#', "a caller can change the starter config")
 }

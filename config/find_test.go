@@ -2,10 +2,13 @@ package config
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 const minimal = "name: shop\nqueues: [{name: emails}]\n"
@@ -50,8 +53,7 @@ func TestSearchOrder(t *testing.T) {
 		{"also where it is relative", LoadOptions{Env: relativeXDG, Dir: root}, "home/.config/hipq/hipq.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config, err := Load(c.o)
-			do(t, err)
+			config := dbtest.Must(Load(c.o))(t)
 			if config.File != at(c.want) {
 				t.Errorf("read %s, want %s", config.File, at(c.want))
 			}
@@ -87,9 +89,7 @@ func TestNotFound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load(c.o)
-			if !errors.Is(err, ErrNotFound) || err.Error() != c.want {
-				t.Errorf("got %v\nwant %s", err, c.want)
-			}
+			dbtest.Ensure(t, errors.Is(err, ErrNotFound) && err.Error() == c.want, "got %v\nwant %s", err, c.want)
 		})
 	}
 }
@@ -100,7 +100,149 @@ func TestUnreadableEndsTheSearch(t *testing.T) {
 	write(t, filepath.Join(root, "home/.config/hipq/hipq.yaml"), minimal)
 	do(t, os.MkdirAll(filepath.Join(root, "hipq.yaml"), 0o755))
 	_, err := Load(LoadOptions{Dir: root, Env: environment("HOME", filepath.Join(root, "home"))})
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory") {
-		t.Errorf("got %v", err)
+	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), root+"/hipq.yaml can't be read: is a directory"),
+		"got %v", err)
+}
+
+// nobody is a user who is neither root nor the one who runs the tests.
+const nobody = 65534
+
+// place makes a folder with a config in it.
+func place(t *testing.T, text string) (dir, file string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "etc")
+	return dir, write(t, filepath.Join(dir, "hipq.yaml"), text)
+}
+
+func do(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What somebody else could have written is not done: a config may name any program.
+func TestConfigOfSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away") // CI runs as root
+	}
+	for name, c := range map[string]struct {
+		give func(t *testing.T, dir, file string)
+		want string // empty: it is trusted
+	}{
+		"ours":                {func(*testing.T, string, string) {}, ""},
+		"another's":           {func(t *testing.T, _, file string) { do(t, os.Chown(file, nobody, 0)) }, "belongs to user 65534"},
+		"in another's folder": {func(t *testing.T, dir, _ string) { do(t, os.Chown(dir, nobody, 0)) }, "its folder"},
+		"for all to write":    {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o666)) }, "everybody may write"},
+		"for a group":         {func(t *testing.T, _, file string) { do(t, os.Chown(file, 0, nobody), os.Chmod(file, 0o660)) }, "group 65534 may write"},
+		"for our group":       {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o660)) }, ""},
+		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "everybody may write its folder"},
+		"in one like /tmp":    {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }, ""},
+		"a link of another's": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file), os.Chown(filepath.Dir(target), nobody, 0))
+		}, "its folder"},
+		"another's link in a folder like /tmp": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file), os.Lchown(file, nobody, 0), os.Chmod(dir, 0o777|fs.ModeSticky))
+		}, "the link"},
+		"a link by way of a folder of all": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			way := write(t, filepath.Join(filepath.Dir(dir), "all", "way.yaml"), minimal)
+			do(t, os.Remove(file), os.Remove(way), os.Symlink(target, way), os.Symlink("../all/way.yaml", file), os.Chmod(filepath.Dir(way), 0o777))
+		}, "everybody may write its folder"},
+		"links of ours": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file+".way"), os.Symlink("hipq.yaml.way", file))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, file := place(t, minimal)
+			c.give(t, dir, file)
+			_, err := Load(LoadOptions{File: file, Env: noEnv})
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v, want: %s", err, c.want)
+			}
+		})
+	}
+}
+
+const withDSN = "name: shop\nqueues: [{name: emails}]\ndatabase: {driver: mysql, "
+
+// A secret that others may read is one to warn of, and so is a server of whom nobody makes sure.
+func TestWarnings(t *testing.T) {
+	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(127.0.0.1)/shop'}\n")
+	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(localhost)/shop\n")
+	warnings := func(want ...string) {
+		t.Helper()
+		c := dbtest.Must(Load(LoadOptions{File: file, Env: noEnv}))(t)
+		if len(c.Warnings) != len(want) {
+			t.Fatalf("%q, want %q", c.Warnings, want)
+		}
+		for i, w := range c.Warnings {
+			dbtest.Ensure(t, strings.Contains(w, want[i]) && !strings.Contains(w, "secret@"), "%q, want %q", w, want[i])
+		}
+	}
+	warnings()
+	do(t, os.Chmod(file, 0o644))
+	warnings("others may read " + file)
+	write(t, file, withDSN+"dsn_file: dsn}\n")
+	warnings()
+	do(t, os.Chmod(secret, 0o640))
+	warnings("others may read " + secret)
+	do(t, os.Chmod(secret, 0o600))
+	const plain, anyone = "is not encrypted: see database.tls", "nobody makes sure who is at its other end: see database.tls"
+	for way, want := range map[string][]string{
+		"tcp(db)/shop?tls=skip-verify": {anyone}, "tcp(db)/shop?tls=Preferred": {anyone}, "tcp(db)/shop?tls=true&allowFallbackToPlaintext=true": {anyone},
+		"tcp(db)/shop": {plain}, "tcp(10.0.0.7)/shop": {plain}, "tcp(127.0.0.1,db2)/shop": {plain}, "tcp(db)/shop?tls=false&allowFallbackToPlaintext=true": {plain},
+		"tcp(db)/shop?sql_mode='tls=preferred'": {plain}, "tcp(db)/shop?tls=true": nil, "unix(/run/mysqld/mysqld.sock)/shop": nil,
+		"tcp([::1]:3306)/shop": nil, "tcp(127.0.0.2:3306)/shop?tls=skip-verify": nil,
+	} {
+		write(t, secret, "hipq:secret@"+way)
+		warnings(want...)
+	}
+	write(t, secret, "hipq:tls=preferred;secret@tcp(db)/shop")
+	warnings(plain)
+	do(t, os.Chmod(secret, 0o666))
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file: ") || !strings.Contains(err.Error(), "everybody may write") {
+		t.Errorf("a secret that everybody may write: %v", err)
+	}
+}
+
+// A file without end is none, nor is one that is longer than any config, or has no secret in it.
+func TestFilesThatCantBe(t *testing.T) {
+	long := write(t, filepath.Join(t.TempDir(), "long"), "")
+	do(t, os.Truncate(long, 1<<20+1))
+	empty := write(t, filepath.Join(t.TempDir(), "empty"), "\n")
+	for path, want := range map[string]string{
+		"/dev/zero": "can't be read: it is no regular file", long: "can't be read: it is longer than 1048576 bytes", empty: "/empty\" is empty",
+	} {
+		_, file := place(t, withDSN+"dsn_file: "+path+"}\n")
+		for _, o := range []LoadOptions{{File: path, Env: noEnv}, {File: file, Env: noEnv}} {
+			if o.File == empty {
+				continue // as a config it is a file without keys
+			}
+			_, err := Load(o)
+			dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want), "%s: %v", o.File, err)
+		}
+	}
+}
+
+func TestModeAndTLS(t *testing.T) {
+	c := mustLoad(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: 0660}\n")
+	dbtest.Ensure(t, c.Database.Mode == 0o660, "mode %o", c.Database.Mode)
+	for _, mode := range []string{"777", "0666", "0444", "rw", "0o600", "1600"} {
+		_, err := load(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: "+mode+"}\n", noEnv, nil)
+		dbtest.Ensure(t, errors.Is(err, ErrInvalid), "%s: %v", mode, err)
+	}
+	c, err := load(t, withDSN+"dsn: 'hipq@tcp(db)/shop'}\n", environment("HIPQ_DATABASE_TLS_SERVER_NAME", "db.example.org"), nil)
+	dbtest.Ensure(t, err == nil && c.Database.TLS != nil && c.Database.TLS.ServerName == "db.example.org",
+		"from the environment: %v, %v", c, err)
+	c = mustLoad(t, withDSN+"dsn: 'hipq@tcp(db)/shop', tls: {ca: ca.pem, server_name: db.example.org}}\n")
+	if got := c.Database.TLS; got == nil || got.CA != filepath.Join(filepath.Dir(c.File), "ca.pem") || got.ServerName != "db.example.org" || got.Key != "" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -57,18 +58,15 @@ func TestPrecedence(t *testing.T) {
 		{"a flag over the default", minimal, noEnv, workFlags(t, "--linger", "--max-jobs=1"), want(4, 100, 55*time.Second, true, 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := load(t, c.file, c.env, c.flags)
-			do(t, err)
-			if diff := diff(c.want, got.Worker); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			got := dbtest.Must(load(t, c.file, c.env, c.flags))(t)
+			dbtest.Same(t, diff(c.want, got.Worker), "", "(-want +got)")
 		})
 	}
 }
 
 // Every setting can come from the environment, by the name that it is documented to have.
 func TestEnvironment(t *testing.T) {
-	got, err := load(t, minimal+"timezone: UTC\n", environment(
+	got := dbtest.Must(load(t, minimal+"timezone: UTC\n", environment(
 		"HIPQ_NAME", "other",
 		"HIPQ_TABLES", "x_{instance}_{queue}",
 		"HIPQ_TIMEZONE", "Europe/Paris",
@@ -82,18 +80,13 @@ func TestEnvironment(t *testing.T) {
 		"HIPQ_WORKER_LOCK_FOR", "6m",
 		"HIPQ_WORKER_GRACE", "5s",
 		"HIPQ_ACTIVITY_KEEP", "4w",
-	), nil)
-	do(t, err)
+	), nil))(t)
 	want := *got
 	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
 	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
 	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
-	if diff := diff(&want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got.Location.String() != "Europe/Paris" || got.Queues[0].Location != got.Location {
-		t.Errorf("the time zone is %s", got.Location)
-	}
+	dbtest.Same(t, diff(&want, got), "", "(-want +got)")
+	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
 }
 
 func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
@@ -105,11 +98,9 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("HIPQ_CONFIG", write(t, filepath.Join(t.TempDir(), "my.yaml"), minimal))
 	t.Setenv("HIPQ_WORKER_BATCH", "6")
 	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
-	got, err := Load(LoadOptions{})
-	do(t, err)
-	if got.Worker.Batch != 6 || got.Worker.Concurrency != 4 || got.File != os.Getenv("HIPQ_CONFIG") {
-		t.Errorf("got %+v of %s", got.Worker, got.File)
-	}
+	got := dbtest.Must(Load(LoadOptions{}))(t)
+	dbtest.Ensure(t, got.Worker.Batch == 6 && got.Worker.Concurrency == 4 && got.File == os.Getenv("HIPQ_CONFIG"),
+		"got %+v of %s", got.Worker, got.File)
 }
 
 // A handler program that calls hipq has its job in its environment, and Kubernetes tells each container of a service hipq-database.
@@ -127,13 +118,9 @@ func TestOthersVariablesAreNoSettings(t *testing.T) {
 	}
 	got, err := Load(LoadOptions{File: want.File, Env: environment(pairs...)})
 	do(t, err)
-	if diff := diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, diff(want, got), "", "(-want +got)")
 	_, err = Load(LoadOptions{File: want.File, Env: environment("HIPQ_DATABASE_PORT", "3306")})
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable") {
-		t.Errorf("a port: %v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable"), "a port: %v", err)
 }
 
 // What a variable or a flag got wrong must not be looked for in the file.
@@ -235,9 +222,8 @@ func TestSecretIsNeverShown(t *testing.T) {
 		dsn,
 		"- " + dsn,
 	} {
-		if _, err := load(t, text, noEnv, nil); err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", text, err)
-		}
+		_, err := load(t, text, noEnv, nil)
+		dbtest.Ensure(t, err != nil && !strings.Contains(err.Error(), "s3cret"), "%s: %v", text, err)
 	}
 }
 
@@ -293,15 +279,12 @@ func TestUnknownVariables(t *testing.T) {
 		if want != "" {
 			want = "invalid configuration: " + name + ": unknown variable; " + want
 		}
-		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalid) || err.Error() != want) {
-			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
-		}
-		if _, err := load(t, minimal, environment(name, ""), nil); err != nil {
-			t.Errorf("%s, empty: %v", name, err)
-		}
+		dbtest.Ensure(t, (want != "" || err == nil) && (want == "" || errors.Is(err, ErrInvalid) && err.Error() == want),
+			"%s:\n got %v\nwant %s", name, err, want)
+		_, err = load(t, minimal, environment(name, ""), nil)
+		dbtest.Ensure(t, err == nil, "%s, empty: %v", name, err)
 	}
 	_, err := Load(LoadOptions{Dir: t.TempDir(), Env: environment("HIPQ_CONFG", "/etc/hipq.yaml")})
-	if !errors.Is(err, ErrNotFound) || len(Mistakes(err)) != 2 || Mistakes(err)[0].Key != "HIPQ_CONFG" {
-		t.Errorf("where no config was found: %v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, ErrNotFound) && len(Mistakes(err)) == 2 && Mistakes(err)[0].Key == "HIPQ_CONFG",
+		"where no config was found: %v", err)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md anew")
@@ -169,8 +171,7 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 			at[key], at = section, section
 		}
 	}
-	data, err := yaml.Marshal(content)
-	do(t, err)
+	data := dbtest.Must(yaml.Marshal(content))(t)
 	file := filepath.Join(t.TempDir(), "hipq.yaml")
 	do(t, os.WriteFile(file, data, 0o600))
 	c, err := Load(LoadOptions{File: file, Dir: filepath.Dir(file)})
@@ -255,8 +256,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {
 		return
 	}
-	want, err := built(t, path, "")
-	do(t, err)
+	want := dbtest.Must(built(t, path, ""))(t)
 	got, err := built(t, path, otherwise)
 	if err != nil {
 		t.Errorf("%v: the default %q is refused: %v", path, otherwise, err)
@@ -276,8 +276,7 @@ var (
 
 // exampleComments reads the example, with the keys that can only stand there as comments.
 func exampleComments(t *testing.T) commentary {
-	data, err := os.ReadFile(examplePath)
-	do(t, err)
+	data := dbtest.Must(os.ReadFile(examplePath))(t)
 	var doc yaml.Node
 	do(t, yaml.Unmarshal(asComment.ReplaceAll(data, []byte("$1$2")), &doc))
 	c := commentary{}
@@ -316,9 +315,7 @@ func (c commentary) collect(n *yaml.Node, t reflect.Type) {
 // of gives what the example says that a key does, and its default.
 func (c commentary) of(t *testing.T, section, key string) (does, otherwise string) {
 	says := c[section+"."+key]
-	if says == "" {
-		t.Errorf("hipq.example.yaml has no comment on %s of %s", key, section)
-	}
+	dbtest.Ensure(t, says != "", "hipq.example.yaml has no comment on %s of %s", key, section)
 	if m := defaultSays.FindStringSubmatch(says); m != nil {
 		otherwise = m[1]
 		says = strings.Replace(says, m[0], "", 1)

@@ -2,11 +2,15 @@ package config
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func zone(t interface{ Fatal(...any) }, name string) *time.Location {
@@ -53,9 +57,8 @@ func TestParseTime(t *testing.T) {
 		"2026-10-25 03:00":    "2026-10-25T02:00:00Z",
 	} {
 		got, err := ParseTime(text, berlin, now)
-		if err != nil || got.UTC().Format(time.RFC3339Nano) != want {
-			t.Errorf("ParseTime(%q) = %s, %v; want %s", text, got.UTC().Format(time.RFC3339Nano), err, want)
-		}
+		dbtest.Ensure(t, err == nil && got.UTC().Format(time.RFC3339Nano) == want,
+			"ParseTime(%q) = %s, %v; want %s", text, got.UTC().Format(time.RFC3339Nano), err, want)
 	}
 }
 
@@ -91,15 +94,13 @@ func TestParseTimeRefuses(t *testing.T) {
 		"2026-03-29 02:30":     "2026-03-29 02:30:00 does not exist in Europe/Berlin, where clocks are changed; write 2026-03-29T00:30:00Z or 2026-03-29T01:30:00Z",
 		"2026-10-25 02:30":     "2026-10-25 02:30:00 is there twice in Europe/Berlin, where clocks are changed; write 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z",
 	} {
-		if got, err := ParseTime(text, berlin, now); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseTime(%q) = %s, %v; want %q", text, got, err, want)
-		}
+		got, err := ParseTime(text, berlin, now)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), want), "ParseTime(%q) = %s, %v; want %q", text, got, err, want)
 	}
 	silent := errors.New("no clock")
 	for _, text := range []string{"now", "-1h", "09:00", "tomorrow"} {
-		if _, err := ParseTime(text, berlin, func() (time.Time, error) { return time.Time{}, silent }); !errors.Is(err, silent) {
-			t.Errorf("ParseTime(%q) without a clock: %v", text, err)
-		}
+		_, err := ParseTime(text, berlin, func() (time.Time, error) { return time.Time{}, silent })
+		dbtest.Ensure(t, errors.Is(err, silent), "ParseTime(%q) without a clock: %v", text, err)
 	}
 }
 
@@ -116,14 +117,12 @@ func TestParseTimeAtMidnight(t *testing.T) {
 		{"America/Havana", "2026-01-01T00:00:00Z", "2026-11-01", "2026-11-01T04:00:00Z"},
 	} {
 		got, err := ParseTime(c.text, zone(t, c.zone), at(c.now))
-		if err != nil || got.UTC().Format(time.RFC3339) != c.want {
-			t.Errorf("ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
-		}
+		dbtest.Ensure(t, err == nil && got.UTC().Format(time.RFC3339) == c.want,
+			"ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
 	}
 	for _, text := range []string{"2026-09-06 00:00", "2026-09-06 00:30"} {
-		if got, err := ParseTime(text, zone(t, "America/Santiago"), nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
-			t.Errorf("ParseTime(%q) = %s, %v", text, got, err)
-		}
+		got, err := ParseTime(text, zone(t, "America/Santiago"), nil)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "does not exist"), "ParseTime(%q) = %s, %v", text, got, err)
 	}
 }
 
@@ -143,6 +142,37 @@ func TestParseTimeOfAnyHour(t *testing.T) {
 			r.Fatalf("%s in %s is %s, want %s", text, z, got, want)
 		case err != nil && (!strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(), want.Format(time.RFC3339))):
 			r.Fatalf("%s in %s: %v, want %s", text, z, err, want)
+		}
+	})
+}
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "0s": 0, "30s": 30 * time.Second, "5m": 5 * time.Minute, "24h": day, "14d": 14 * day, "1w": week,
+		"1h30m": 90 * time.Minute, "1w2d3h4m5s": week + 2*day + 3*time.Hour + 4*time.Minute + 5*time.Second,
+		"1d500ms": day + 500*time.Millisecond, "1.5h": 90 * time.Minute, "1m0s": time.Minute, "007s": 7 * time.Second,
+	} {
+		got, err := ParseDuration(text)
+		dbtest.Ensure(t, err == nil && got == want, "ParseDuration(%q) = %s, %v; want %s", text, got, err, want)
+	}
+	for _, text := range []string{
+		"", "30", "00", "1.5", "s", "-5s", "+5s", "5 s", " 5s", "5s ", "1h30", "1w0", "1d1w", "1.5d", ".5s", "5S", "5y", "1d 1h", "1w-1s",
+		"99999999w", "99999999999999999999w", "9223372036854775808ns", "106751d24h", "15250w2d",
+	} {
+		got, err := ParseDuration(text)
+		dbtest.Ensure(t, err != nil, "ParseDuration(%q) = %s, want an error", text, got)
+	}
+}
+
+func TestDurationRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "d"))
+		unit := rapid.SampledFrom([]time.Duration{1, time.Millisecond, time.Second, time.Hour, day, week}).Draw(t, "unit")
+		d -= d % unit
+		for _, text := range []string{d.String(), formatDuration(d), fmt.Sprintf("%dw%dd%s", d/week, d%week/day, d%day)} {
+			if got, err := ParseDuration(text); err != nil || got != d {
+				t.Fatalf("ParseDuration(%q) = %s, %v; want %s", text, got, err, d)
+			}
 		}
 	})
 }

@@ -1,9 +1,15 @@
 package config
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestValuesAreTakenAsWritten(t *testing.T) {
@@ -20,16 +26,13 @@ same: *r
 		"on":    map[string]any{"attempts": "5", "jitter": "0.10"},
 		"same":  map[string]any{"attempts": "5"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, got), "", "(-want +got)")
 }
 
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "~\n"} {
-		if got, _, err := parseYAML([]byte(text)); err != nil || len(got) != 0 {
-			t.Errorf("parseYAML(%q) = %v, %v", text, got, err)
-		}
+		got, _, err := parseYAML([]byte(text))
+		dbtest.Ensure(t, err == nil && len(got) == 0, "parseYAML(%q) = %v, %v", text, got, err)
 	}
 }
 
@@ -46,9 +49,8 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
 		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
 	} {
-		if _, _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {
-			t.Errorf("parseYAML(%q)\n got %v\nwant %s", text, err, want)
-		}
+		_, _, err := parseYAML([]byte(text))
+		dbtest.Ensure(t, err != nil && err.Error() == want, "parseYAML(%q)\n got %v\nwant %s", text, err, want)
 	}
 }
 
@@ -58,8 +60,43 @@ func TestNearest(t *testing.T) {
 		"attempt": "attempts", "max-delay": "max_delay", "maxdelay": "max_delay", "DELAY": "delay", "dealy": "delay",
 		"x": "", "": "", "retries": "", "at": "",
 	} {
-		if got := Nearest(key, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", key, got, want)
-		}
+		dbtest.Same(t, Nearest(key, known), want, "Nearest(%q)", key)
 	}
 }
+
+// TestBadFiles loads each file of testdata/bad, which begins with the message wanted, a comment for each line of it.
+// Where a message ends in … the rest is another package's to say.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("only %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			data := dbtest.Must(os.ReadFile(file))(t)
+			path, err := filepath.Abs(file)
+			do(t, err)
+			var want []string
+			for line := range strings.Lines(string(data)) {
+				message, ok := strings.CutPrefix(line, "# ")
+				if !ok {
+					break
+				}
+				want = append(want, "invalid configuration: "+path+": "+strings.TrimSuffix(message, "\n"))
+			}
+			_, err = Load(LoadOptions{File: file, Env: noEnv})
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("the error does not wrap ErrInvalid: %v", err)
+			}
+			got := err.Error()
+			if begin, open := strings.CutSuffix(strings.Join(want, "\n"), "…"); open && strings.HasPrefix(got, begin) && len(got) > len(begin) {
+				want = []string{got}
+			}
+			dbtest.Same(t, cmp.Diff(strings.Join(want, "\n"), got), "", "the message (-want +got)")
+			dbtest.Ensure(t, !strings.Contains(got, "s3cret"), "the message shows a secret: %v", err)
+		})
+	}
+}
+
+// noEnv is an environment with nothing in it.
+var noEnv = []string{}

@@ -16,15 +16,14 @@ import (
 // ranked gives each row's priority with its rank, by id.
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
-	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
-	must(t, err)
+	rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id"))(t)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var row [2]int
-		must(t, rows.Scan(&row[0], &row[1]))
+		dbtest.OK(t, rows.Scan(&row[0], &row[1]))
 		list = append(list, row)
 	}
-	must(t, rows.Err())
+	dbtest.OK(t, rows.Err())
 	return list
 }
 
@@ -37,7 +36,7 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 		query = "SELECT m.name || ': ' || (SELECT group_concat(i.name) FROM pragma_index_info(m.name) i) AS columns FROM sqlite_master m" +
 			" WHERE m.type = 'index' AND m.tbl_name = 'shop_emails' AND (columns LIKE '%priority%' OR columns LIKE '%run_rank%')"
 	}
-	must(t, db.SQL.SelectContext(t.Context(), &list, query))
+	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &list, query))
 	return list
 }
 
@@ -53,9 +52,8 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		add := func(priority int) {
 			t.Helper()
-			_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
-				" VALUES ('send', 'x', 'available', 60, ?, 1, 'NONE')", priority)
-			must(t, err)
+			dbtest.Must(db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
+				" VALUES ('send', 'x', 'available', 60, ?, 1, 'NONE')", priority))(t)
 		}
 		priorities := []int{100, -5, 0, math.MaxInt32, -math.MaxInt32}
 		for _, p := range priorities {
@@ -78,24 +76,19 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 				if again == 0 && order != before {
 					want = []string{"shop_emails"}
 				}
-				if !slices.Equal(changed, want) {
-					t.Errorf("%q to %q, %d: changed %v", before, order, again, changed)
-				}
+				dbtest.Ensure(t, slices.Equal(changed, want), "%q to %q, %d: changed %v", before, order, again, changed)
 			}
-			must(t, db.Check(t.Context(), queues))
+			dbtest.OK(t, db.Check(t.Context(), queues))
 			priorities = append(priorities, len(priorities))
 			add(len(priorities) - 1)
 			var want [][2]int
 			for _, p := range priorities {
 				want = append(want, [2]int{p, rank[order](p)})
 			}
-			if diff := cmp.Diff(want, ranked(t, db)); diff != "" {
-				t.Errorf("%q to %q (-want +got):\n%s", before, order, diff)
-			}
+			dbtest.Same(t, cmp.Diff(want, ranked(t, db)), "", "%q to %q (-want +got)", before, order)
 			index := []string{"shop_emails$claim: status,shard,part,job_type,run_rank,scheduled_run_time,id"}
-			if got := orderIndexes(t, db); !slices.Equal(got, index) {
-				t.Errorf("%q to %q: indexes %q, want %q", before, order, got, index)
-			}
+			got := orderIndexes(t, db)
+			dbtest.Ensure(t, slices.Equal(got, index), "%q to %q: indexes %q, want %q", before, order, got, index)
 			before = order
 		}
 	})
@@ -109,10 +102,8 @@ func TestRankOfANewRow(t *testing.T) {
 			migrate(t, db, schema.Queue{Name: "emails", Order: order})
 			execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('send')")
 			var ranked int
-			must(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
-			if ranked > 0 && order != schema.OrderSchedule {
-				t.Errorf("%q: %d have a rank", order, ranked)
-			}
+			dbtest.OK(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
+			dbtest.Ensure(t, ranked == 0 || order == schema.OrderSchedule, "%q: %d have a rank", order, ranked)
 		}
 	})
 }
@@ -122,10 +113,9 @@ func TestDDLOfEachOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		names := schema.Named("shop")
 		queues := []schema.Queue{{Name: "emails"}, {Name: "high", Order: schema.OrderHighest}, {Name: "time", Order: schema.OrderSchedule}}
-		ddl, err := schema.DDL(driver, names, queues)
-		must(t, err)
+		ddl := dbtest.Must(schema.DDL(driver, names, queues))(t)
 		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
-		must(t, err)
+		dbtest.OK(t, err)
 		defer func() { _ = db.Close() }()
 		for s := range strings.SplitSeq(ddl, ";\n") {
 			if s = strings.TrimSpace(s); s == "" {
@@ -135,13 +125,12 @@ func TestDDLOfEachOrder(t *testing.T) {
 				t.Fatalf("%s: %v", s, err)
 			}
 		}
-		must(t, db.Check(t.Context(), queues))
+		dbtest.OK(t, db.Check(t.Context(), queues))
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
-		if _, err := schema.DDL(driver, names, []schema.Queue{{Name: "emails", Order: "none"}}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", "none")) {
-			t.Errorf("an unknown order: %v", err)
-		}
+		_, err = schema.DDL(driver, names, []schema.Queue{{Name: "emails", Order: "none"}})
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), fmt.Sprintf("%q", "none")), "an unknown order: %v", err)
 	})
 }
 

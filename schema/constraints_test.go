@@ -79,15 +79,11 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 			if !strings.Contains(name, ".") { // which STRICT refuses
 				name = "shop_emails$" + name
 			}
-			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
-			}
+			dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), name), "%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
 		}
 		var n int
-		must(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
-		if n != 0 {
-			t.Errorf("%d are in", n)
-		}
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		dbtest.Ensure(t, n == 0, "%d are in", n)
 	})
 }
 
@@ -124,20 +120,15 @@ func TestConstraintsTakeTimes(t *testing.T) {
 			"2026-04-30 00:00:00", "9999-12-31 23:59:59",
 		} {
 			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, scheduled_run_time, create_time) VALUES ('send', ?, ?)", at, at)
-			if err != nil {
-				t.Errorf("%s: %v", at, err)
-			}
+			dbtest.Ensure(t, err == nil, "%s: %v", at, err)
 		}
 		var times []string
-		must(t, db.SQL.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
+		dbtest.OK(t, db.SQL.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
 		for _, text := range times {
-			if _, err := engine.ParseTime(text); err != nil {
-				t.Error(err)
-			}
+			_, err := engine.ParseTime(text)
+			dbtest.Ensure(t, err == nil, "%v", err)
 		}
-		if len(times) != 7 {
-			t.Errorf("%d times", len(times))
-		}
+		dbtest.Ensure(t, len(times) == 7, "%d times", len(times))
 	})
 }
 
@@ -146,12 +137,12 @@ func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
 	conn, err := db.SQL.Conn(t.Context())
-	must(t, err)
+	dbtest.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = conn.ExecContext(t.Context(), map[string]string{
 		"mysql":  "SET sql_mode = 'ALLOW_INVALID_DATES' /*M!, check_constraint_checks = 1 */",
 		"sqlite": "PRAGMA ignore_check_constraints = OFF",
 	}[driver])
-	must(t, err)
+	dbtest.OK(t, err)
 	return db, conn
 }

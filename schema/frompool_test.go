@@ -17,76 +17,59 @@ import (
 func TestFromPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		pool := dbtest.Pool(t, driver, source)
-		db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-		must(t, err)
+		db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
 		queues := []schema.Queue{{Name: "emails"}}
-		if err := db.Check(t.Context(), queues); !errors.Is(err, schema.ErrNotMigrated) {
-			t.Errorf("before Migrate: %v", err)
-		}
+		err := db.Check(t.Context(), queues)
+		dbtest.Ensure(t, errors.Is(err, schema.ErrNotMigrated), "before Migrate: %v", err)
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) < 9 {
 			t.Errorf("migrated %v, %v", changed, err)
 		}
-		must(t, db.Check(t.Context(), queues))
-		if high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity"); err != nil || len(high) > 0 {
-			t.Errorf("%q, %v", high, err)
-		}
-		must(t, db.Close())
-		if err := pool.PingContext(t.Context()); err != nil {
-			t.Errorf("the application's pool was closed with it: %v", err)
-		}
+		dbtest.OK(t, db.Check(t.Context(), queues))
+		high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity")
+		dbtest.Ensure(t, err == nil && len(high) <= 0, "%q, %v", high, err)
+		dbtest.OK(t, db.Close())
+		dbtest.Same(t, pool.PingContext(t.Context()), nil, "the application's pool was closed with it")
 	})
 }
 
 // TestFromPoolOfOneConnection: a pool of one connection is enough, as of a database in memory.
 func TestFromPoolOfOneConnection(t *testing.T) {
-	pool, err := sql.Open("sqlite", ":memory:")
-	must(t, err)
+	pool := dbtest.Must(sql.Open("sqlite", ":memory:"))(t)
 	defer pool.Close()
 	pool.SetMaxOpenConns(1)
-	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	must(t, err)
+	db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
 	defer db.Close()
 	queues := []schema.Queue{{Name: "emails"}}
 	migrate(t, db, queues...)
-	must(t, db.Check(t.Context(), queues))
+	dbtest.OK(t, db.Check(t.Context(), queues))
 }
 
 // TestFromPoolAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
 func TestFromPoolAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
-	db, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
-	must(t, err)
+	db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
 	defer db.Close()
-	conn, err := db.SQL.Conn(t.Context())
-	must(t, err)
-	if _, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()"); err == nil {
-		t.Error("the connection was not killed")
-	}
+	conn := dbtest.Must(db.SQL.Conn(t.Context()))(t)
+	_, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()")
+	dbtest.Ensure(t, err != nil, "the connection was not killed")
 	_ = conn.Close()
 	began, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := db.SQL.ExecContext(began, "DO SLEEP(60)"); err == nil {
-		t.Error("the query was not interrupted")
-	}
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d connections are in use", n)
-	}
-	if _, err := db.SQL.Clock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	_, err = db.SQL.ExecContext(began, "DO SLEEP(60)")
+	dbtest.Ensure(t, err != nil, "the query was not interrupted")
+	dbtest.Same(t, pool.Stats().InUse, 0, "connections are in use")
+	_, err = db.SQL.Clock(t.Context())
+	dbtest.Ensure(t, err == nil, "%v", err)
 }
 
 func TestFromPoolRefuses(t *testing.T) {
 	sqlite := func(source string) *sql.DB {
-		pool, err := sql.Open("sqlite", source)
-		must(t, err)
+		pool := dbtest.Must(sql.Open("sqlite", source))(t)
 		t.Cleanup(func() { _ = pool.Close() })
 		return pool
 	}
 	wide := sqlite(dbtest.SQLite(t))
-	if _, err := wide.Exec("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(wide.Exec("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)"))(t)
 	closed := sqlite(dbtest.SQLite(t))
 	_ = closed.Close()
 	for name, c := range map[string]struct {
@@ -103,9 +86,7 @@ func TestFromPoolRefuses(t *testing.T) {
 		"closed":         {closed, schema.Named("shop"), nil, "closed"},
 	} {
 		_, err := schema.FromPool(t.Context(), c.pool, c.names)
-		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		dbtest.Ensure(t, err != nil && (c.is == nil || errors.Is(err, c.is)) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
 	}
 }
 
@@ -119,10 +100,8 @@ type otherDriver struct{ driver.Driver }
 // TestFromPoolWithoutDatabase: a DSN without a database.
 func TestFromPoolWithoutDatabase(t *testing.T) {
 	source := dbtest.MySQL(t)
-	pool, err := sql.Open("mysql", source[:strings.LastIndex(source, "/")+1])
-	must(t, err)
+	pool := dbtest.Must(sql.Open("mysql", source[:strings.LastIndex(source, "/")+1]))(t)
 	defer pool.Close()
-	if _, err := schema.FromPool(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
-		t.Error(err)
-	}
+	_, err := schema.FromPool(t.Context(), pool, schema.Named("shop"))
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "database"), "%v", err)
 }

@@ -26,16 +26,15 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 	if db.SQL.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
-	rows, err := db.SQL.QueryContext(t.Context(), query)
-	must(t, err)
+	rows := dbtest.Must(db.SQL.QueryContext(t.Context(), query))(t)
 	defer func() { _ = rows.Close() }()
 	made := map[string]string{}
 	for rows.Next() {
 		var name, how string
-		must(t, rows.Scan(&name, &how))
+		dbtest.OK(t, rows.Scan(&name, &how))
 		made[name] = how
 	}
-	must(t, rows.Err())
+	dbtest.OK(t, rows.Err())
 	return made
 }
 
@@ -50,15 +49,13 @@ func execute(t *testing.T, db *schema.DB, statements ...string) {
 
 func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {
 	t.Helper()
-	_, err := db.Migrate(t.Context(), queues)
-	must(t, err)
+	dbtest.Must(db.Migrate(t.Context(), queues))(t)
 }
 
 // opened is a database that is closed when the test ends.
 func opened(t *testing.T, o schema.Options) *schema.DB {
 	t.Helper()
-	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	must(t, err)
+	db := dbtest.Must(schema.Open(t.Context(), o, schema.Named("shop")))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -76,15 +73,11 @@ func dropIndex(t *testing.T, db *schema.DB, index string) {
 // mended makes sure that Migrate makes what is missing of these tables as it was.
 func mended(t *testing.T, db *schema.DB, queues []schema.Queue, what string, tables ...string) {
 	t.Helper()
-	if changed, err := db.Migrate(t.Context(), queues); err != nil || !slices.Equal(changed, tables) {
-		t.Errorf("%s is gone: migrate says %v: %v", what, changed, err)
-	}
-	if err := db.Check(t.Context(), queues); err != nil {
-		t.Errorf("%s was made anew: %v", what, err)
-	}
-	if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
-		t.Errorf("%s: once more: %v: %v", what, changed, err)
-	}
+	changed, err := db.Migrate(t.Context(), queues)
+	dbtest.Ensure(t, err == nil && slices.Equal(changed, tables), "%s is gone: migrate says %v: %v", what, changed, err)
+	dbtest.Same(t, db.Check(t.Context(), queues), nil, "%s was made anew", what)
+	changed, err = db.Migrate(t.Context(), queues)
+	dbtest.Ensure(t, err == nil && len(changed) <= 0, "%s: once more: %v: %v", what, changed, err)
 }
 
 var mendedQueues = []schema.Queue{{Name: "emails"}, {Name: "files", Order: schema.OrderSchedule}}
@@ -111,19 +104,15 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "the database has no table "+table) {
 				t.Errorf("%s is gone: %v (%s)", table, err, hint)
 			}
-			if (table == "shop_files") != (len(unfit) == 1 && unfit["files"] != nil) {
-				t.Errorf("%s is gone: it concerns the queues %v", table, unfit)
-			}
+			dbtest.Ensure(t, (table == "shop_files") == (len(unfit) == 1 && unfit["files"] != nil),
+				"%s is gone: it concerns the queues %v", table, unfit)
 			mended(t, db, mendedQueues, table, table)
-			if diff := cmp.Diff(before, layout(t, db)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", table, diff)
-			}
+			dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "%s (-want +got)", table)
 		}
 		for _, table := range []string{"shop_emails", "shop_hours"} {
 			var n int
-			if err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table); err != nil || n != 1 {
-				t.Errorf("%s has %d rows: %v", table, n, err)
-			}
+			err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table)
+			dbtest.Ensure(t, err == nil && n == 1, "%s has %d rows: %v", table, n, err)
 		}
 	})
 }
@@ -142,18 +131,13 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 			}
 			n++
 			dropIndex(t, db, index)
-			if _, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues)); hint != "run hipq init" {
-				t.Errorf("%s is gone: Check says %q", index, hint)
-			}
+			_, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues))
+			dbtest.Ensure(t, hint == "run hipq init", "%s is gone: Check says %q", index, hint)
 			mended(t, db, mendedQueues, index, table)
 			after := layout(t, db)
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", index, diff)
-			}
+			dbtest.Same(t, cmp.Diff(before, after), "", "%s (-want +got)", index)
 		}
-		if n != 10 {
-			t.Errorf("%d indexes", n)
-		}
+		dbtest.Ensure(t, n == 10, "%d indexes", n)
 	})
 }
 
@@ -166,9 +150,8 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 			dropIndex(t, db, "shop_emails$claim")
 			mended(t, db, []schema.Queue{{Name: "emails", Order: to}}, "the index", "shop_emails")
 			want := map[schema.Order]int{schema.OrderLowest: 7, schema.OrderHighest: -7}[to]
-			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
-				t.Errorf("%q: %v", to, got)
-			}
+			got := ranked(t, db)
+			dbtest.Ensure(t, slices.Equal(got, [][2]int{{7, want}}), "%q: %v", to, got)
 		}
 	})
 }
@@ -192,20 +175,15 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := openMended(t, "mysql", source)
 	before := layout(t, db)
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// a user whose migration ends behind the first step, for the second wants ALTER
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
-	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, schema.Named("shop"))
-	must(t, err)
-	defer func() { _ = creator.Close() }()
+	creator := opened(t, schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()})
 	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
 		t.Fatalf("it was to end halfway: %v: %v", changed, err)
 	}
 	mended(t, db, mendedQueues, "the rest", "shop_emails")
-	if diff := cmp.Diff(before, layout(t, db)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "(-want +got)")
 }

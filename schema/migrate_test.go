@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,25 +37,21 @@ func TestMigrateByAStep(t *testing.T) {
 			execute(t, db, c.row)
 			before := versions(t, db)
 			schema.AddStep(t, kind, strings.ReplaceAll(c.step, "VARCHAR(9)", map[string]string{"mysql": "VARCHAR(9)", "sqlite": "TEXT"}[driver]))
-			if _, hint := schema.Diagnose(db.Check(t.Context(), emails)); hint != "run hipq init" {
-				t.Errorf("%s: tables of the version before pass for up to date (%s)", kind, hint)
-			}
+			_, hint := schema.Diagnose(db.Check(t.Context(), emails))
+			dbtest.Ensure(t, hint == "run hipq init", "%s: tables of the version before pass for up to date (%s)", kind, hint)
 			for range 2 {
 				changed, err := db.Migrate(t.Context(), emails)
-				if err != nil || len(changed) != c.tables {
-					t.Errorf("%s: changed %v: %v", kind, changed, err)
-				}
+				dbtest.Ensure(t, err == nil && len(changed) == c.tables, "%s: changed %v: %v", kind, changed, err)
 				var n int
-				if err := db.SQL.GetContext(t.Context(), &n, c.query); err != nil || n != 1 {
-					t.Errorf("%s: %d rows are as they were: %v", kind, n, err)
-				}
-				must(t, db.Check(t.Context(), emails))
+				err = db.SQL.GetContext(t.Context(), &n, c.query)
+				dbtest.Ensure(t, err == nil && n == 1, "%s: %d rows are as they were: %v", kind, n, err)
+				dbtest.OK(t, db.Check(t.Context(), emails))
 				// a run that was interrupted before it could say that it is done
 				execute(t, db, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
 			}
 			more := append(emails, schema.Queue{Name: "files"})
 			migrate(t, db, more...)
-			must(t, db.Check(t.Context(), more))
+			dbtest.OK(t, db.Check(t.Context(), more))
 			after, step := versions(t, db), map[string]string{"queue": "shop_emails", "instance": "shop_notices"}[kind]
 			for _, table := range []string{"shop_emails", "shop_notices"} {
 				if want := before[table] + strings.Count(step, table); after[table] != want || after["shop_files"] != after["shop_emails"] {
@@ -72,7 +69,7 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 		Table   string `db:"table_name"`
 		Version int
 	}
-	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT table_name, version FROM hipq_tables"))
+	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT table_name, version FROM hipq_tables"))
 	of := map[string]int{}
 	for _, r := range rows {
 		of[r.Table] = r.Version
@@ -80,28 +77,18 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 	return of
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A program that goes on for weeks notices that another hipq has migrated the tables.
 func TestCheckOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		queues := []schema.Queue{{Name: "emails"}}
 		db := dbtest.Open(t, driver, source, "emails")
-		must(t, db.CheckOnce(t.Context(), queues))
+		dbtest.OK(t, db.CheckOnce(t.Context(), queues))
 		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
-		if err := db.CheckOnce(t.Context(), queues); err != nil {
-			t.Errorf("at once: %v", err)
-		}
+		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
 		db.Age(time.Minute)
 		for range 2 { // nor is it forgotten
-			if err := db.CheckOnce(t.Context(), queues); !errors.Is(err, schema.ErrNewer) {
-				t.Errorf("a minute later: %v", err)
-			}
+			err := db.CheckOnce(t.Context(), queues)
+			dbtest.Ensure(t, errors.Is(err, schema.ErrNewer), "a minute later: %v", err)
 		}
 	})
 }
@@ -109,17 +96,49 @@ func TestCheckOnce(t *testing.T) {
 // Who gives up at the last moment leaves no transaction open in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context())
-	must(t, err)
+	conn := dbtest.Must(sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context()))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	end, err := db.BeginMigration(ctx, conn)
-	must(t, err)
+	end := dbtest.Must(db.BeginMigration(ctx, conn))(t)
 	cancel()
-	if err := end(nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	err := end(nil)
+	dbtest.Ensure(t, errors.Is(err, context.Canceled), "%v", err)
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK")
+	dbtest.Ensure(t, err == nil, "%v", err)
+}
+
+// Nodes of a cluster know nothing of each other's locks: inits on all of them at the same time make each table once.
+func TestGaleraMigrateAtOnce(t *testing.T) {
+	for range 5 {
+		queues := []schema.Queue{{Name: "emails"}, {Name: "reports", Order: schema.OrderSchedule}}
+		var all sync.WaitGroup
+		for _, dsn := range dbtest.Galera(t) {
+			db := opened(t, schema.Options{Driver: "mysql", DSN: dsn, Create: true})
+			all.Go(func() {
+				_, err := db.Migrate(t.Context(), queues)
+				dbtest.Ensure(t, err == nil, "%v", err)
+				dbtest.Same(t, db.Check(t.Context(), queues), nil)
+			})
+		}
+		all.Wait()
 	}
-	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err != nil {
-		t.Error(err)
-	}
+}
+
+// What hipq puts behind the longest name of a table is short enough for MySQL, in every order.
+func TestLongestTableName(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })
+		dbtest.OK(t, err)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+		dbtest.OK(t, err)
+		defer func() { _ = db.Close() }()
+		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
+			_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
+			_, err = db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}})
+			dbtest.Ensure(t, err == nil, "%q: %v", order, err)
+		}
+		_, err = schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] })
+		dbtest.Ensure(t, errors.Is(err, schema.ErrName), "a name of 52: %v", err)
+	})
 }

@@ -25,8 +25,7 @@ var inGBK = []string{`€'), (DATABASE()) -- `, `€"), (DATABASE()) -- `, "¬')
 func TestCharacterSetIsOurOwn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// of an administrator's connection the server executes no init_connect
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
@@ -55,10 +54,8 @@ func wantTexts(t *testing.T, source string) {
 			t.Fatalf("%s: %v", source, err)
 		}
 		var there []string
-		must(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
-		if len(there) != 1 || there[0] != text {
-			t.Errorf("%s: %q became %q", source, text, there)
-		}
+		dbtest.OK(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
+		dbtest.Ensure(t, len(there) == 1 && there[0] == text, "%s: %q became %q", source, text, there)
 	}
 }
 
@@ -68,20 +65,16 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	end := []byte{0xfe, 0, 0, 2, 0, 0, 0}
 	address := mad(t, nil, []byte{0, 0, 0, 10, 0, 0, 0}, []byte{2}, field, field, []byte("\x03gbk\x03gbk"), end)
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`) {
-		t.Errorf("%v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`), "%v", err)
 }
 
 // A server that answers with the wish for a file of this host gets none of it.
 func TestServerAsksForAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
+	dbtest.OK(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
 	address := mad(t, nil, append([]byte{0xfb}, file...))
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-	if err == nil || !strings.Contains(err.Error(), "is not registered") {
-		t.Errorf("%v", err)
-	}
+	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "is not registered"), "%v", err)
 }
 
 // ofNobodys is the content of a file that no server may get.
@@ -134,9 +127,7 @@ func TestVariablesOfTheDSN(t *testing.T) {
 	db := dbtest.Open(t, "mysql", source+"?max_sp_recursion_depth=7&sort_buffer_size=65536", "emails")
 	var depth, size string
 	err := db.SQL.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
-	if err != nil || depth != "7" || size != "65536" {
-		t.Errorf("%s, %s, %v", depth, size, err)
-	}
+	dbtest.Ensure(t, err == nil && depth == "7" && size == "65536", "%s, %s, %v", depth, size, err)
 	for option, want := range map[string]string{
 		"net_read_timeout=hunter2": "refuses to set net_read_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
 		"nobodys=hunter2": "refuses to set nobodys,", "net_read_timeout=hunter2 hunter3&sql_notes=1": "refuses to set net_read_timeout, sql_notes,",
@@ -157,7 +148,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 	source := dbtest.MySQL(t)
 	other := "65536, unique_checks = 0, completion_type = 2, sql_safe_updates = 1, sql_auto_is_null = 1, sql_select_limit = 1"
 	var version string
-	must(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
+	dbtest.OK(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
 	if strings.Contains(version, "MariaDB") { // MySQL hasn't got it
 		other += ", check_constraint_checks = 1"
 	}
@@ -175,12 +166,10 @@ func TestVariablesOfTheSession(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err) // MySQL has no check_constraint_checks
 	}
 	for _, v := range got {
-		if v.Value != want[v.Name] {
-			t.Errorf("%s is %s", v.Name, v.Value)
-		}
+		dbtest.Ensure(t, v.Value == want[v.Name], "%s is %s", v.Name, v.Value)
 	}
 	var rows []struct{ ID, State string }
-	must(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
+	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
 }
 
 // A server whose answers make no sense is an error, not the end of the program.
@@ -194,9 +183,8 @@ func TestServerOutOfItsMind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := mad(t, nil, answer)
 			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
-			if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.TryLater {
-				t.Errorf("%v", err)
-			}
+			trouble, _ := schema.Diagnose(err)
+			dbtest.Ensure(t, err != nil && trouble == schema.TryLater, "%v", err)
 		})
 	}
 }
@@ -206,7 +194,7 @@ func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // whose settings these are
 	var version string
-	must(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
 	limit, number := "SET max_execution_time = 100", uint16(3024)
 	if strings.Contains(version, "MariaDB") {
 		limit, number = "SET max_statement_time = 0.1", 1969
@@ -218,9 +206,8 @@ func TestServerStopsAStatement(t *testing.T) {
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != number {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if trouble, hint := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(hint, "max_statement_time") {
-		t.Errorf("%d, %s", trouble, hint)
-	}
+	trouble, hint := schema.Diagnose(err)
+	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(hint, "max_statement_time"), "%d, %s", trouble, hint)
 }
 
 func TestWithoutPassword(t *testing.T) {
@@ -239,16 +226,14 @@ func TestWithoutPassword(t *testing.T) {
 		"hipq:s3cret": "***",
 		"":            "***",
 	} {
-		if got := schema.WithoutPassword(dsn); got != want {
-			t.Errorf("%q: %q, want %q", dsn, got, want)
-		}
+		dbtest.Same(t, schema.WithoutPassword(dsn), want, "%q", dsn)
 	}
 }
 
 // Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "hipq.db")
-	must(t, os.Symlink(loop, loop))
+	dbtest.OK(t, os.Symlink(loop, loop))
 	for _, c := range []struct {
 		o    schema.Options
 		want string

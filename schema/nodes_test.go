@@ -2,9 +2,13 @@ package schema_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -22,9 +26,8 @@ func TestAddresses(t *testing.T) {
 		"u:p@unix(/run/a.sock)/shop":           {"/run/a.sock"},
 		"u:p@unix(/run/a.sock,/run/b.sock)/s":  {"/run/a.sock", "/run/b.sock"},
 	} {
-		if got := schema.Addresses(t, dsn); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", dsn, got, want)
-		}
+		got := schema.Addresses(t, dsn)
+		dbtest.Ensure(t, slices.Equal(got, want), "%s: %q, want %q", dsn, got, want)
 	}
 }
 
@@ -41,31 +44,29 @@ func TestNodes(t *testing.T) {
 		return db, err
 	}
 	db, err := open()
-	must(t, err)
+	dbtest.OK(t, err)
 	server := func() (id string) {
 		t.Helper()
-		must(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
 		return id
 	}
 	at := server()
-	if now := server(); now != at {
-		t.Errorf("connection %s after %s", now, at)
-	}
+	now := server()
+	dbtest.Ensure(t, now == at, "connection %s after %s", now, at)
 	first.Cut()
 	if _, err := db.SQL.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
 		t.Error(err)
 	}
 	first.Mend()
 	moved := server()
-	if now := server(); moved == at || now != moved {
-		t.Errorf("connection %s after %s: it has gone back", now, moved)
-	}
+	now = server()
+	dbtest.Ensure(t, moved != at && now == moved, "connection %s after %s: it has gone back", now, moved)
 	second.Cut()
 	server()
 
 	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
 	second.Mend()
-	must(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
 	second.Cut()
 	first.Mend()
 
@@ -82,10 +83,85 @@ func TestNodes(t *testing.T) {
 	if _, err = open(); err == nil {
 		t.Fatal("none of the nodes is there, and it opens")
 	}
-	if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
-		t.Errorf("%v is %v", err, kind)
+	kind, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, kind == schema.TryLater, "%v is %v", err, kind)
+	dbtest.Ensure(t, !errors.Is(err, schema.ErrConfig), "%v", err)
+}
+
+// A host begins with the node that its name stands for, and what it has passed over is known.
+func TestNodeOfAHost(t *testing.T) {
+	first := dbtest.NewProxy(t)
+	proxies := []*dbtest.Proxy{first, dbtest.ProxyTo(t, first.Direct), dbtest.ProxyTo(t, first.Direct)}
+	o := schema.Options{Driver: "mysql"}
+	for _, p := range proxies {
+		cfg := dbtest.Must(mysql.ParseDSN(p.Source))(t)
+		o.Nodes = append(o.Nodes, cfg.Addr)
+		cfg.Addr = "127.0.0.1:1" // nodes take its place
+		o.DSN = cfg.FormatDSN()
 	}
-	if errors.Is(err, schema.ErrConfig) {
-		t.Error(err)
+	for n, p := range proxies {
+		o.Host = hostAt(t, n, len(proxies))
+		db := dbtest.Must(schema.Open(t.Context(), o, schema.Named("shop")))(t)
+		if at, of := db.Nodes(); of != 3 || !slices.Equal(at, []int{n}) {
+			t.Errorf("host %s is at %v of %d, want node %d", o.Host, at, of, n)
+		}
+		for passed := range 2 {
+			proxies[(n+passed)%3].Cut()
+			execute(t, db, "DO 1")
+			if at, _ := db.Nodes(); len(at) != passed+2 || at[0] != n || at[passed+1] != (n+passed+1)%3 {
+				t.Errorf("host %s is at %v when %d nodes are gone", o.Host, at, passed+1)
+			}
+		}
+		p.Mend()
+		proxies[(n+2)%3].Cut()
+		execute(t, db, "DO 1")
+		at, _ := db.Nodes()
+		dbtest.Ensure(t, len(at) == 3 && at[2] == n, "host %s is at %v when only its first node is there", o.Host, at)
+		proxies[(n+1)%3].Mend()
+		proxies[(n+2)%3].Mend()
+		_ = db.Close()
+	}
+}
+
+// hostAt is the name of a host that begins with that node.
+func hostAt(t *testing.T, node, of int) string {
+	for i := range 1000 {
+		if name := fmt.Sprintf("host%d", i); schema.NodeOf(name, of) == node {
+			return name
+		}
+	}
+	t.Fatalf("no host begins with node %d", node)
+	return ""
+}
+
+func TestNodesThatCantBe(t *testing.T) {
+	for _, c := range []struct {
+		dsn   string
+		nodes []string
+		want  string
+	}{
+		{"u:s3cret@tcp(db)/shop", []string{"db1", ""}, "database.nodes[1]: must be a host, or HOST:PORT"},
+		{"u:s3cret@tcp(db)/shop", []string{"db1:0"}, "database.nodes[0]: must be a host, or HOST:PORT"},
+		{"u:s3cret@tcp(db)/shop", []string{"db1,db2"}, "database.nodes[0]: must be a host, or HOST:PORT"},
+	} {
+		err := schema.Options{Driver: "mysql", DSN: c.dsn, Nodes: c.nodes}.Check()
+		if !errors.Is(err, schema.ErrConfig) || !strings.HasSuffix(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s and %q: %v", c.dsn, c.nodes, err)
+		}
+	}
+	for _, nodes := range [][]string{{"db1"}, {"db1:3307", "[::1]:3306", "[::1]"}} {
+		dbtest.Same(t, (schema.Options{Driver: "mysql", DSN: "u:p@tcp(db)/shop", Nodes: nodes}).Check(), nil, "%q", nodes)
+	}
+}
+
+// Who asks each server by itself asks the Nodes, where there are some.
+func TestServersAreTheNodes(t *testing.T) {
+	o := schema.Options{Driver: "mysql", DSN: "root@tcp(elsewhere:3306)/shop", Nodes: []string{"db1", "db2:3307"}}
+	addrs, alone, err := o.Servers()
+	if err != nil || !slices.Equal(addrs, []string{"db1:3306", "db2:3307"}) {
+		t.Fatalf("%v: %v", addrs, err)
+	}
+	for i, one := range alone {
+		dbtest.Ensure(t, strings.Contains(one.DSN, "tcp("+addrs[i]+")") && one.Nodes == nil, "%s: %+v", addrs[i], one)
 	}
 }

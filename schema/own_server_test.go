@@ -1,9 +1,19 @@
 package schema_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/rsa"
+	"crypto/sha1"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
+	"encoding/binary"
+	"encoding/pem"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -36,15 +46,10 @@ func TestOwnServer(t *testing.T) {
 // A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
 func binaryLogByStatement(t *testing.T, source string) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
-	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW") {
-		t.Errorf("%v", err)
-	}
-	server, err := sql.Open("mysql", source)
-	must(t, err)
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW"), "%v", err)
+	server := dbtest.Must(sql.Open("mysql", source))(t)
 	defer func() { _ = server.Close() }()
-	if _, err := server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"))(t)
 	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 }
 
@@ -55,7 +60,7 @@ func characterSetOfTheServer(t *testing.T, source string) {
 	for _, charset := range []string{"gbk", "big5"} {
 		execute(t, root, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
 		db, err := sql.Open("mysql", source)
-		must(t, err)
+		dbtest.OK(t, err)
 		defer func() { _ = db.Close() }()
 		var got, version string
 		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
@@ -73,12 +78,12 @@ func readOnlyServer(t *testing.T, source string) {
 	execute(t, root, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
 		"REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
 	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	dbtest.OK(t, err)
 	cfg.User, cfg.Passwd = "plain", "x"
 	db := dbtest.Open(t, "mysql", cfg.FormatDSN())
 	connection := func() (id int64) {
 		t.Helper()
-		must(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"))
 		return id
 	}
 	write := func(ctx context.Context) error {
@@ -91,47 +96,157 @@ func readOnlyServer(t *testing.T, source string) {
 	execute(t, root, "SET GLOBAL read_only = 1")
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !engine.IsAnswer(err) {
-		t.Errorf("the error is %v", err)
-	}
+	err = write(short)
+	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "read-only") && engine.IsAnswer(err), "the error is %v", err)
 	done, refused := make(chan error, 1), make(chan struct{}, 100)
 	go func() { done <- write(engine.Hearing(t.Context(), func(error) { refused <- struct{}{} })) }()
 	<-refused
 	execute(t, root, "SET GLOBAL read_only = 0")
-	must(t, <-done)
-	if connection() == first {
-		t.Error("the connection is the same")
-	}
+	dbtest.OK(t, <-done)
+	dbtest.Ensure(t, connection() != first, "the connection is the same")
 	var n int
-	if err := root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'"); err != nil || n != 1 {
-		t.Errorf("%d rows, %v", n, err)
-	}
+	err = root.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues WHERE queue = 'x'")
+	dbtest.Ensure(t, err == nil && n == 1, "%d rows, %v", n, err)
 }
 
 // Of servers that replicate to each other, the one that writes is worked with.
 func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	writer := dbtest.MySQL(t)
-	cfg, err := mysql.ParseDSN(writer)
-	must(t, err)
-	its, err := mysql.ParseDSN(reader)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(writer))(t)
+	its := dbtest.Must(mysql.ParseDSN(reader))(t)
 	execute(t, dbtest.Open(t, "mysql", reader), "CREATE DATABASE "+cfg.DBName+" CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1")
 	its.DBName = cfg.DBName
 	reader = its.FormatDSN()
 	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader, writer)}
-	db, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	must(t, err)
-	defer func() { _ = db.Close() }()
 	var readOnly bool
-	if err := db.SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only"); err != nil || readOnly {
-		t.Errorf("read-only: %t, %v", readOnly, err)
-	}
+	err := opened(t, o).SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only")
+	dbtest.Ensure(t, err == nil && !readOnly, "read-only: %t, %v", readOnly, err)
 	// where none writes, it is for later
 	o.DSN = dbtest.AnyOf(t, reader, reader)
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err = schema.Open(short, o, schema.Named("shop"))
-	if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(err.Error(), "the server is read-only") {
-		t.Errorf("%v", err)
+	trouble, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(err.Error(), "the server is read-only"), "%v", err)
+}
+
+// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
+// asked. It is encrypted if it has a certificate and the client wants it. No test may let it have a file.
+func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address string) {
+	address, _ = serve(t, func(c *client) {
+		c.greet("mysql_native_password", certificate)
+		c.send("\x00\x00\x00\x02\x00\x00\x00") // that is right
+		for said := c.listen(); said != nil; said = c.listen() {
+			dbtest.Ensure(t, !bytes.Contains(said, []byte(ofNobodys)), "the server got a file: %q", said)
+			for _, packet := range answer {
+				c.send(string(packet))
+			}
+		}
+	})
+	return address
+}
+
+// thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
+// all that it was sent, and can read.
+func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, changes string) (address string, got func() string) {
+	t.Helper()
+	var heard strings.Builder
+	address, end := serve(t, func(c *client) {
+		said := c.greet(greets, certificate)
+		_, _ = heard.Write(said)
+		listen := func() []byte {
+			said = c.listen()
+			_, _ = heard.Write(said)
+			return said
+		}
+		if changes != "" {
+			c.send("\xfe" + changes + "\x00" + salt + "\x00")
+			listen()
+		}
+		if cmp.Or(changes, greets) == "caching_sha2_password" {
+			c.send("\x01\x04") // in full, please
+			listen()
+		}
+		if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // no wish for a key
+			return
+		}
+		public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)
+		c.send("\x01" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+		if text, err := rsa.DecryptOAEP(sha1.New(), nil, key, listen(), nil); err == nil {
+			for i := range text {
+				text[i] ^= salt[i%len(salt)]
+			}
+			_, _ = heard.Write(text)
+		}
+	})
+	return address, func() string {
+		end()
+		return heard.String()
 	}
+}
+
+// serve talks to each client, one after the other; end waits until it is done with all.
+func serve(t *testing.T, talk func(*client)) (address string, end func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	dbtest.OK(t, err)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			talk(&client{Conn: conn})
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String(), func() {
+		_ = listener.Close()
+		<-served
+	}
+}
+
+// client is one to whom a server talks, in packets that are numbered.
+type client struct {
+	net.Conn
+	number byte
+}
+
+const salt = "salt5678salt90123456"
+
+// greet greets with a plugin, encrypts if the client wants it, and gives what the client says then.
+func (c *client) greet(plugin string, certificate *tls.Config) (said []byte) {
+	knows := "\xff\xf7"
+	if certificate != nil {
+		knows = "\xff\xff" // TLS too
+	}
+	c.send("\n8.4.0\x00\x01\x00\x00\x00" + salt[:8] + "\x00" + knows + "\x2d\x02\x00\xff\xc7\x15" + strings.Repeat("\x00", 10) + salt[8:] + "\x00" + plugin + "\x00")
+	said = c.listen()
+	if certificate != nil && len(said) == 32 { // a wish for TLS, before the name
+		c.Conn = tls.Server(c.Conn, certificate)
+		said = c.listen()
+	}
+	return said
+}
+
+func (c *client) send(payload string) {
+	header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
+	header[3] = c.number
+	c.number++
+	_, _ = c.Write(append(header, payload...))
+}
+
+// listen is nil when the client has gone.
+func (c *client) listen() (said []byte) {
+	header := make([]byte, 4)
+	if _, err := io.ReadFull(c, header); err != nil {
+		return nil
+	}
+	said = make([]byte, int(header[0])|int(header[1])<<8|int(header[2])<<16)
+	_, _ = io.ReadFull(c, said)
+	c.number = header[3] + 1
+	return said
 }

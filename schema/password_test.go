@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -51,9 +52,8 @@ func TestTLS(t *testing.T) {
 			address := mad(t, certified, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 			o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s", TLS: c.want}
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if trouble, _ := schema.Diagnose(err); err == nil || trouble != c.trouble || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("%v", err)
-			}
+			trouble, _ := schema.Diagnose(err)
+			dbtest.Ensure(t, err != nil && trouble == c.trouble && strings.Contains(err.Error(), c.text), "%v", err)
 		})
 	}
 	for _, option := range []string{"tls=preferred", "tls=skip-verify"} { // a password that is only proved is for any server
@@ -61,17 +61,15 @@ func TestTLS(t *testing.T) {
 		_, port, _ := net.SplitHostPort(address)
 		o := schema.Options{Driver: "mysql", DSN: "root:x@tcp(0.0.0.0:" + port + ")/shop?readTimeout=1s&" + option}
 		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || strings.Contains(err.Error(), "password") {
-			t.Errorf("%s: %v", option, err)
-		}
+		trouble, _ := schema.Diagnose(err)
+		dbtest.Ensure(t, trouble == schema.TryLater && !strings.Contains(err.Error(), "password"), "%s: %v", option, err)
 	}
 	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
 		address := mad(t, nil, nil) // which knows no TLS
 		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
 		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-		if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
-			t.Errorf("%s: %v", option, err)
-		}
+		trouble, _ := schema.Diagnose(err)
+		dbtest.Ensure(t, trouble == schema.Misconfigured, "%s: %v", option, err)
 	}
 }
 
@@ -83,7 +81,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	dbtest.OK(t, err)
 	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another's
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -131,9 +129,8 @@ func TestServerAsksForThePassword(t *testing.T) {
 				o.TLS = &schema.TLS{CA: ca, ServerName: "db.example.org"}
 			}
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if has := strings.Contains(got(), ofNobodys); err == nil || has != (c.want == "") {
-				t.Errorf("the server has it: %v; %v", has, err)
-			}
+			has := strings.Contains(got(), ofNobodys)
+			dbtest.Ensure(t, err != nil && has == (c.want == ""), "the server has it: %v; %v", has, err)
 			if c.want == "" {
 				return
 			}
@@ -160,9 +157,7 @@ func TestLocalhostIsIPv4(t *testing.T) {
 			{Driver: "mysql", DSN: "root@tcp(db)/shop", Nodes: []string{address}},
 		} {
 			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-			if !errors.Is(err, errors.ErrUnsupported) || dialled != want {
-				t.Errorf("%s: %s, want %s; %v", address, dialled, want, err)
-			}
+			dbtest.Ensure(t, errors.Is(err, errors.ErrUnsupported) && dialled == want, "%s: %s, want %s; %v", address, dialled, want, err)
 		}
 	}
 }
@@ -183,9 +178,8 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 				_ = theirs.Close()
 			}()
 			kept, err := schema.Kept(ours)
-			if (err != nil) != (want < 0) || err == nil && kept != want {
-				t.Errorf("%.20q in chunks of %d: %d kept, want %d; %v", said, chunk, kept, want, err)
-			}
+			dbtest.Ensure(t, (err != nil) == (want < 0) && (err != nil || kept == want),
+				"%.20q in chunks of %d: %d kept, want %d; %v", said, chunk, kept, want, err)
 		}
 	}
 }
@@ -193,19 +187,16 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 // certify makes a certificate for a name, which has signed itself, and its files.
 func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	key := dbtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	der := dbtest.Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	private := dbtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	file = dir + "/cert.pem"
 	for path, block := range map[string]*pem.Block{file: {Type: "CERTIFICATE", Bytes: der}, dir + "/key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		dbtest.OK(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }

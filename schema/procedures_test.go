@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -17,8 +18,7 @@ var withProcedures = []schema.Queue{{Name: "emails"}}
 // remade makes the procedures of queue emails and says how many it had to make.
 func remade(t *testing.T, db *schema.DB) int {
 	t.Helper()
-	made, err := db.MakeProcedures(t.Context(), withProcedures)
-	must(t, err)
+	made := dbtest.Must(db.MakeProcedures(t.Context(), withProcedures))(t)
 	return len(made)
 }
 
@@ -26,17 +26,14 @@ func remade(t *testing.T, db *schema.DB) int {
 func TestMakeProcedures(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails", "high")
 	all := remade(t, db)
-	if all < len(schema.Procedures) || remade(t, db) != 0 {
-		t.Errorf("made %d, and again", all)
-	}
+	dbtest.Ensure(t, all >= len(schema.Procedures) && remade(t, db) == 0, "made %d, and again", all)
 	execute(t, db, "DROP PROCEDURE shop_job_start", "ALTER PROCEDURE shop_emails$grab COMMENT 'hipq: queue emails of instance shop, 0123'")
 	seen, old, unseen, err := db.CheckProcedures(t.Context(), withProcedures)
 	if err != nil || seen != all-1 || strings.Join(old, " ") != "shop_emails$grab" || strings.Join(unseen, " ") != "shop_job_start" {
 		t.Errorf("%d, %v, %v, %v", seen, old, unseen, err)
 	}
-	if n := remade(t, db); n != 2 || remade(t, db) != 0 {
-		t.Errorf("made %d again", n)
-	}
+	n := remade(t, db)
+	dbtest.Ensure(t, n == 2 && remade(t, db) == 0, "made %d again", n)
 	queues := []schema.Queue{{Name: "high", Order: schema.OrderHighest}}
 	migrate(t, db, queues...)
 	if made, err := db.MakeProcedures(t.Context(), queues); err != nil || len(made) == 0 || !strings.HasPrefix(made[0], "shop_high$") {
@@ -45,9 +42,8 @@ func TestMakeProcedures(t *testing.T) {
 	for _, comment := range []string{"ours", "hipq: instance shop_eu, 0123", "hipq: queue files of instance shop, 0123"} {
 		execute(t, db, "ALTER PROCEDURE shop_job_grab COMMENT '"+comment+"'", "ALTER PROCEDURE shop_job_start COMMENT 'hipq: instance shop, 0123'")
 		made, err := db.MakeProcedures(t.Context(), withProcedures)
-		if !errors.Is(err, schema.ErrTableTaken) || len(made) > 0 || !strings.Contains(err.Error(), "shop_job_grab") {
-			t.Errorf("%q: %v, %v", comment, made, err)
-		}
+		dbtest.Ensure(t, errors.Is(err, schema.ErrTableTaken) && len(made) == 0 && strings.Contains(err.Error(), "shop_job_grab"),
+			"%q: %v, %v", comment, made, err)
 	}
 }
 
@@ -56,28 +52,23 @@ func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	dbtest.OK(t, err)
 	user := cfg.DBName + "_u"
 	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
 	t.Cleanup(func() {
-		if _, err := root.SQL.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
-			t.Error(err)
-		}
+		_, err := root.SQL.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'")
+		dbtest.Ensure(t, err == nil, "%v", err)
 	})
 	its := *cfg
 	its.User, its.Passwd = user, "secret"
-	open := func() *schema.DB {
-		db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
-		return db
-	}
+	open := func() *schema.DB { return opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()}) }
 	made, err := open().MakeProcedures(t.Context(), withProcedures)
-	if !errors.Is(err, schema.ErrNoProcedures) || len(made) > 0 || !strings.Contains(err.Error(), "CREATE ROUTINE") {
-		t.Errorf("%v, %v", made, err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrNoProcedures) && len(made) == 0 && strings.Contains(err.Error(), "CREATE ROUTINE"),
+		"%v, %v", made, err)
 	remade(t, root)
 	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), withProcedures)
-	must(t, err)
+	dbtest.OK(t, err)
 	for _, statement := range grants.Submitter {
 		execute(t, root, strings.Replace(statement, "'submitter'", "'"+user+"'", 1))
 	}
@@ -87,9 +78,8 @@ func TestProceduresRights(t *testing.T) {
 		"CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_emails$backlog(NULL, @n)", "SELECT 1 FROM shop_emails", "DELETE FROM shop_activity",
 		"DROP PROCEDURE shop_job_submit",
 	} {
-		if _, err := app.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := app.SQL.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "denied"), "%s: %v", statement, err)
 	}
 	for _, statement := range grants.SQLWorker {
 		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
@@ -102,9 +92,7 @@ func TestProceduresRights(t *testing.T) {
 	for _, name := range schema.Procedures {
 		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")
 	}
-	if n := remade(t, root); n != len(schema.Procedures) {
-		t.Errorf("made %d", n)
-	}
+	dbtest.Same(t, remade(t, root), len(schema.Procedures), "made")
 	execute(t, open(), work...)
 	its.User, its.Passwd = user+"2", ""
 	second := open()
@@ -112,7 +100,7 @@ func TestProceduresRights(t *testing.T) {
 		execute(t, root, "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'",
 			"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'", "ALTER PROCEDURE shop_worker_register COMMENT 'hipq: instance shop, 0123'")
 		var maria bool
-		must(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
+		dbtest.OK(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
 		if !maria { // there, who replaces what root has made needs a right that MariaDB doesn't know
 			_, err := second.MakeProcedures(t.Context(), withProcedures)
 			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "replace what root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
@@ -124,19 +112,14 @@ func TestProceduresRights(t *testing.T) {
 		if lost := errors.Is(err, schema.ErrRightsLost); len(made) != 2 || err != nil && !lost {
 			t.Errorf("%v, %v", made, err)
 		} else if lost { // on MySQL this user may not read who had them
-			if !strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO ") {
-				t.Error(err)
-			}
+			dbtest.Ensure(t, strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO "), "%v", err)
 			execute(t, root, "GRANT EXECUTE ON PROCEDURE shop_job_submit TO '"+user+"'@'%'", "GRANT EXECUTE ON PROCEDURE shop_worker_register TO '"+user+"'@'%'")
 		}
 		execute(t, root, loss)
 		_, old, _, err := root.CheckProcedures(t.Context(), withProcedures)
-		if err != nil || strings.Join(old, " ") != "shop_job_submit shop_worker_register" {
-			t.Errorf("%s: %v, %v", loss, old, err)
-		}
-		if n := remade(t, root); n != 2 || remade(t, root) != 0 {
-			t.Errorf("made %d", n)
-		}
+		dbtest.Ensure(t, err == nil && strings.Join(old, " ") == "shop_job_submit shop_worker_register", "%s: %v, %v", loss, old, err)
+		n := remade(t, root)
+		dbtest.Ensure(t, n == 2 && remade(t, root) == 0, "made %d", n)
 	}
 	its.User, its.Passwd = user, "secret"
 	execute(t, open(), work...)
@@ -147,29 +130,23 @@ func TestRightsToOneQueue(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails", "files")
 	names := schema.Named("shop")
-	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
-	must(t, err)
-	its, err := mysql.ParseDSN(source)
-	must(t, err)
+	grants := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures))(t)
+	its := dbtest.Must(mysql.ParseDSN(source))(t)
 	user := its.DBName + "_q"
 	queues := []schema.Queue{{Name: "emails"}, {Name: "files"}}
-	if _, err := root.MakeProcedures(t.Context(), queues); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(root.MakeProcedures(t.Context(), queues))(t)
 	execute(t, root, "CREATE USER '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails'), ('files')")
 	defer func() { execute(t, root, "DROP USER '"+user+"'@'%'") }()
 	for _, statement := range grants.QueueWorker {
 		execute(t, root, strings.Replace(statement, "'emails_worker'", "'"+user+"'", 1))
 	}
 	its.User, its.Passwd = user, ""
-	one, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
-	must(t, err)
-	defer func() { _ = one.Close() }()
+	one := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
 	const secret = "'0123456789abcdef0123456789abcdef'"
 	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
 		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")
 	var mine string
-	must(t, root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret))
+	dbtest.OK(t, root.SQL.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret))
 	execute(t, one, "CALL shop_emails$job_start("+mine+")", "CALL shop_emails$job_progress("+mine+", 50, NULL)", "CALL shop_emails$job_complete("+mine+", 'ok')")
 	execute(t, root, "CALL shop_job_submit('files', 'send', NULL, NULL, NULL)")
 	for _, statement := range []string{
@@ -177,8 +154,81 @@ func TestRightsToOneQueue(t *testing.T) {
 		"CALL shop_job_submit('files', 'send', NULL, NULL, NULL)", "CALL shop_files$job_submit('send', NULL, NULL, NULL)",
 		"CALL shop_files$job_backlog(NULL)", "CALL shop_emails$grab('w', 't', '[]', 1, 1)", "SELECT 1 FROM shop_emails",
 	} {
-		if _, err := one.SQL.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
-			t.Errorf("%s: %v", statement, err)
-		}
+		_, err := one.SQL.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "denied"), "%s: %v", statement, err)
 	}
+}
+
+// With what Grants gives it, an application can enqueue, and nothing else: neither read, nor write what is hipq's alone.
+func TestGrants(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails")
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, schema.Named("shop"), []schema.Queue{{Name: "emails"}})
+	dbtest.OK(t, err)
+	const application = "hipq_application"
+	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
+		execute(t, root, statement)
+	}
+	for range 2 { // they may be printed, and run, again
+		execute(t, root, grants.Triggers...)
+	}
+	if all := strings.Join(grants.Triggers, ""); strings.Contains(all, "CREATE TRIGGER IF NOT EXISTS") || strings.Contains(all, "OR REPLACE") {
+		t.Errorf("MySQL 8.0.13 doesn't take it: %s", all)
+	}
+	for _, statement := range grants.Application {
+		dbtest.Must(root.SQL.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)))(t)
+	}
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
+	cfg.User, cfg.Passwd = application, "secret"
+	app, err := sql.Open("mysql", cfg.FormatDSN()) // as an application does
+	dbtest.OK(t, err)
+	defer func() { _ = app.Close() }()
+	for statement, allowed := range map[string]bool{
+		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
+		"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'a', 5)": true,
+		"INSERT INTO shop_emails (id, job_type) VALUES (9223372036854775807, 'send')":   false,
+		"INSERT INTO shop_emails (job_type, status) VALUES ('send', 'available')":       false,
+		"INSERT INTO shop_emails (job_type, attempt) VALUES ('send', 4294967295)":       false,
+		"SELECT COUNT(*) FROM shop_emails":                                              false,
+		"UPDATE shop_emails SET priority = 1":                                           false,
+		"DELETE FROM shop_emails":                                                       false,
+		"INSERT INTO shop_queues (queue) VALUES ('x')":                                  false,
+	} {
+		_, err := app.ExecContext(t.Context(), statement)
+		dbtest.Ensure(t, (err == nil) == allowed, "%s: %v", statement, err)
+	}
+	session, err := app.Conn(t.Context())
+	dbtest.OK(t, err)
+	defer func() { _ = session.Close() }()
+	dbtest.Must(session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"))(t)
+	_, err = session.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	my, _ := errors.AsType[*mysql.MySQLError](err)
+	dbtest.Ensure(t, my != nil && my.Number == 31017, "SET insert_id: %v", err)
+	if _, err := app.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send'), ('send')"); err != nil {
+		t.Error(err)
+	}
+	var last int64
+	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
+		t.Errorf("%d, %v", last, err)
+	}
+	// when the user is gone that has made the trigger, nobody can insert
+	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
+	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	my, _ = errors.AsType[*mysql.MySQLError](err)
+	dbtest.Ensure(t, my != nil && my.Number == 1449, "%v", err)
+}
+
+// The longest name of a table leaves room for its trigger.
+func TestLongestTrigger(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source)
+	names := dbtest.Must(schema.NewNames("shop", "t_{instance}_{queue}"))(t)
+	queue := strings.Repeat("q", 44)
+	table, err := names.CheckQueue(queue)
+	if err != nil || len(table) != 51 {
+		t.Fatalf("%s, %v", table, err)
+	}
+	grants := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: queue}}))(t)
+	execute(t, root, "CREATE TABLE "+table+" (id BIGINT)")
+	execute(t, root, grants.Triggers...)
 }

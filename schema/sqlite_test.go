@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -17,16 +18,13 @@ func TestFileIsItsOwners(t *testing.T) {
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o640: 0o640, 0o660: 0o660} {
 		path := filepath.Join(t.TempDir(), "hipq.db")
 		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, schema.Named("shop"))
-		must(t, err)
+		dbtest.OK(t, err)
 		migrate(t, db, schema.Queue{Name: "emails"})
 		for _, beside := range []string{"", "-wal", "-shm"} {
-			info, err := os.Stat(path + beside)
-			must(t, err)
-			if got := info.Mode().Perm(); got != want {
-				t.Errorf("mode %o: hipq.db%s has %o", mode, beside, got)
-			}
+			info := dbtest.Must(os.Stat(path + beside))(t)
+			dbtest.Same(t, info.Mode().Perm(), want, "mode %o: hipq.db%s has", mode, beside)
 		}
-		must(t, db.Close())
+		dbtest.OK(t, db.Close())
 	}
 }
 
@@ -85,12 +83,12 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "lib")
 			file := filepath.Join(dir, "hipq.db")
 			o := schema.Options{Driver: "sqlite", Path: file, Create: true}
-			must(t, os.Mkdir(dir, 0o700))
+			dbtest.OK(t, os.Mkdir(dir, 0o700))
 			if db, err := schema.Open(t.Context(), o, names); err != nil || db.Close() != nil {
 				t.Fatal(err)
 			}
 			o.Create = false
-			must(t, c.give(dir, file))
+			dbtest.OK(t, c.give(dir, file))
 			db, err := schema.Open(t.Context(), o, names)
 			if err == nil {
 				_ = db.Close()
@@ -101,9 +99,8 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			case c.want != "" && (!errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("%v, want: %s", err, c.want)
 			}
-			if checked := o.Check(); (checked == nil) != (err == nil) {
-				t.Errorf("checked: %v; opened: %v", checked, err)
-			}
+			checked := o.Check()
+			dbtest.Ensure(t, (checked == nil) == (err == nil), "checked: %v; opened: %v", checked, err)
 		})
 	}
 }
@@ -115,10 +112,8 @@ func TestFileIsNotMadeAmongOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}
-	if _, err := schema.Open(t.Context(), o, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v, %v", left, err)
-	}
+	_, err := schema.Open(t.Context(), o, schema.Named("shop"))
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "everybody may write its folder"), "%v", err)
+	left, err := os.ReadDir(dir)
+	dbtest.Ensure(t, err == nil && len(left) <= 0, "%v, %v", left, err)
 }

@@ -89,9 +89,7 @@ func (s *examples) run(t *testing.T, args ...string) string {
 
 func (s *examples) want(t *testing.T, what, want, got string) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
+	dbtest.Ensure(t, got == want, "%s: %q, want %q", what, got, want)
 }
 
 // enqueue adds a job of each type, with this key.
@@ -137,9 +135,7 @@ func (s *examples) shown(t *testing.T, command, state, key string) map[string]sh
 		}
 		found[j.Type] = j
 	}
-	if len(found) != len(s.types) {
-		t.Errorf("%s %s: there are %d of %d", key, state, len(found), len(s.types))
-	}
+	dbtest.Ensure(t, len(found) == len(s.types), "%s %s: there are %d of %d", key, state, len(found), len(s.types))
 	return found
 }
 
@@ -170,9 +166,8 @@ func (s *examples) texts(t *testing.T) {
 	}
 	for _, key := range []string{"missing", "none", "odd"} {
 		for name, j := range s.shown(t, "jobs", "final", key) {
-			if j.Attempt != 1 || !strings.Contains(j.Error, "no such text") {
-				t.Errorf("%s: attempt %d: %q, want that there is no such text", name, j.Attempt, j.Error)
-			}
+			dbtest.Ensure(t, j.Attempt == 1 && strings.Contains(j.Error, "no such text"),
+				"%s: attempt %d: %q, want that there is no such text", name, j.Attempt, j.Error)
 		}
 	}
 }
@@ -197,14 +192,11 @@ func (s *examples) toldToStop(t *testing.T) {
 	s.enqueue(t, "stop", letter)
 	c := s.begin(t, "stop")
 	must(t, c.Process.Signal(syscall.SIGTERM))
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, c.Wait(), nil)
 	s.want(t, "what is half done", "", s.files("report-*.part"))
 	for name, j := range s.shown(t, "activity", "error", "stop") {
-		if j.Error != "interrupted" || !strings.Contains(j.Output, "told to stop") {
-			t.Errorf("%s: %q, and its output %q, want that it was told to stop", name, j.Error, j.Output)
-		}
+		dbtest.Ensure(t, j.Error == "interrupted" && strings.Contains(j.Output, "told to stop"),
+			"%s: %q, and its output %q, want that it was told to stop", name, j.Error, j.Output)
 	}
 	s.again(t)
 	s.counted(t, "stop", 2, words)
@@ -221,9 +213,7 @@ func (s *examples) killed(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600))
 	}
 	s.kill(t)
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, c.Wait(), nil)
 	s.again(t)
 	s.counted(t, "half", 2, words)
 	s.counted(t, "whole", 2, 7)
@@ -241,9 +231,8 @@ func (s *examples) kill(t *testing.T) {
 		if where != s.dir || what == s.hipq {
 			continue
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			t.Error(err)
-		}
+		err := syscall.Kill(pid, syscall.SIGKILL)
+		dbtest.Ensure(t, err == nil || errors.Is(err, syscall.ESRCH), "%v", err)
 	}
 }
 

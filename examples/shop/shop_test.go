@@ -25,17 +25,14 @@ func open(t *testing.T, driver, source string, send func(context.Context, Receip
 	if driver == "sqlite" {
 		source = "file:" + source + "?_txlock=immediate&_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)"
 	}
-	s, err := Open(t.Context(), driver, source)
-	must(t, err)
+	s := dbtest.Must(Open(t.Context(), driver, source))(t)
 	s.Send = send
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Work(ctx, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the worker: %v", err)
-		}
+		dbtest.Same(t, <-ended, nil, "the worker")
 		s.Close()
 	})
 	return s
@@ -75,22 +72,16 @@ func TestShop(t *testing.T) {
 			t.Fatal(got)
 		}
 		becomes(t, s, "/orders/1", `200 {"order":1,"receipt":"sent 2`)
-		if r := <-sent; r != (Receipt{Order: 1, To: "a@example.org", Cents: 1990}) {
-			t.Errorf("%+v", r)
-		}
+		dbtest.Same(t, <-sent, (Receipt{Order: 1, To: "a@example.org", Cents: 1990}))
 		var second int
-		if _, err := fmt.Sscanf(ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`), `201 {"order":%d}`, &second); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(fmt.Sscanf(ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`), `201 {"order":%d}`, &second))(t)
 		becomes(t, s, fmt.Sprint("/orders/", second), `not an address`)
 		for path, want := range map[string]string{"/orders/9999": "404", "/orders/x": "404"} {
-			if got := ask(t, s, http.MethodGet, path, ""); !strings.HasPrefix(got, want) {
-				t.Errorf("%s: %s", path, got)
-			}
+			got := ask(t, s, http.MethodGet, path, "")
+			dbtest.Ensure(t, strings.HasPrefix(got, want), "%s: %s", path, got)
 		}
-		if got := ask(t, s, http.MethodPost, "/orders", `{`); !strings.HasPrefix(got, "400") {
-			t.Error(got)
-		}
+		got := ask(t, s, http.MethodPost, "/orders", `{`)
+		dbtest.Ensure(t, strings.HasPrefix(got, "400"), "%v", got)
 		if len(sent) > 0 {
 			t.Errorf("sent besides: %+v", <-sent)
 		}
@@ -101,27 +92,18 @@ func TestShop(t *testing.T) {
 func TestOrderIsWhole(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := open(t, driver, source, func(context.Context, Receipt) error { return errors.New("the mail server is away") })
-		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Order(t.Context(), "a@example.org", 1); err == nil {
-			t.Error("without its table")
-		}
-		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Order(t.Context(), strings.Repeat("x", 2<<20), 1); err == nil {
-			t.Error("of more data than a job may have")
-		}
-		if _, err := s.Receipt(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
-			t.Errorf("a receipt: %v", err)
-		}
+		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"))(t)
+		_, err := s.Order(t.Context(), "a@example.org", 1)
+		dbtest.Ensure(t, err != nil, "without its table")
+		dbtest.Must(s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"))(t)
+		_, err = s.Order(t.Context(), strings.Repeat("x", 2<<20), 1)
+		dbtest.Ensure(t, err != nil, "of more data than a job may have")
+		_, err = s.Receipt(t.Context(), 1)
+		dbtest.Ensure(t, errors.Is(err, queue.ErrNotFound), "a receipt: %v", err)
 		var orders int
-		if err := s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders); err != nil || orders != 0 {
-			t.Errorf("%d orders, %v", orders, err)
-		}
-		order, err := s.Order(t.Context(), "a@example.org", 1)
-		must(t, err)
+		err = s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders)
+		dbtest.Ensure(t, err == nil && orders == 0, "%d orders, %v", orders, err)
+		order := dbtest.Must(s.Order(t.Context(), "a@example.org", 1))(t)
 		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
 	})
 }

@@ -118,9 +118,7 @@ busy.work()
 func (s *shop) livesOn() {
 	const jobs = 20
 	for n := range jobs {
-		if _, err := s.db.Exec("CALL shop_job_submit('emails', 'send', ?, NULL, NULL)", n+1); err != nil {
-			s.t.Fatal(err)
-		}
+		dbtest.Must(s.db.Exec("CALL shop_job_submit('emails', 'send', ?, NULL, NULL)", n+1))(s.t)
 	}
 	script := filepath.Join(s.t.TempDir(), "busy")
 	must(s.t, os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600))
@@ -144,9 +142,8 @@ func (s *shop) livesOn() {
 		}
 	}
 	must(s.t, c.Process.Signal(syscall.SIGTERM))
-	if err := <-ended; err != nil {
-		s.t.Errorf("%v: %s", err, said)
-	}
+	err := <-ended
+	dbtest.Ensure(s.t, err == nil, "%v: %s", err, said)
 	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
 }
 
@@ -161,8 +158,7 @@ type shop struct {
 
 func open(t *testing.T, hipq, client, extension string) *shop {
 	source := dbtest.MySQL(t)
-	c, err := mysql.ParseDSN(source)
-	must(t, err)
+	c := dbtest.Must(mysql.ParseDSN(source))(t)
 	host, port, err := net.SplitHostPort(c.Addr)
 	must(t, err)
 	dir := t.TempDir()
@@ -202,9 +198,8 @@ func (s *shop) user(like, others string) (name string) {
 		statements = append(statements, "GRANT "+others+" TO '"+name+"'@'%'")
 	}
 	s.t.Cleanup(func() {
-		if _, err := s.db.Exec("DROP USER '" + name + "'@'%'"); err != nil {
-			s.t.Error(err)
-		}
+		_, err := s.db.Exec("DROP USER '" + name + "'@'%'")
+		dbtest.Ensure(s.t, err == nil, "%v", err)
 	})
 	for _, statement := range statements {
 		if _, err := s.db.Exec(strings.TrimSuffix(statement, ";")); err != nil {
@@ -223,9 +218,8 @@ func (s *shop) command(user, script string, args ...string) *exec.Cmd {
 // want compares what a query answers, all columns in one.
 func (s *shop) want(want, query string) {
 	s.t.Helper()
-	if got, err := s.answer(query); err != nil || got != want {
-		s.t.Errorf("%s: %q (%v), want %q", query, got, err, want)
-	}
+	got, err := s.answer(query)
+	dbtest.Ensure(s.t, err == nil && got == want, "%s: %q (%v), want %q", query, got, err, want)
 }
 
 func (s *shop) answer(query string) (got string, err error) {
@@ -251,19 +245,13 @@ func (s *shop) enqueues() {
 		out, _ := s.command(user, "enqueue", args...).CombinedOutput()
 		return strings.TrimSpace(string(out))
 	}
-	if said := enqueue("4711", "ann@example.org"); said != "job 1" {
-		s.t.Errorf("it said %q", said)
-	}
+	dbtest.Same(s.t, enqueue("4711", "ann@example.org"), "job 1", "it said")
 	s.want("1 1", orders)
 	s.want("30", "SELECT timeout FROM shop_emails WHERE job_key = 'order-4711'")
 	enqueue("4711", "bob@example.org") // the order is there: so there must be no job
 	s.want("1 1", orders)
-	if _, err := s.db.Exec("DELETE FROM orders"); err != nil {
-		s.t.Fatal(err)
-	}
-	if said := enqueue("4711", "ann@example.org"); said != "job 1, which was there already" {
-		s.t.Errorf("it said %q", said)
-	}
+	dbtest.Must(s.db.Exec("DELETE FROM orders"))(s.t)
+	dbtest.Same(s.t, enqueue("4711", "ann@example.org"), "job 1, which was there already", "it said")
 	s.want("1 1", orders)
 	enqueue("4712", strings.Repeat("x", 101)) // the order is refused
 	s.want("1 1", orders)
@@ -284,9 +272,8 @@ func (s *shop) works() {
 
 	s.await(`finished 1 NONE {"sent_to": "ann@example.org"}`, strings.Replace(state, "result", "REPLACE(result, ':\"', ': \"')", 1)+"'order-4711'")
 	add := func(key, data string) {
-		if _, err := s.db.ExecContext(ctx, "CALL shop_job_submit('emails', 'send', ?, ?, NULL)", key, data); err != nil {
-			s.t.Error(err)
-		}
+		_, err := s.db.ExecContext(ctx, "CALL shop_job_submit('emails', 'send', ?, ?, NULL)", key, data)
+		dbtest.Ensure(s.t, err == nil, "%v", err)
 	}
 	add("nobody", "{}")
 	s.await("failed 1 no address:  NONE", strings.Replace(state, "error", "LEFT(error, 12)", 1)+"'nobody'")
@@ -305,9 +292,7 @@ func (s *shop) works() {
 	must(s.t, c.Process.Signal(syscall.SIGTERM))
 	select {
 	case err := <-ended:
-		if err != nil {
-			s.t.Errorf("%v: %s", err, said)
-		}
+		dbtest.Ensure(s.t, err == nil, "%v: %s", err, said)
 	case <-ctx.Done():
 		s.t.Fatal("it does not end on SIGTERM")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -191,12 +192,9 @@ func TestKinds(t *testing.T) {
 					said := ""
 					ctx := handling.With(t.Context(), handling.Hooks{Say: func(p job.Progress) { said = p.String() }})
 					w.check(t, s.handle(ctx, int64(i+1), c.say), k)
-					if said != w.progress {
-						t.Errorf("its progress is %q, want %q", said, w.progress)
-					}
-					if left := s.left(); len(left) > 0 {
-						t.Errorf("processes are left: %d", left)
-					}
+					dbtest.Ensure(t, said == w.progress, "its progress is %q, want %q", said, w.progress)
+					left := s.left()
+					dbtest.Ensure(t, len(left) == 0, "processes are left: %d", left)
 				})
 			}
 		})
@@ -217,30 +215,20 @@ func (w want) check(t *testing.T, o job.Outcome, k kind) {
 	if k.reply != nil {
 		o.Output = k.reply.ReplaceAllString(o.Output, "")
 	}
-	if o.Verdict != w.verdict || o.Result != w.result || o.RetryAfter != w.after {
-		t.Errorf("%s with %.100q, after %s; want %s with %.100q, after %s", o.Verdict, o.Result, o.RetryAfter, w.verdict, w.result, w.after)
-	}
-	if w.errorHas == "" && o.Error != w.error || !strings.Contains(o.Error, w.errorHas) {
-		t.Errorf("the error is %.300q, want %q%q", o.Error, w.error, w.errorHas)
-	}
-	if !w.long && w.outputHas == "" && o.Output != w.output || !strings.Contains(o.Output, w.outputHas) {
-		t.Errorf("kept is %.300q, want %q%q", o.Output, w.output, w.outputHas)
-	}
+	dbtest.Ensure(t, o.Verdict == w.verdict && o.Result == w.result && o.RetryAfter == w.after,
+		"%s with %.100q, after %s; want %s with %.100q, after %s", o.Verdict, o.Result, o.RetryAfter, w.verdict, w.result, w.after)
+	dbtest.Ensure(t, (w.errorHas != "" || o.Error == w.error) && strings.Contains(o.Error, w.errorHas),
+		"the error is %.300q, want %q%q", o.Error, w.error, w.errorHas)
+	dbtest.Ensure(t, (w.long || w.outputHas != "" || o.Output == w.output) && strings.Contains(o.Output, w.outputHas),
+		"kept is %.300q, want %q%q", o.Output, w.output, w.outputHas)
 	// and whatever it is
 	for what, text := range map[string]string{"error": o.Error, "result": o.Result, "output": o.Output} {
-		if most := map[string]int{"error": job.MaxDataBytes, "result": job.MaxDataBytes, "output": keepOutput}[what]; len(text) > most {
-			t.Errorf("its %s has %d bytes", what, len(text))
-		}
-		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-			t.Errorf("its %s is no text: %.100q", what, text)
-		}
+		most := map[string]int{"error": job.MaxDataBytes, "result": job.MaxDataBytes, "output": keepOutput}[what]
+		dbtest.Ensure(t, len(text) <= most, "its %s has %d bytes", what, len(text))
+		dbtest.Ensure(t, utf8.ValidString(text) && !strings.Contains(text, "\x00"), "its %s is no text: %.100q", what, text)
 	}
-	if o.Verdict.IsError() == (o.Error == "") {
-		t.Errorf("%s with the error %.100q", o.Verdict, o.Error)
-	}
-	if o.Ran <= 0 || o.Ran > patience {
-		t.Errorf("it ran for %s", o.Ran)
-	}
+	dbtest.Ensure(t, o.Verdict.IsError() != (o.Error == ""), "%s with the error %.100q", o.Verdict, o.Error)
+	dbtest.Ensure(t, o.Ran > 0 && o.Ran <= patience, "it ran for %s", o.Ran)
 }
 
 // A handler that is told to stop ends with what it was told, in its grace.
@@ -267,9 +255,8 @@ func TestKindsStop(t *testing.T) {
 					w = want{verdict: job.TryAgain, error: "timeout after 30s", long: true} // what is under way is lost
 				}
 				w.check(t, s.handle(ctx, 1, words{Hangs: true, Deaf: deaf, Begun: begun, Log: []byte("one\n")}), k)
-				if left := s.left(); len(left) > 0 {
-					t.Errorf("processes are left: %d", left)
-				}
+				left := s.left()
+				dbtest.Ensure(t, len(left) == 0, "processes are left: %d", left)
 			})
 		}
 	}
@@ -295,16 +282,14 @@ func TestKindsAtOnce(t *testing.T) {
 			for id := range int64(4) {
 				all.Go(func() {
 					said := fmt.Sprint("job ", id+1)
-					if o := s.handle(t.Context(), id+1, words{Result: []byte(said), Flood: flood}); o.Verdict != job.Finished || o.Result != said {
-						t.Errorf("%s: %s %.100q %q", said, o.Verdict, o.Result, o.Error)
-					}
+					o := s.handle(t.Context(), id+1, words{Result: []byte(said), Flood: flood})
+					dbtest.Ensure(t, o.Verdict == job.Finished && o.Result == said, "%s: %s %.100q %q", said, o.Verdict, o.Result, o.Error)
 				})
 			}
 			all.Wait()
 			runtime.ReadMemStats(&after)
-			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 16 {
-				t.Errorf("it took %d MiB of memory", took)
-			}
+			took := (after.TotalAlloc - before.TotalAlloc) >> 20
+			dbtest.Ensure(t, took <= 16, "it took %d MiB of memory", took)
 		})
 	}
 }

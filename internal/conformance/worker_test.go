@@ -105,9 +105,8 @@ func TestKindsInAWorker(t *testing.T) {
 					s.wantEnd(name, id, w)
 				}
 				for name, one := range s.speakers {
-					if left := one.left(); len(left) > 0 {
-						t.Errorf("%s: processes are left: %d", name, left)
-					}
+					left := one.left()
+					dbtest.Ensure(t, len(left) == 0, "%s: processes are left: %d", name, left)
 				}
 			})
 		})
@@ -132,9 +131,7 @@ func TestKindsInTheTables(t *testing.T) {
 				jobs[name] = append(jobs[name], s.add(name, w, 0))
 			}
 		}
-		if _, err := worker.Run(t.Context(), s.params); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(worker.Run(t.Context(), s.params))(t)
 		for name, ids := range jobs {
 			s.wantEnd(name, ids[0], end{job.Final, job.None, "finished"})
 			s.wantEnd(name, ids[1], end{job.Final, "🙂\uFFFD\uFFFD", "failed"})
@@ -146,12 +143,10 @@ func TestKindsInTheTables(t *testing.T) {
 					t.Errorf("%s: the result of job %d is %.100q, want %.100q", name, ids[i], j.Result, result)
 				}
 			}
-			if j := s.get(name, ids[2]); j.ScheduledRunTime.Sub(j.UpdateTime) < 23*time.Hour {
-				t.Errorf("%s: it is tried again at %s", name, j.ScheduledRunTime)
-			}
-			if out := s.ends(name, ids[0])[0].Output; !strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n") {
-				t.Errorf("%s: kept is %.100q", name, out)
-			}
+			j := s.get(name, ids[2])
+			dbtest.Ensure(t, j.ScheduledRunTime.Sub(j.UpdateTime) >= 23*time.Hour, "%s: it is tried again at %s", name, j.ScheduledRunTime)
+			out := s.ends(name, ids[0])[0].Output
+			dbtest.Ensure(t, strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n"), "%s: kept is %.100q", name, out)
 		}
 	})
 }
@@ -166,8 +161,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 	say := job.DefaultType("say")
 	say.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 	for _, k := range kinds {
-		q, err := queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}})
-		must(t, err)
+		q := dbtest.Must(queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}}))(t)
 		s.queues[k.name], s.speakers[k.name] = q, k.open(t)
 		s.params.Queues = append(s.params.Queues, worker.Queue{Queue: q, Handlers: map[string]handler.Handler{"say": s.speakers[k.name]}})
 	}
@@ -178,8 +172,7 @@ func newShop(t *testing.T, driver, source string) *shop {
 // add enqueues a job for a kind.
 func (s *shop) add(name string, w words, timeout time.Duration) int64 {
 	s.Helper()
-	added, err := s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout})
-	must(s, err)
+	added := dbtest.Must(s.queues[name].Enqueue(s.Context(), job.Params{Type: "say", Data: w.data(), Timeout: timeout}))(s)
 	return added.ID
 }
 
@@ -227,16 +220,13 @@ func (s *shop) ended(at *attempt) error {
 
 // nothing happens to them but what they bring about.
 func (s *shop) nothing(at *attempt) {
-	if err := s.ended(at); err != nil {
-		s.Error(err)
-	}
+	dbtest.Same(s, s.ended(at), nil)
 }
 
 func (s *shop) cancel(at *attempt) {
 	for name, id := range at.jobs {
-		if _, err := admin.Of(s.queues[name]).Stop(s.Context(), id); err != nil {
-			s.Error(err)
-		}
+		_, err := admin.Of(s.queues[name]).Stop(s.Context(), id)
+		dbtest.Ensure(s, err == nil, "%v", err)
 	}
 	s.nothing(at)
 }
@@ -267,32 +257,28 @@ func (s *shop) loseLock(at *attempt) {
 				p.Queues = []worker.Queue{q}
 			}
 		}
-		if _, err := worker.RunJob(s.Context(), p, id); err != nil {
-			s.Errorf("%s: %v", name, err)
-		}
-		if j := s.get(name, id); j.Result != "second" {
-			s.Errorf("%s: the result is %q", name, j.Result)
-		}
+		_, err := worker.RunJob(s.Context(), p, id)
+		dbtest.Ensure(s, err == nil, "%s: %v", name, err)
+		j := s.get(name, id)
+		dbtest.Ensure(s, j.Result == "second", "%s: the result is %q", name, j.Result)
 	}
 }
 
 func (s *shop) get(name string, id int64) *job.Job {
 	s.Helper()
-	j, err := s.queues[name].Get(s.Context(), id)
-	must(s, err)
+	j := dbtest.Must(s.queues[name].Get(s.Context(), id))(s)
 	return j
 }
 
 // ends is what the activity has of the ends of a job's attempts.
 func (s *shop) ends(name string, id int64) (list []activity.Entry) {
 	s.Helper()
-	err := activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
+	dbtest.OK(s, activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
 		if e.State != activity.Added && e.State != activity.Starting {
 			list = append(list, e)
 		}
 		return nil
-	})
-	must(s, err)
+	}))
 	return list
 }
 

@@ -2,8 +2,13 @@ package guard
 
 import (
 	"errors"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Whoever may be a program that is just being started is no adopted process yet; a program never is.
@@ -12,9 +17,8 @@ func TestChildrenFoundlings(t *testing.T) {
 	c.adopts = true
 	want := func(pids []int, want ...int) {
 		t.Helper()
-		if got := c.adopted(pids); !slices.Equal(got, want) {
-			t.Errorf("of %d are adopted processes %d, want %d", pids, got, want)
-		}
+		got := c.adopted(pids)
+		dbtest.Ensure(t, slices.Equal(got, want), "of %d are adopted processes %d, want %d", pids, got, want)
 	}
 	fork := func(pid int, meanwhile func()) {
 		_, _ = c.fork(func() (int, error) {
@@ -39,4 +43,24 @@ func TestChildrenFoundlings(t *testing.T) {
 	c.reap(14, func() {})
 	fork(14, func() { want([]int{14}) }) // the id once more: what was known of the former doesn't count
 	want([]int{14})
+}
+
+// A guard that was stopped until long after the lock's end, and whose worker is gone, may have others before it under the ids
+// that it knows: it leaves them alone.
+func TestWorkerGoneLongAgo(t *testing.T) {
+	for after, ends := range map[time.Duration]bool{time.Second: true, 2 * time.Second: false} {
+		program := exec.Command("sleep", "60")
+		program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		dbtest.OK(t, program.Start())
+		s := dbtest.Must(newWatchdog([]string{"0198-nobody", "100ms"}))(t)
+		now := now()
+		s.hear("until 1000", now)
+		s.addGroup(program.Process.Pid)
+		s.workerGone(now.Add(after))
+		if !ends {
+			_ = program.Process.Signal(syscall.SIGINT)
+		}
+		err := program.Wait()
+		dbtest.Ensure(t, err != nil && (err.Error() == "signal: terminated") == ends, "after %s, %v", after, err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
@@ -46,12 +47,9 @@ func TestForkIsFound(t *testing.T) {
 			}
 			letBegin()
 			if by == "strays" {
-				if left := <-cleared; len(left) > 0 {
-					t.Errorf("left: %q", left)
-				}
-				if processtest.Alive(fork) {
-					t.Error("it lives when all is cleared up")
-				}
+				left := <-cleared
+				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
+				dbtest.Ensure(t, !processtest.Alive(fork), "it lives when all is cleared up")
 			}
 			processtest.EventuallyGone(t, "the fork", fork)
 		})
@@ -65,7 +63,7 @@ func holdProgram(t *testing.T, path string) (letGo func()) {
 	if err == nil {
 		_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 	}
-	must(t, err)
+	dbtest.OK(t, err)
 	return func() { _ = file.Close() }
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process/processtest"
 )
@@ -29,7 +30,7 @@ func startRole(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	must(t, cmd.Start())
+	dbtest.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -39,7 +40,7 @@ func startRole(t *testing.T, args ...string) *exec.Cmd {
 
 func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
 	t.Helper()
-	must(t, cmd.Process.Signal(sig))
+	dbtest.OK(t, cmd.Process.Signal(sig))
 }
 
 // A lock ends while its host is suspended. The guard ends what runs under it soon afterwards, though timers have stood still.
@@ -132,7 +133,7 @@ func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), 
 func TestGuardWorkerStopped(t *testing.T) {
 	t.Parallel()
 	deadBeforeTheLock(t, func(t *testing.T, worker *exec.Cmd) {
-		must(t, syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP))
+		dbtest.OK(t, syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP))
 	}, func(t *testing.T, id string, worker *exec.Cmd) {
 		signalTo(t, worker, syscall.SIGKILL)
 		wantNone(t, id)
@@ -167,25 +168,18 @@ func TestGuardWorkerKilledAnytime(t *testing.T) {
 
 func TestGuardProcess(t *testing.T) {
 	g := guard.New(guardArgv(), newWorkerID(), time.Second)
-	if g.PID() != 0 {
-		t.Error("it runs before it is needed")
-	}
-	must(t, g.Start())
+	dbtest.Ensure(t, g.PID() == 0, "it runs before it is needed")
+	dbtest.OK(t, g.Start())
 	pid := g.PID()
 	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
 		t.Errorf("session %d, want its own, %d: %v", sid, pid, err)
 	}
-	must(t, g.Close())
-	if processtest.Alive(pid) {
-		t.Error("it runs on after Close")
-	}
-	if err := g.Start(); err == nil {
-		t.Error("it starts again after Close")
-	}
-	must(t, g.Close())
-	if err := guard.New(guardArgv(), newWorkerID(), time.Second).Close(); err != nil {
-		t.Errorf("one that was never started: %v", err)
-	}
+	dbtest.OK(t, g.Close())
+	dbtest.Ensure(t, !processtest.Alive(pid), "it runs on after Close")
+	err := g.Start()
+	dbtest.Ensure(t, err != nil, "it starts again after Close")
+	dbtest.OK(t, g.Close())
+	dbtest.Same(t, guard.New(guardArgv(), newWorkerID(), time.Second).Close(), nil, "one that was never started")
 }
 
 func TestGuardNil(t *testing.T) {
@@ -193,16 +187,12 @@ func TestGuardNil(t *testing.T) {
 	g.Extend(time.Second)
 	g.Add(1)
 	g.Remove(1)
-	if g.Start() != nil || g.Close() != nil {
-		t.Error("no guard has no errors")
-	}
+	dbtest.Ensure(t, g.Start() == nil && g.Close() == nil, "no guard has no errors")
 }
 
 func TestServeArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"id"}, {"", "1s"}, {"id", "soon"}} {
-		if guard.Serve(nil, args) == nil {
-			t.Errorf("%q were taken", args)
-		}
+		dbtest.Ensure(t, guard.Serve(nil, args) != nil, "%q were taken", args)
 	}
 }
 
@@ -211,7 +201,7 @@ func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(t, cmd.Start())
+	dbtest.OK(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -227,7 +217,7 @@ func sleeper(t *testing.T) int {
 func startGuard(t *testing.T) *guard.Guard {
 	t.Helper()
 	g := guard.New(guardArgv(), newWorkerID(), time.Second)
-	must(t, g.Start())
+	dbtest.OK(t, g.Start())
 	return g
 }
 
@@ -238,11 +228,9 @@ func TestGuardClose(t *testing.T) {
 	g.Add(kept)
 	g.Add(removed)
 	g.Remove(removed)
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 	processtest.EventuallyGone(t, "what is registered", kept)
-	if !processtest.Alive(removed) {
-		t.Error("it killed what was removed")
-	}
+	dbtest.Ensure(t, processtest.Alive(removed), "it killed what was removed")
 }
 
 // I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
@@ -261,7 +249,7 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	if !processtest.Alive(pid) {
 		t.Fatal("it did not outlive its group: nothing is tested")
 	}
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 	processtest.EventuallyGone(t, "what left the group", pid)
 }
 
@@ -291,7 +279,7 @@ func TestGuardExtend(t *testing.T) {
 	g.Extend(time.Hour)
 	after := sleeper(t)
 	g.Add(after)
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 	processtest.EventuallyGone(t, "a program started with the new lock", after)
 }
 
@@ -302,7 +290,7 @@ func TestGuardReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := guard.New(argv, newWorkerID(), time.Second)
-			must(t, g.Start())
+			dbtest.OK(t, g.Start())
 			g.Extend(time.Hour)
 			pid, first := sleeper(t), g.PID()
 			g.Add(pid)
@@ -310,7 +298,7 @@ func TestGuardReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "dead" {
-				must(t, syscall.Kill(first, syscall.SIGKILL))
+				dbtest.OK(t, syscall.Kill(first, syscall.SIGKILL))
 			}
 			processtest.Eventually(t, "another guard", func() bool {
 				for range 100 {
@@ -321,10 +309,8 @@ func TestGuardReplaced(t *testing.T) {
 			if g.PID() == 0 || processtest.Alive(first) {
 				t.Errorf("guard %d, the first one lives: %t", g.PID(), processtest.Alive(first))
 			}
-			if !processtest.Alive(pid) {
-				t.Error("the exchange killed what is under guard")
-			}
-			must(t, g.Close())
+			dbtest.Ensure(t, processtest.Alive(pid), "the exchange killed what is under guard")
+			dbtest.OK(t, g.Close())
 			processtest.EventuallyGone(t, "what was under guard", pid)
 		})
 	}

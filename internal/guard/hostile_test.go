@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
@@ -19,7 +20,7 @@ import (
 func stopGuard(t *testing.T, g *guard.Guard) {
 	t.Helper()
 	pid := g.PID()
-	must(t, syscall.Kill(pid, syscall.SIGSTOP))
+	dbtest.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("the guard: %v, %v", status, err)
@@ -36,7 +37,7 @@ func TestGuardStopped(t *testing.T) {
 		pid, err := syscall.Wait4(g.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
 		return err == nil && pid == g.PID() && status.Continued()
 	})
-	must(t, g.Close())
+	dbtest.OK(t, g.Close())
 }
 
 // Close needs no guard: it kills what is left, and the guard that somebody has stopped.
@@ -46,10 +47,9 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	g.Add(pid)
 	stopGuard(t, g)
 	begin := time.Now()
-	must(t, g.Close())
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %s", took)
-	}
+	dbtest.OK(t, g.Close())
+	took := time.Since(begin)
+	dbtest.Ensure(t, took <= 10*time.Second, "it took %s", took)
 	processtest.EventuallyGone(t, "what was under guard", pid)
 	processtest.EventuallyGone(t, "the guard", process)
 }
@@ -76,9 +76,7 @@ func TestServeHearsFirst(t *testing.T) {
 			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			say("remove %d\nadd %d\nuntil 1\n", kept, other)
 			processtest.EventuallyGone(t, "what it kills after all that", other)
-			if !processtest.Alive(kept) {
-				t.Error("it killed the programs of a worker that is well")
-			}
+			dbtest.Ensure(t, processtest.Alive(kept), "it killed the programs of a worker that is well")
 		})
 	}
 }
@@ -88,9 +86,9 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
 	its, in, err := os.Pipe()
-	must(t, err)
+	dbtest.OK(t, err)
 	cmd.Stdin = its
-	must(t, cmd.Start())
+	dbtest.OK(t, cmd.Start())
 	_ = its.Close()
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -99,9 +97,7 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	})
 	say = func(format string, args ...any) {
 		t.Helper()
-		if _, err := fmt.Fprintf(in, format, args...); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(fmt.Fprintf(in, format, args...))(t)
 	}
 	return cmd, in, say
 }
@@ -113,11 +109,9 @@ func TestServeFoundlings(t *testing.T) {
 	cmd, in, say := guardProcess(t)
 	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
 	_ = in.Close()
-	must(t, cmd.Wait())
+	dbtest.OK(t, cmd.Wait())
 	processtest.EventuallyGone(t, "what was adopted", adopted)
-	if !processtest.Alive(another) {
-		t.Error("it killed another")
-	}
+	dbtest.Ensure(t, processtest.Alive(another), "it killed another")
 }
 
 // born is when a process was born.

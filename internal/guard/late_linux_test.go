@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
@@ -86,18 +87,13 @@ func TestStoppedBeforeTheFork(t *testing.T) {
 			}
 			processtest.Eventually(t, "it is stopped", func() bool { return stopped() || !processtest.Alive(worker.Process.Pid) })
 			time.Sleep(time.Until(end))
-			if died := !processtest.Alive(worker.Process.Pid); died != (who == "worker") {
-				t.Errorf("when the lock ends it is dead: %t", died)
-			}
+			dbtest.Same(t, !processtest.Alive(worker.Process.Pid), who == "worker", "when the lock ends it is dead")
 			_ = worker.Process.Signal(unix.SIGCONT)
-			if err := worker.Wait(); (err == nil) != (who == "application") || err != nil && err.Error() != "signal: killed" {
-				t.Error(err)
-			}
+			err := worker.Wait()
+			dbtest.Ensure(t, (err == nil) == (who == "application") && (err == nil || err.Error() == "signal: killed"), "%v", err)
 			_, begun := os.Stat(dir + "/begun")
 			_, ran := os.Stat(dir + "/program")
-			if who == "worker" && (begun == nil || ran == nil) {
-				t.Errorf("it has started the program late: %v, %v", begun, ran)
-			}
+			dbtest.Ensure(t, who != "worker" || begun != nil && ran != nil, "it has started the program late: %v, %v", begun, ran)
 		})
 	}
 }
@@ -116,10 +112,9 @@ func TestNotKilledForBeingLate(t *testing.T) {
 				time.Sleep(lateLock / 3)
 				signalTo(t, worker, unix.SIGCONT)
 			}
-			must(t, worker.Wait())
-			if _, err := os.Stat(dir + "/begun"); err != nil {
-				t.Error(err)
-			}
+			dbtest.OK(t, worker.Wait())
+			_, err := os.Stat(dir + "/begun")
+			dbtest.Ensure(t, err == nil, "%v", err)
 		})
 	}
 }

@@ -146,10 +146,3 @@ type discard [4096]byte
 func (d *discard) Room() []byte { return d[:] }
 
 func (d *discard) Took(int) {}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

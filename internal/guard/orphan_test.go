@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/process/processtest"
 )
@@ -68,9 +69,8 @@ func TestGuardAdoptedByStopped(t *testing.T) {
 	signalTo(t, worker, syscall.SIGSTOP)
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
 	processtest.EventuallyGone(t, "what hid", pid)
-	if late := time.Since(end); late > 0 {
-		t.Errorf("it lived %s longer than the lock", late)
-	}
+	late := time.Since(end)
+	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
 }
 
 // A worker that adopts reaps what it has adopted, but no programs: their exit statuses are what they were. What it leaves
@@ -82,11 +82,8 @@ func TestAdoptReaps(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	lines := strings.Fields(string(out))
-	own, err := strconv.Atoi(lines[0])
-	must(t, err)
-	if !processtest.Alive(own) {
-		t.Error("it killed a child that it had before")
-	}
+	own := dbtest.Must(strconv.Atoi(lines[0]))(t)
+	dbtest.Ensure(t, processtest.Alive(own), "it killed a child that it had before")
 	_ = syscall.Kill(own, syscall.SIGKILL)
 	if want := []string{"children", "2"}; strings.Join(lines[1:], " ") != strings.Join(want, " ") {
 		t.Errorf("%q", lines[1:])
@@ -148,18 +145,15 @@ func TestKillStraysSparesItself(t *testing.T) {
 	stay := `trap "" TERM; echo $$ >"$0"; sleep 60; :`
 	stray := exec.Command("sh", "-c", stay, dir+"/stray")
 	stray.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
-	must(t, stray.Start())
+	dbtest.OK(t, stray.Start())
 	defer func() { _ = stray.Wait() }()
 	pid := hidden(t, dir+"/stray")
 	heir := exec.Command(os.Args[0], "heir", id, stay, dir+"/own")
 	heir.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
-	if out, err := heir.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := heir.CombinedOutput()
+	dbtest.Ensure(t, err == nil && len(out) == 0, "%v: %s", err, out)
 	processtest.EventuallyGone(t, "the stray", pid)
-	if !processtest.Alive(hidden(t, dir+"/own")) {
-		t.Error("it killed what it has started itself")
-	}
+	dbtest.Ensure(t, processtest.Alive(hidden(t, dir+"/own")), "it killed what it has started itself")
 }
 
 // heir starts a script of its own and clears up after the worker: ID SCRIPT FILE.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // processesOf finds the worker of this id, its guard, and its programs.
@@ -12,9 +14,7 @@ func processesOf(t *testing.T, id string) (found []string) {
 	t.Helper()
 	for _, file := range []string{"cmdline", "environ"} {
 		paths, err := filepath.Glob("/proc/[0-9]*/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, err)
 		for _, path := range paths {
 			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(id)) {
 				found = append(found, path)

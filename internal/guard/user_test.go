@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
@@ -54,9 +55,7 @@ func TestOtherUserOfKilled(t *testing.T) {
 			worker := startRole(t, "other", id, fmt.Sprintf(`trap '' TERM; setsid sh -c 'trap "" TERM; id -u >%[1]s/uid; echo $$ >%[1]s/escaped; sleep 60; :' &
 echo $$ >%[1]s/pid; sleep 60; :`, dir))
 			pid, escaped := processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/escaped")
-			if uid := processtest.Number(t, dir+"/uid"); uid != 65534 {
-				t.Errorf("it runs as user %d", uid)
-			}
+			dbtest.Same(t, processtest.Number(t, dir+"/uid"), 65534, "it runs as user")
 			if by == "strays" {
 				for other, o := range process.Others() {
 					if o.Parent == worker.Process.Pid && other != pid { // the guard
@@ -67,12 +66,9 @@ echo $$ >%[1]s/pid; sleep 60; :`, dir))
 			signalTo(t, worker, syscall.SIGKILL)
 			_ = worker.Wait()
 			if by == "strays" {
-				if left := guard.KillOrphans(id); len(left) > 0 {
-					t.Errorf("left: %q", left)
-				}
-				if processtest.Alive(pid) || processtest.Alive(escaped) {
-					t.Error("some live when all is cleared up")
-				}
+				left := guard.KillOrphans(id)
+				dbtest.Ensure(t, len(left) == 0, "left: %q", left)
+				dbtest.Ensure(t, !processtest.Alive(pid) && !processtest.Alive(escaped), "some live when all is cleared up")
 			}
 			processtest.EventuallyGone(t, "the program", pid)
 			processtest.EventuallyGone(t, "what has left its group", escaped)

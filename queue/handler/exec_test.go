@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -92,16 +93,12 @@ func TestExecOutcome(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := sh(tt.script).Handle(t.Context(), testJob())
-			if got.Ran <= 0 || got.Ran > time.Minute {
-				t.Errorf("ran %s", got.Ran)
-			}
+			dbtest.Ensure(t, got.Ran > 0 && got.Ran <= time.Minute, "ran %s", got.Ran)
 			got.Ran = 0
 			if tt.want.Output == "" {
 				got.Output = "" // the line the test is about
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
 }
@@ -109,8 +106,8 @@ func TestExecOutcome(t *testing.T) {
 func TestExecCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	ok(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
-	ok(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700))
 	tests := []struct {
 		name string
 		exec *handler.Exec
@@ -134,9 +131,7 @@ func TestExecCannotStart(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.exec.Handle(t.Context(), testJob())
-			if got.Verdict != job.TryAgain || got.Error != tt.want {
-				t.Errorf("%s %q, want %q", got.Verdict, got.Error, tt.want)
-			}
+			dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == tt.want, "%s %q, want %q", got.Verdict, got.Error, tt.want)
 		})
 	}
 }
@@ -147,33 +142,25 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	t.Setenv("PATH", one+":"+two+":"+os.Getenv("PATH"))
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"hipq-test-program"}}}
 	verdict := func() job.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
-	if got := verdict(); got != job.TryAgain {
-		t.Errorf("%s without the program", got)
-	}
-	ok(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
-	if got := verdict(); got != job.Finished {
-		t.Errorf("%s with the program", got)
-	}
-	ok(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
+	dbtest.Same(t, verdict(), job.TryAgain, "without the program")
+	dbtest.OK(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
+	dbtest.Same(t, verdict(), job.Finished, "with the program")
+	dbtest.OK(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
 	verdict() // finds out
-	if got := verdict(); got != job.Finished {
-		t.Errorf("%s with the program elsewhere", got)
-	}
+	dbtest.Same(t, verdict(), job.Finished, "with the program elsewhere")
 }
 
 func TestExecStdin(t *testing.T) {
 	var want any
 	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
 		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
-	ok(t, json.Unmarshal([]byte(text), &want))
+	dbtest.OK(t, json.Unmarshal([]byte(text), &want))
 	var got any
 	out := sh("cat").Handle(t.Context(), testJob()).Output
 	if err := json.Unmarshal([]byte(out), &got); err != nil || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, "\n") {
 		t.Fatalf("not one line of JSON: %q: %v", out, err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, got), "")
 }
 
 func TestExecJobData(t *testing.T) {
@@ -195,9 +182,7 @@ func TestExecJobData(t *testing.T) {
 		j := testJob()
 		j.Data = data
 		out := sh("cat").Handle(t.Context(), j).Output
-		if !strings.Contains(out, `"job_data":`+want+`,"attempt"`) {
-			t.Errorf("%q arrives in %s, want %s", data, out, want)
-		}
+		dbtest.Ensure(t, strings.Contains(out, `"job_data":`+want+`,"attempt"`), "%q arrives in %s, want %s", data, out, want)
 	}
 }
 
@@ -210,9 +195,8 @@ func TestExecLongData(t *testing.T) {
 			t.Errorf("%d bytes arrive as %s", size, got.Output)
 		}
 		for _, script := range []string{"exit 0", "exec <&-; exit 0", "head -c 10 >/dev/null", "sleep 0.05 <&-"} {
-			if got := sh(script).Handle(t.Context(), j); got.Verdict != job.Finished {
-				t.Errorf("%d bytes that %q doesn't read: %+v", size, script, got)
-			}
+			got := sh(script).Handle(t.Context(), j)
+			dbtest.Ensure(t, got.Verdict == job.Finished, "%d bytes that %q doesn't read: %+v", size, script, got)
 		}
 	}
 }
@@ -244,14 +228,12 @@ func TestExecEnvironment(t *testing.T) {
 		"HIPQ_TOKEN=0198-token", "HIPQ_WORKER_ID=" + e.WorkerID, "HOME=/home/h", "LANG=C", "LC_TIME=C", "LOGNAME=l", "OWN=a=b", "PASSED=p",
 		"PATH=" + os.Getenv("PATH"), "SHELL=/bin/s", "TMPDIR=/tmp", "TZ=Asia/Tokyo", "USER=u",
 	}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Error(diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, lines), "")
 }
 
 func TestExecDir(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
+	dbtest.OK(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
 	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -262,9 +244,8 @@ func TestExecLongOutput(t *testing.T) {
 	const kept, size = 16 << 10, 10 << 20
 	got := sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; echo; echo last; exit 3`, size)).Handle(t.Context(), testJob())
 	note, rest, _ := strings.Cut(got.Output, "\n")
-	if want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept); note != want {
-		t.Errorf("note %q, want %q", note, want)
-	}
+	want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept)
+	dbtest.Ensure(t, note == want, "note %q, want %q", note, want)
 	if len(rest) != kept || !strings.HasSuffix(rest, "x\nlast\n") || got.Error != "exit status 3: last" {
 		t.Errorf("%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
 	}
@@ -272,13 +253,9 @@ func TestExecLongOutput(t *testing.T) {
 	// nothing is cut from what just fits, and no rune is cut in two
 	for _, n := range []int{kept - 1, kept, kept + 1, 2 * kept, 2*kept + 1} {
 		got := sh(fmt.Sprintf(`yes 'ä' | tr -d '\n' | head -c %d; printf '!'`, n-1)).Handle(t.Context(), testJob())
-		if cut := strings.HasPrefix(got.Output, "["); cut != (n > kept) {
-			t.Errorf("of %d bytes, cut: %t", n, cut)
-		}
+		dbtest.Same(t, strings.HasPrefix(got.Output, "["), n > kept, "of %d bytes, cut", n)
 		begin := strings.TrimPrefix(got.Output[strings.IndexByte(got.Output, '\n')+1:], "ä")
-		if strings.HasPrefix(begin, "\uFFFD") {
-			t.Errorf("of %d bytes, half a rune is left: %.60q", n, got.Output)
-		}
+		dbtest.Ensure(t, !strings.HasPrefix(begin, "\uFFFD"), "of %d bytes, half a rune is left: %.60q", n, got.Output)
 	}
 
 	got = sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; exit 3`, 600)).Handle(t.Context(), testJob())
@@ -293,9 +270,8 @@ func TestExecBinaryOutput(t *testing.T) {
 		t.Errorf("output %q, want %q; error %q", got.Output, want, got.Error)
 	}
 	got = sh(`head -c 100000 /dev/urandom; exit 3`).Handle(t.Context(), testJob())
-	if !utf8.ValidString(got.Output) || !utf8.ValidString(got.Error) || strings.Contains(got.Output+got.Error, "\x00") {
-		t.Error("noise is not valid text")
-	}
+	dbtest.Ensure(t, utf8.ValidString(got.Output) && utf8.ValidString(got.Error) && !strings.Contains(got.Output+got.Error, "\x00"),
+		"noise is not valid text")
 }
 
 // More than a pipe holds, before and after the reader begins; slowly; and from a program that closes its output early.
@@ -307,9 +283,7 @@ func TestExecOutputInTime(t *testing.T) {
 	}
 	for script, want := range tests {
 		got := sh(script).Handle(t.Context(), testJob())
-		if got.Verdict != job.Finished || want != "" && got.Output != want {
-			t.Errorf("%s: %s %.80q", script, got.Verdict, got.Output)
-		}
+		dbtest.Ensure(t, got.Verdict == job.Finished && (want == "" || got.Output == want), "%s: %s %.80q", script, got.Verdict, got.Output)
 	}
 }
 
@@ -319,40 +293,30 @@ func TestExecLeaksNoFile(t *testing.T) {
 	}
 	guard := handler.NewGuard(guardArgv(), newWorkerID(), time.Second)
 	defer func() {
-		if err := guard.Close(); err != nil {
-			t.Error(err)
-		}
+		dbtest.Same(t, guard.Close(), nil)
 	}()
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}}
 	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows what the tests themselves were started with
 	bare.Stdin, bare.Stderr = bytes.NewReader(nil), os.Stderr
-	want, err := bare.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := dbtest.Must(bare.Output())(t)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if got := e.Handle(t.Context(), testJob()).Output; got != string(want) {
-				t.Errorf("open in the program: %q, want %q", got, want)
-			}
+			got := e.Handle(t.Context(), testJob()).Output
+			dbtest.Ensure(t, got == string(want), "open in the program: %q, want %q", got, want)
 		})
 	}
 	all.Wait()
 	open := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := dbtest.Must(os.ReadDir("/proc/self/fd"))(t)
 		return len(entries)
 	}
 	before := open()
 	for range 50 {
 		e.Handle(t.Context(), testJob())
 	}
-	if after := open(); after > before {
-		t.Errorf("%d files open, then %d", before, after)
-	}
+	after := open()
+	dbtest.Ensure(t, after <= before, "%d files open, then %d", before, after)
 }
 
 func TestExecContextEndedBefore(t *testing.T) {
@@ -360,10 +324,7 @@ func TestExecContextEndedBefore(t *testing.T) {
 	cancel(errors.New("interrupted"))
 	file := filepath.Join(t.TempDir(), "ran")
 	got := sh("touch "+file).Handle(ctx, testJob())
-	if got.Verdict != job.TryAgain || got.Error != "interrupted" {
-		t.Errorf("%+v", got)
-	}
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the program ran")
-	}
+	dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == "interrupted", "%+v", got)
+	_, err := os.Stat(file)
+	dbtest.Ensure(t, err != nil, "the program ran")
 }

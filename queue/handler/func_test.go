@@ -1,6 +1,7 @@
 package handler_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -38,14 +40,10 @@ func TestFunc(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := handler.Func(func(context.Context, *job.Job) error { return tt.err }).Handle(t.Context(), testJob())
 			got.Ran = 0
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
-	if !errors.Is(handler.DoNotRetry(busy), busy) || !errors.Is(handler.RetryAfter(busy, 1), busy) {
-		t.Error("the marks hide the error")
-	}
+	dbtest.Ensure(t, errors.Is(handler.DoNotRetry(busy), busy) && errors.Is(handler.RetryAfter(busy, 1), busy), "the marks hide the error")
 }
 
 func TestFuncPanic(t *testing.T) {
@@ -58,13 +56,10 @@ func TestFuncPanic(t *testing.T) {
 	}
 	for want, f := range tests {
 		got := f.Handle(t.Context(), testJob())
-		if got.Verdict != job.TryAgain || got.Error != want {
-			t.Errorf("%s %q, want %q", got.Verdict, got.Error, want)
-		}
+		dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == want, "%s %q, want %q", got.Verdict, got.Error, want)
 		first, _, _ := strings.Cut(got.Output, "\n")
-		if !strings.Contains(first, "handler_test.") || strings.Count(got.Output, "\n") >= 20 {
-			t.Errorf("the stack doesn't begin where it panicked, or is long: %s", got.Output)
-		}
+		dbtest.Ensure(t, strings.Contains(first, "handler_test.") && strings.Count(got.Output, "\n") < 20,
+			"the stack doesn't begin where it panicked, or is long: %s", got.Output)
 	}
 }
 
@@ -83,17 +78,11 @@ func TestFuncContext(t *testing.T) {
 	}
 
 	got := run(func(ctx context.Context, _ *job.Job) error { return fmt.Errorf("send: %w", ctx.Err()) })
-	if got.Verdict != job.TryAgain || got.Error != "timeout after 30s" {
-		t.Errorf("%+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == "timeout after 30s", "%+v", got)
 	got = run(func(context.Context, *job.Job) error { return nil })
-	if got.Verdict != job.Finished {
-		t.Errorf("finished nevertheless: %+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.Finished, "finished nevertheless: %+v", got)
 	got = run(func(context.Context, *job.Job) error { return handler.DoNotRetry(errors.New("no such user")) })
-	if got.Verdict != job.Failed || got.Error != "no such user" {
-		t.Errorf("failed for good nevertheless: %+v", got)
-	}
+	dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == "no such user", "failed for good nevertheless: %+v", got)
 }
 
 // A worker that was stopped for a while, and whose lock has ended, calls no function: the job may be another's.
@@ -107,16 +96,12 @@ func TestFuncAfterTheLock(t *testing.T) {
 		called++
 		return nil
 	}).Handle(after(), testJob())
-	if called > 0 || o.Verdict != job.TryAgain || o.Error != "lock lost" {
-		t.Errorf("called %d times, %+v", called, o)
-	}
+	dbtest.Ensure(t, called == 0 && o.Verdict == job.TryAgain && o.Error == "lock lost", "called %d times, %+v", called, o)
 	_, err := handler.RetryFunc(func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
 		called++
 		return job.Decision{}, nil
 	}).Decide(after(), testJob(), job.Outcome{})
-	if called > 0 || err == nil || err.Error() != "lock lost" {
-		t.Errorf("the retry handler: called %d times, %v", called, err)
-	}
+	dbtest.Ensure(t, called == 0 && err != nil && err.Error() == "lock lost", "the retry handler: called %d times, %v", called, err)
 }
 
 // What was written is kept whether the function's return or its being overdue ends the attempt: both may come at once.
@@ -130,9 +115,8 @@ func TestFuncOutputOverdue(t *testing.T) {
 		fmt.Fprintln(handler.Output(ctx), "too late")
 		return nil
 	}).Handle(handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { overdue = o }}), testJob())
-	if got.Output != "begun\n" || overdue.Output != "begun\n" {
-		t.Errorf("kept is %q, and when it was overdue %q", got.Output, overdue.Output)
-	}
+	dbtest.Ensure(t, got.Output == "begun\n" && overdue.Output == "begun\n",
+		"kept is %q, and when it was overdue %q", got.Output, overdue.Output)
 }
 
 // What a function and the middleware around it write is kept in that order, before a panic's stack, and nothing that comes later.
@@ -156,8 +140,135 @@ func TestFuncOutput(t *testing.T) {
 		t.Errorf("kept is %s", got.Output)
 	}
 	for _, w := range []io.Writer{late, handler.Output(t.Context())} {
-		if n, err := fmt.Fprint(w, "lost"); n != 4 || err != nil {
-			t.Errorf("%d, %v", n, err)
+		n, err := fmt.Fprint(w, "lost")
+		dbtest.Ensure(t, n == 4 && err == nil, "%d, %v", n, err)
+	}
+}
+
+func TestWith(t *testing.T) {
+	var order []string
+	note := func(name string) handler.Middleware {
+		return func(next handler.Handler) handler.Handler {
+			return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+				order = append(order, name+" begins")
+				o := next.Handle(context.WithValue(ctx, key{}, name), j)
+				order = append(order, name+" ends "+string(o.Verdict))
+				return o
+			})
+		}
+	}
+	h := handler.With(handler.Func(func(ctx context.Context, _ *job.Job) error {
+		order = append(order, "in "+ctx.Value(key{}).(string))
+		panic("oh")
+	}), note("a"), note("b"))
+	o := h.Handle(t.Context(), testJob())
+	diff := cmp.Diff([]string{"a begins", "b begins", "in b", "b ends retry", "a ends retry"}, order)
+	dbtest.Ensure(t, diff == "" && o.Error == "panic: oh", "%v %v", diff, o)
+}
+
+type key struct{}
+
+func TestWithPanic(t *testing.T) {
+	broken := func(handler.Handler) handler.Handler {
+		return handler.HandleFunc(func(context.Context, *job.Job) job.Outcome { panic("broken") })
+	}
+	o := handler.With(handler.Func(func(context.Context, *job.Job) error { return nil }), broken).Handle(t.Context(), testJob())
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "panic: broken" && strings.Contains(o.Output, "TestWithPanic"), "%+v", o)
+}
+
+func TestLog(t *testing.T) {
+	busy := errors.New("busy")
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "INFO job finished"},
+		{busy, "WARN job to be tried again busy"},
+		{handler.DoNotRetry(busy), "ERROR job failed for good busy"},
+	} {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o := handler.With(handler.Func(func(context.Context, *job.Job) error { return tt.err }), handler.Log(log)).Handle(t.Context(), testJob())
+		text := out.String()
+		first, last, _ := strings.Cut(text, "\n")
+		words := strings.Fields(strings.NewReplacer("level=", "", "msg=", "", `"`, "", "error=", "").Replace(last))
+		if !strings.Contains(first, "level=DEBUG") || strings.Contains(text, testJob().Data) || !strings.Contains(text, "job_id=") {
+			t.Error(text)
+		}
+		for _, w := range strings.Fields(tt.want) {
+			dbtest.Ensure(t, strings.Contains(strings.Join(words, " "), w), "%v: no %s in %s", o, w, last)
 		}
 	}
 }
+
+func TestFor(t *testing.T) {
+	const add job.Kind[[]int] = "send"
+	sum := handler.ForResult(add, func(_ context.Context, _ *job.Job, numbers []int) (map[string]int, error) {
+		n := 0
+		for _, i := range numbers {
+			n += i
+		}
+		if n == 0 {
+			return nil, handler.RetryAfter(errors.New("nothing yet"), time.Minute)
+		}
+		return map[string]int{"sum": n}, nil
+	})
+	book := handler.ForResult(add, func(context.Context, *job.Job, []int) (map[string]int, error) {
+		return map[string]int{"ticket": 5}, handler.ErrSent
+	})
+	check := handler.For(add, func(_ context.Context, _ *job.Job, numbers []int) error {
+		if len(numbers) == 0 {
+			return errors.New("nothing yet")
+		}
+		return nil
+	})
+	tests := []struct {
+		h    handler.Handler
+		data string
+		want job.Outcome
+	}{
+		{sum, "[1, 2]", job.Outcome{Verdict: job.Finished, Result: `{"sum":3}`}},
+		{sum, "[]", job.Outcome{Verdict: job.TryAgain, Error: "nothing yet", RetryAfter: time.Minute}},
+		{sum, `["1"]`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal string into Go value of type int"}},
+		{book, "[1]", job.Outcome{Verdict: job.Sent, Result: `{"ticket":5}`}},
+		{check, "[1]", job.Outcome{Verdict: job.Finished}},
+		{check, job.None, job.Outcome{Verdict: job.TryAgain, Error: "nothing yet"}},
+		{check, `{}`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal object into Go value of type []int"}},
+	}
+	for _, tt := range tests {
+		j := testJob()
+		j.Type, j.Data = "send", tt.data
+		got := tt.h.Handle(t.Context(), j)
+		got.Ran = 0
+		dbtest.Same(t, cmp.Diff(tt.want, got), "", "%s", tt.data)
+	}
+	j := testJob()
+	j.Type, j.Data = "other", "[1]"
+	o := check.Handle(t.Context(), j)
+	dbtest.Ensure(t, o.Verdict == job.Failed && strings.Contains(o.Error, `its type is "other"`), "a job of another type: %+v", o)
+}
+
+func TestResult(t *testing.T) {
+	for result, want := range map[string]job.Outcome{
+		"done":      {Verdict: job.Finished, Result: "done"},
+		"a\xff\x00": {Verdict: job.Finished, Result: "a\uFFFD\uFFFD"},
+		job.None:    {Verdict: job.Finished, Result: job.None},
+		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes, allowed are 1048576"},
+		`{"a": "b"`: {Verdict: job.Finished, Result: `{"a": "b"`},
+	} {
+		got := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return result, nil }).Handle(t.Context(), testJob())
+		got.Ran = 0
+		dbtest.Same(t, cmp.Diff(want, got), "")
+	}
+	unmarshalable := handler.ForResult(job.Kind[string]("send"), func(context.Context, *job.Job, string) (func(), error) { return func() {}, nil })
+	j := testJob()
+	j.Type = "send"
+	o := unmarshalable.Handle(t.Context(), j)
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "the handler's result: json"), "%+v", o)
+	dropped := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return "half", errors.New("busy") })
+	if o := dropped.Handle(t.Context(), testJob()); o.Result != "" || o.Verdict != job.TryAgain {
+		t.Errorf("a result beside an error: %+v", o)
+	}
+}
+
+var longResult = strings.Repeat("x", job.MaxDataBytes+1)

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
@@ -33,13 +33,33 @@ import (
 // loopback are the addresses of the tests' servers.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
+// counting is a handler whose server, of HTTP/2 if it is secure, answers so, and how many connections were opened to it.
+func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HTTP, opened *atomic.Int64) {
+	t.Helper()
+	h, opened = &handler.HTTP{Networks: loopback}, new(atomic.Int64)
+	server := httptest.NewUnstartedServer(answer)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	if server.EnableHTTP2 = secure; secure {
+		server.StartTLS()
+		h.RootCAs = x509.NewCertPool()
+		h.RootCAs.AddCert(server.Certificate())
+	} else {
+		server.Start()
+	}
+	h.URL = server.URL + "/jobs"
+	t.Cleanup(server.Close)
+	t.Cleanup(h.Close)
+	return h, opened
+}
+
 // endpoint is a handler whose server answers so.
 func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
 	t.Helper()
-	server := httptest.NewServer(answer)
-	t.Cleanup(server.Close)
-	h := &handler.HTTP{URL: server.URL + "/jobs", Networks: loopback}
-	t.Cleanup(h.Close)
+	h, _ := counting(t, false, answer)
 	return h
 }
 
@@ -129,9 +149,7 @@ func TestHTTPOutcome(t *testing.T) {
 				t.Errorf("output %.200q", got.Output)
 			}
 			got.Output = ""
-			if diff := cmp.Diff(tt.want, got, near); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got, near), "")
 		})
 	}
 }
@@ -150,9 +168,8 @@ func TestHTTPRetryAfterDate(t *testing.T) {
 			w.Header().Set("Retry-After", now.Add(time.Hour).UTC().Format(http.TimeFormat))
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		if got := h.Handle(t.Context(), j).RetryAfter; got < 50*time.Minute || got > time.Hour+time.Second {
-			t.Errorf("%s: after %s", name, got)
-		}
+		got := h.Handle(t.Context(), j).RetryAfter
+		dbtest.Ensure(t, got >= 50*time.Minute && got <= time.Hour+time.Second, "%s: after %s", name, got)
 	}
 }
 
@@ -183,9 +200,7 @@ func TestHTTPRequest(t *testing.T) {
 		wantFinished(t, h.Handle(t.Context(), testJob()))
 	}
 	want := "PUT /jobs shop application/json emails-7-1772359200250000 true"
-	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
-		t.Error(diff)
-	}
+	dbtest.Same(t, cmp.Diff([]string{want, want}, seen), "")
 }
 
 // A large job arrives whole, and a result of a mebibyte too. What is longer is an error, also where it was compressed to a
@@ -223,13 +238,10 @@ func TestHTTPSizes(t *testing.T) {
 	}
 	for _, data := range []string{`{"reply":1048577}`, `{"reply":1073741824,"zip":true}`, `{"reply":10737418240}`} {
 		j.Data = data
-		if o := h.Handle(t.Context(), j); o.Error != "200 OK, and its body has more than 1048576 bytes" || o.Verdict != job.TryAgain {
-			t.Errorf("%s: %+v", data, o)
-		}
+		o := h.Handle(t.Context(), j)
+		dbtest.Ensure(t, o.Error == "200 OK, and its body has more than 1048576 bytes" && o.Verdict == job.TryAgain, "%s: %+v", data, o)
 	}
-	if written.Load() > 1<<29 {
-		t.Errorf("the server could send %d bytes", written.Load())
-	}
+	dbtest.Ensure(t, written.Load() <= 1<<29, "the server could send %d bytes", written.Load())
 }
 
 // Addresses that are not public are refused, whatever the name was, and unless the config has their networks.
@@ -238,9 +250,7 @@ func TestHTTPAddresses(t *testing.T) {
 	h := endpoint(t, func(http.ResponseWriter, *http.Request) {})
 	wantFinished(t, h.Handle(t.Context(), testJob()))
 	_, port, err := net.SplitHostPort(strings.Split(h.URL, "/")[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
 		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[5f00::1]", "[3fff::1]",
@@ -278,9 +288,8 @@ func TestHTTPConnection(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timeout after 100ms"))
 	defer cancel()
-	if o := slow.Handle(ctx, testJob()); o.Error != "timeout after 100ms" {
-		t.Errorf("a timeout: %+v", o)
-	}
+	o := slow.Handle(ctx, testJob())
+	dbtest.Ensure(t, o.Error == "timeout after 100ms", "a timeout: %+v", o)
 
 	rude := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -312,64 +321,41 @@ func TestHTTPProxy(t *testing.T) {
 		{&handler.HTTP{Proxy: true, Networks: loopback}, job.Finished},
 	} {
 		tt.h.URL = "http://shop.invalid/jobs"
-		if o := tt.h.Handle(t.Context(), testJob()); o.Verdict != tt.want {
-			t.Errorf("proxy %t: %+v", tt.h.Proxy, o)
-		}
+		o := tt.h.Handle(t.Context(), testJob())
+		dbtest.Ensure(t, o.Verdict == tt.want, "proxy %t: %+v", tt.h.Proxy, o)
 		tt.h.Close()
 	}
-	if asked != 1 {
-		t.Errorf("the proxy was asked %d times", asked)
-	}
+	dbtest.Ensure(t, asked == 1, "the proxy was asked %d times", asked)
 }
 
 // Connections are kept.
 func TestHTTPKeepsConnections(t *testing.T) {
 	t.Parallel()
-	var opened sync.Map
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ConnState = func(c net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			opened.Store(c.RemoteAddr().String(), true)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback}
-	defer h.Close()
+	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) {})
 	for range 20 {
-		if diff := cmp.Diff(job.Outcome{Verdict: job.Finished}, h.Handle(t.Context(), testJob()), cmpopts.IgnoreFields(job.Outcome{}, "Ran")); diff != "" {
-			t.Fatal(diff)
-		}
+		o := h.Handle(t.Context(), testJob())
+		o.Ran = 0
+		dbtest.Same(t, o, job.Outcome{Verdict: job.Finished})
 	}
-	n := 0
-	opened.Range(func(any, any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("%d connections were opened", n)
-	}
+	dbtest.Same(t, opened.Load(), 1, "connections that were opened")
 }
 
 // A connection of HTTP/2 that is dead, as after a NAT forgot it, costs the requests that wait on it an attempt, and soon; the next
 // goes to another.
 func TestHTTPDeadConnection(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	between, forget := nat(t, server.Listener.Addr().String())
-	h := &handler.HTTP{URL: "https://" + between, Networks: loopback, RootCAs: x509.NewCertPool()}
-	h.RootCAs.AddCert(server.Certificate())
+	h, _ := counting(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
+	between, forget := nat(t, strings.Split(h.URL, "/")[2])
+	h.URL = "https://" + between
 	h.SetPing(time.Second)
-	defer h.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout after 1m"))
 	defer cancel()
 	if o := h.Handle(ctx, testJob()); o.Result != "HTTP/2.0" {
 		t.Fatalf("%+v", o)
 	}
 	forget()
-	if o := h.Handle(ctx, testJob()); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "connection lost") {
-		t.Errorf("on the dead connection: %+v", o)
-	}
+	o := h.Handle(ctx, testJob())
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "connection lost"), "on the dead connection: %+v", o)
 	wantFinished(t, h.Handle(ctx, testJob()))
 }
 
@@ -378,9 +364,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	var age atomic.Int64
 	through := func(to, from net.Conn, born int64) {
 		buf := make([]byte, 4096)
@@ -434,13 +418,10 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 		})
 		h.Header = http.Header{name: {"shop"}}
 		first, second := h.Handle(t.Context(), testJob()), h.Handle(t.Context(), testJob())
-		if first.Verdict != job.Finished || second.Verdict != job.TryAgain {
-			t.Errorf("%s: %+v, %+v", name, first, second)
-		}
+		dbtest.Ensure(t, first.Verdict == job.Finished && second.Verdict == job.TryAgain, "%s: %+v, %+v", name, first, second)
 		mu.Lock()
-		if diff := cmp.Diff([]string{"shop", "shop"}, seen); diff != "" {
-			t.Error(name, diff)
-		}
+		diff := cmp.Diff([]string{"shop", "shop"}, seen)
+		dbtest.Ensure(t, diff == "", "%v %v", name, diff)
 		mu.Unlock()
 	}
 }
@@ -449,41 +430,23 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 // connected, which may take long.
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked, connected atomic.Bool
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
-	server.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
-	server.Start()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback}
-	defer h.Close()
+	var asked atomic.Bool
+	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }}), testJob())
-	processtest.Eventually(t, "a connection was made", connected.Load)
-	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
-		t.Errorf("asked: %t, %+v", asked.Load(), o)
-	}
+	processtest.Eventually(t, "a connection was made", func() bool { return opened.Load() > 0 })
+	dbtest.Ensure(t, !asked.Load() && o.Verdict == job.TryAgain && o.Error == "lock lost", "asked: %t, %+v", asked.Load(), o)
 }
 
 // Nor does it send anything on a connection of HTTP/2, which stays as it is for others.
 func TestHTTP2AfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked, opened atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var asked atomic.Int64
+	h, opened := counting(t, true, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = io.WriteString(w, r.Proto)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	h := &handler.HTTP{URL: server.URL, Networks: loopback, RootCAs: x509.NewCertPool()}
-	h.RootCAs.AddCert(server.Certificate())
-	defer h.Close()
+	})
 	for _, lost := range []bool{false, true, false} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() {
@@ -496,9 +459,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 		}
 		cancel(nil)
 	}
-	if asked.Load() != 2 || opened.Load() != 1 {
-		t.Errorf("asked %d times on %d connections", asked.Load(), opened.Load())
-	}
+	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
 }
 
 // What a server says in the place of "OK" is kept short.
@@ -510,9 +471,8 @@ func TestHTTPLongStatus(t *testing.T) {
 			_, _ = rw.Flush(), c.Close()
 		}
 	})
-	if o := h.Handle(t.Context(), testJob()); len(o.Error) > 500 || !strings.HasPrefix(o.Error, "500 no no") {
-		t.Errorf("%d bytes: %.100q", len(o.Error), o.Error)
-	}
+	o := h.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, len(o.Error) <= 500 && strings.HasPrefix(o.Error, "500 no no"), "%d bytes: %.100q", len(o.Error), o.Error)
 }
 
 // An answer that comes drop by drop ends with the timeout. If its status has said that the job failed, that holds.
@@ -537,21 +497,15 @@ func TestHTTPSlowAnswers(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout after 1s"))
 		o := h.Handle(ctx, testJob())
 		cancel()
-		if o.Verdict != tt.verdict || !strings.HasPrefix(o.Error, tt.error) {
-			t.Errorf("%d: %+v", tt.status, o)
-		}
+		dbtest.Ensure(t, o.Verdict == tt.verdict && strings.HasPrefix(o.Error, tt.error), "%d: %+v", tt.status, o)
 	}
 }
 
 func TestCheckURL(t *testing.T) {
 	for _, good := range []string{"https://example.org", "http://10.0.0.1:8080/a?b=c"} {
-		if err := handler.CheckURL(good); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		dbtest.Same(t, handler.CheckURL(good), nil, "%s", good)
 	}
 	for _, bad := range []string{"", "example.org", "ftp://example.org", "https://", "https://u:p@example.org/", "https://example.org/#a", "http://a b/"} {
-		if handler.CheckURL(bad) == nil {
-			t.Errorf("%q is taken", bad)
-		}
+		dbtest.Ensure(t, handler.CheckURL(bad) != nil, "%q is taken", bad)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -46,18 +47,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantFinished(t *testing.T, o job.Outcome) {
 	t.Helper()
-	if o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)
 }
 
 func guardArgv() []string { return []string{os.Args[0], "guard"} }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/handler"
 )
@@ -41,19 +42,12 @@ func TestUserNeedsRoot(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		want := "user: only root can start programs as another user, and hipq runs as user 65534, not as daemon"
-		if got := asNobody(&handler.Program{User: "daemon"}); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-		if got := asNobody(&handler.Program{User: "nobody"}); got != "" {
-			t.Error("itself: " + got)
-		}
+		dbtest.Same(t, asNobody(&handler.Program{User: "daemon"}), want)
+		got := asNobody(&handler.Program{User: "nobody"})
+		dbtest.Ensure(t, got == "", "%v", "itself: "+got)
 	}
-	if got := asNobody(&handler.Program{Nice: -1}); got != cantPrefer {
-		t.Error(got)
-	}
-	if got := asNobody(&handler.Program{Nice: 1}); got != "" {
-		t.Error(got)
-	}
+	dbtest.Same(t, asNobody(&handler.Program{Nice: -1}), cantPrefer)
+	dbtest.Same(t, asNobody(&handler.Program{Nice: 1}), "")
 }
 
 // Root may lack some of its rights, as in a container or a service: then its programs have no more than others.
@@ -76,16 +70,12 @@ func TestRootWithoutRights(t *testing.T) {
 		}()
 		return <-said
 	}
-	if err := check(&handler.Program{Nice: -1}); err == nil || err.Error() != cantPrefer {
-		t.Error(err)
-	}
+	err := check(&handler.Program{Nice: -1})
+	dbtest.Ensure(t, err != nil && err.Error() == cantPrefer, "%v", err)
 	want := fmt.Sprintf("limits.open_files: %d is more than this host allows (ulimit -H -n: %d)", hard+1, hard)
-	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}}); err == nil || err.Error() != want {
-		t.Error(err)
-	}
-	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}); err != nil {
-		t.Error(err)
-	}
+	err = check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}})
+	dbtest.Ensure(t, err != nil && err.Error() == want, "%v", err)
+	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}), nil)
 }
 
 // A program of another user gains no rights by what it starts, such as sudo, unless that was asked for; the worker's own may, and so
@@ -93,10 +83,7 @@ func TestRootWithoutRights(t *testing.T) {
 func TestNoNewPrivs(t *testing.T) {
 	_, dir := asRoot(t)
 	mine := func() string {
-		status, err := os.ReadFile("/proc/thread-self/status")
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := dbtest.Must(os.ReadFile("/proc/thread-self/status"))(t)
 		_, after, _ := strings.Cut(string(status), "NoNewPrivs:\t")
 		return after[:1]
 	}
@@ -116,9 +103,8 @@ func TestNoNewPrivs(t *testing.T) {
 		for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
 			e := sh("echo $(grep NoNewPrivs /proc/self/status)")
 			e.Dir, e.User, e.NewPrivs, e.Limits = dir, c.user, c.may, limits
-			if got := e.Handle(t.Context(), testJob()); got.Output != c.want+"\n" {
-				t.Errorf("%s: %+v", name, got)
-			}
+			got := e.Handle(t.Context(), testJob())
+			dbtest.Ensure(t, got.Output == c.want+"\n", "%s: %+v", name, got)
 		}
 	}
 	var all sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -23,9 +24,7 @@ func asRoot(t *testing.T) (other *user.User, dir string) {
 		t.Skip("only root can start programs as another user")
 	}
 	other, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	dir = t.TempDir()
 	for _, open := range []string{filepath.Dir(dir), dir} {
 		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // that user's files are to lie there
@@ -38,46 +37,37 @@ func asRoot(t *testing.T) (other *user.User, dir string) {
 // A program runs as its user, with that user's groups and environment; with limits and without, as an exec and as a stream.
 func TestUser(t *testing.T) {
 	other, dir := asRoot(t)
-	groups, err := other.GroupIds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := dbtest.Must(other.GroupIds())(t)
 	t.Setenv("TMPDIR", "/elsewhere")
 	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(cut -d ' ' -f 6 /proc/$$/stat 2>/dev/null || ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
 	want := fmt.Sprintf("%s %s %s %s nobody nobody /bin/sh none C\nleader\n", other.Uid, other.Gid, strings.Join(groups, " "), other.HomeDir)
 	for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
 		p := handler.Program{Argv: []string{"sh", "-c", script}, Dir: dir, User: "nobody", Limits: limits, Env: []string{"LANG=C"}, WorkerID: newWorkerID()}
-		if err := p.Check(); err != nil {
-			t.Error(err)
-		}
+		dbtest.Same(t, p.Check(), nil)
 		got := (&handler.Exec{Program: handler.Program{
 			Argv: p.Argv, Dir: dir, User: "nobody", Limits: limits, Env: p.Env, WorkerID: p.WorkerID,
 		}}).Handle(t.Context(), testJob())
-		if got.Verdict != job.Finished || got.Output != want {
-			t.Errorf("%s %q\ngot  %swant %s", got.Verdict, got.Error, got.Output, want)
-		}
+		dbtest.Ensure(t, got.Verdict == job.Finished && got.Output == want,
+			"%s %q\ngot  %swant %s", got.Verdict, got.Error, got.Output, want)
 	}
 	s := &handler.Stream{Program: handler.Program{
 		Argv: []string{"sh", "-c", `while read -r job; do echo '{"id":7,"outcome":"finished","result":"'$(id -u)'"}'; done`},
 		User: "nobody", Grace: time.Second, WorkerID: newWorkerID(),
 	}}
-	if got := s.Handle(t.Context(), testJob()); got.Result != other.Uid {
-		t.Errorf("stream: %+v", got)
-	}
+	got := s.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Result == other.Uid, "stream: %+v", got)
 	s.Close()
 	file := filepath.Join(t.TempDir(), "root's") // whichever thread it is
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Error(err)
-	}
+	dbtest.Same(t, os.WriteFile(file, nil, 0o600), nil)
 }
 
 // What the user may not run, or where it may not be, Check finds as well as the start does.
 func TestUserMayNot(t *testing.T) {
 	_, dir := asRoot(t)
 	closed := filepath.Join(dir, "closed")
-	ok(t, os.Mkdir(closed, 0o700))
+	dbtest.OK(t, os.Mkdir(closed, 0o700))
 	for file, mode := range map[string]os.FileMode{"mine": 0o700, "ours": 0o755, "closed/ours": 0o755} {
-		ok(t, os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode))
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode))
 	}
 	t.Setenv("PATH", closed+":"+dir+":"+os.Getenv("PATH"))
 	for _, c := range []struct {
@@ -96,17 +86,14 @@ func TestUserMayNot(t *testing.T) {
 		if err := c.exec.Check(); err != nil {
 			got = err.Error()
 		}
-		if got != c.error {
-			t.Errorf("got  %s\nwant %s", got, c.error)
-		}
+		dbtest.Ensure(t, got == c.error, "got  %s\nwant %s", got, c.error)
 		if want := "start " + c.exec.Argv[0] + ": " + c.error; c.error == "" && started.Verdict != job.Finished || c.error != "" && started.Error != want {
 			t.Errorf("got  %s\nwant %s", started.Error, want)
 		}
 	}
 	unknown := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, User: "nobody-at-all"}}
-	if got := unknown.Handle(t.Context(), testJob()); got.Error != `start true: user: there is no user "nobody-at-all" on this host` {
-		t.Error(got.Error)
-	}
+	got := unknown.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Error == `start true: user: there is no user "nobody-at-all" on this host`, "%v", got.Error)
 	own := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", `test "$HOME" = /elsewhere`}, User: "root"}}
 	t.Setenv("HOME", "/elsewhere")
 	if got := own.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
@@ -130,16 +117,13 @@ func TestForeignPrograms(t *testing.T) {
 	other, _ := asRoot(t)
 	const third = 65533
 	uid, err := strconv.Atoi(other.Uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	loop := filepath.Join(t.TempDir(), "loop.sh")
-	ok(t, os.Symlink(loop, loop))
+	dbtest.OK(t, os.Symlink(loop, loop))
 	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // nobody could have written what isn't there
 		p := handler.Program{Argv: []string{"sh", script}}
-		if err := p.Foreign(); (err != nil) != want {
-			t.Errorf("%s: %v", script, err)
-		}
+		err := p.Foreign()
+		dbtest.Ensure(t, (err != nil) == want, "%s: %v", script, err)
 	}
 	direct, byShell := []string{"./job.sh"}, []string{"sh", "-eu", "job.sh", "an argument"}
 	for name, c := range map[string]struct {

@@ -1,10 +1,19 @@
 package handler_test
 
 import (
+	"fmt"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -15,8 +24,8 @@ func TestCheck(t *testing.T) {
 	file := func(name, text string, mode os.FileMode) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		ok(t, os.WriteFile(path, []byte(text), mode))
+		dbtest.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		dbtest.OK(t, os.WriteFile(path, []byte(text), mode))
 	}
 	file("good", "#!/bin/sh\nexit 0\n", 0o700)
 	file("spaced", "#! /bin/sh -e\nexit 0\n", 0o700)
@@ -65,17 +74,137 @@ func TestCheck(t *testing.T) {
 			if err := c.exec.Check(); err != nil {
 				got = err.Error()
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			dbtest.Ensure(t, got == c.want, "got  %s\nwant %s", got, c.want)
 			ran := c.exec.Handle(t.Context(), &job.Job{ID: 1})
-			if (ran.Verdict == job.Finished) != (c.want == "") {
-				t.Errorf("run, it is %s: %s", ran.Verdict, ran.Error)
-			}
+			dbtest.Ensure(t, (ran.Verdict == job.Finished) == (c.want == ""), "run, it is %s: %s", ran.Verdict, ran.Error)
 		})
 	}
 	// a program that can't be read, or is none that is known here, is taken as it is
-	if err := (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(); err != nil {
+	dbtest.Same(t, (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(), nil)
+}
+
+// A program has its limits, nice and umask, and nothing else about it is otherwise; the worker itself has none of them.
+func TestLimits(t *testing.T) {
+	const script = `ulimit -v; ulimit -n; ulimit -f; ulimit -S -t; ulimit -H -t; umask; nice; echo $(cut -d ' ' -f 5 /proc/$$/stat 2>/dev/null || ps -o pgid= -p $$); echo $$; echo "$0" "$@"; env | sed 's/=.*//' | sort | tr '\n' ' '`
+	plain := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", script, "a b", "$(id)", "{{job_key}}", ""}, Env: []string{"PWD=/x"}}}
+	limited := &handler.Exec{Program: handler.Program{
+		Argv: plain.Argv, Env: plain.Env, Nice: 3, Umask: new(fs.FileMode(0o137)),
+		Limits: handler.Limits{Memory: 3 << 30, OpenFiles: 99, CPU: 100 * time.Second, FileSize: 8 << 20},
+	}}
+	before := syscall.Umask(0o022)
+	syscall.Umask(before)
+	got := limited.Handle(t.Context(), testJob())
+	lines := strings.Split(got.Output, "\n")
+	if len(lines) != 11 {
+		t.Fatalf("%s %q: %s", got.Verdict, got.Error, got.Output)
+	}
+	if want := "3145728 99 16384 100 105 0137"; strings.Join(lines[:6], " ") != want {
+		t.Errorf("got %q, want %q", lines[:6], want)
+	}
+	without := plain.Handle(t.Context(), testJob())
+	niceness, err := strconv.Atoi(strings.Split(without.Output, "\n")[6]) // the tests may be nice too
+	want := strconv.Itoa(min(niceness+3, 19))
+	dbtest.Ensure(t, err == nil && lines[6] == want, "nice %s, want %s: %v", lines[6], want, err)
+	dbtest.Ensure(t, lines[7] == lines[8], "it is not the leader of its group, which is %s: %s", lines[7], lines[8])
+	dbtest.Ensure(t, lines[9] == "a b $(id) order-1 ", "arguments %q", lines[9])
+	dbtest.Ensure(t, strings.HasSuffix(without.Output, lines[10]), "environment %s, and without limits:\n%s", lines[10], without.Output)
+	after := syscall.Umask(before)
+	dbtest.Ensure(t, after == before, "the worker's umask is %04o", after)
+}
+
+// A limit that is smaller than the unit in which it is set is none the less one.
+func TestSmallLimits(t *testing.T) {
+	e := sh("ulimit -f; ulimit -S -t")
+	e.Limits = handler.Limits{FileSize: 100, CPU: time.Millisecond}
+	got := e.Handle(t.Context(), testJob())
+	dbtest.Ensure(t, got.Output == "1\n1\n", "%s %q: %s", got.Verdict, got.Error, got.Output)
+}
+
+// What can't be run says so as it does without limits.
+func TestLimitedCantBeRun(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/bare", []byte("echo ran"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	hard, known := process.HardLimit('n')
+	if !known || hard > math.MaxInt32/2 {
+		hard = math.MaxInt32 / 2
+	}
+	for _, c := range []struct {
+		argv  string
+		open  int
+		error string
+	}{
+		{"./gone", 50, "start ./gone: " + dir + "/gone: no such file or directory"},
+		{"no-such-program", 50, "start no-such-program: executable file not found in $PATH"},
+		{"./bare", 50, "start ./bare: " + dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
+		{"true", int(hard) + 1, ""},
+	} {
+		e := &handler.Exec{Program: handler.Program{Argv: []string{c.argv}, Dir: dir, Limits: handler.Limits{OpenFiles: c.open}}}
+		got := e.Handle(t.Context(), testJob())
+		switch {
+		case c.error != "" && got.Error != c.error:
+			t.Errorf("got  %s\nwant %s", got.Error, c.error)
+		case c.error == "" && got.Verdict == job.Finished && os.Geteuid() == 0: // with all of root's rights
+		case c.error == "" && !strings.Contains(got.Error, fmt.Sprintf("limits.open_files to %d: this host allows less", c.open)) &&
+			!strings.Contains(got.Error, fmt.Sprintf("limits.open_files: %d is more than this host allows (ulimit -H -n: %d)", c.open, hard)):
+			t.Errorf("above the hard limit: %s %s", got.Verdict, got.Error)
+		}
+	}
+}
+
+// A program that is over a limit is an error that says so: in an exec, in a stream for the job that it has, and in a retry handler.
+func TestOverLimits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	big := sh(`dd if=/dev/zero of=big count=100 2>/dev/null`)
+	big.Dir, big.Limits = dir, handler.Limits{FileSize: 4 << 10}
+	if got := big.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, "over its limit of a file's size (4KiB): ") {
+		t.Errorf("%s %q", got.Verdict, got.Error)
+	}
+	if info, err := os.Stat(dir + "/big"); err != nil || info.Size() != 4<<10 {
+		t.Errorf("%v, %v", info, err)
+	}
+	direct := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{
+		Argv: []string{"dd", "if=/dev/zero", "of=big", "count=100"}, Dir: dir, Limits: big.Limits,
+	}}}
+	if _, err := direct.Decide(t.Context(), testJob(), job.Outcome{}); err == nil ||
+		err.Error() != "over its limit of a file's size (4KiB): killed by signal: file size limit exceeded" {
 		t.Error(err)
+	}
+	s := &handler.Stream{InFlight: 2, Program: handler.Program{
+		Argv: []string{"sh", "-c", "read -r one; while :; do :; done"}, Grace: time.Second, WorkerID: newWorkerID(), Limits: handler.Limits{CPU: time.Second},
+	}}
+	defer s.Close()
+	if got := s.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain ||
+		got.Error != "the program ended without an answer: over its limit of cpu time (1s): killed by signal: CPU time limit exceeded" {
+		t.Errorf("%s %q", got.Verdict, got.Error)
+	}
+}
+
+// Which limit it was can be told by the signal, also where a shell says it of its child; by the time that was used after XCPU.
+func TestOver(t *testing.T) {
+	limits := handler.Limits{CPU: 10 * time.Second, FileSize: 1 << 20}
+	const cpu, size = "over its limit of cpu time (10s)", "over its limit of a file's size (1MiB)"
+	exit := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
+	killed := func(by syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(by) }
+	for i, c := range []struct {
+		limits handler.Limits
+		status syscall.WaitStatus
+		used   time.Duration
+		want   string
+	}{
+		{limits, killed(syscall.SIGXCPU), 10 * time.Second, cpu},
+		{limits, exit(128 + int(syscall.SIGXCPU)), 10 * time.Second, cpu},
+		{limits, killed(syscall.SIGKILL), 15 * time.Second, cpu},
+		{limits, killed(syscall.SIGKILL), 11 * time.Second, ""},
+		{limits, killed(syscall.SIGXFSZ), 0, size},
+		{limits, exit(128 + int(syscall.SIGXFSZ)), 0, size},
+		{limits, exit(0), 15 * time.Second, ""},
+		{limits, exit(1), 15 * time.Second, ""},
+		{handler.Limits{}, killed(syscall.SIGXCPU), 10 * time.Second, ""},
+		{handler.Limits{}, killed(syscall.SIGXFSZ), 0, ""},
+	} {
+		dbtest.Same(t, handler.Over(c.limits, c.status, c.used), c.want, "%d", i)
 	}
 }

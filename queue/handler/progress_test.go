@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -42,7 +43,7 @@ func saying(t *testing.T) map[string]func(line string) handler.Handler {
 	t.Helper()
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "lines")
-		ok(t, os.WriteFile(name, []byte(text), 0o600))
+		dbtest.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	return map[string]func(string) handler.Handler{
@@ -94,9 +95,8 @@ func TestProgressLines(t *testing.T) {
 			for _, tt := range tests {
 				ctx, said := hearing(t)
 				o := prints(tt.line).Handle(ctx, testJob())
-				if got := strings.Join(said(), ", "); got != tt.said {
-					t.Errorf("%.100s says %.100s, want %.100s", tt.line, got, tt.said)
-				}
+				got := strings.Join(said(), ", ")
+				dbtest.Ensure(t, got == tt.said, "%.100s says %.100s, want %.100s", tt.line, got, tt.said)
 				if o.Verdict != job.Finished || strings.Contains(o.Output, "progress") != (tt.kept && len(tt.line) < 1<<10) && len(tt.line) < 1<<10 ||
 					!strings.HasSuffix(o.Output, "plain\n") {
 					t.Errorf("%.100s: %s %s, output %.200s", tt.line, o.Verdict, o.Error, o.Output)
@@ -121,9 +121,8 @@ func TestNoProgressLines(t *testing.T) {
 		t.Errorf("a reply: %v, %+v", said(), o)
 	}
 	const asked = `echo '{"progress":5}'; echo '{"decision":"final"}'`
-	if d, err := (handler.RetryExec{Exec: sh(asked)}).Decide(t.Context(), testJob(), job.Outcome{}); err != nil || d.Again {
-		t.Errorf("a retry handler: %+v, %v", d, err)
-	}
+	d, err := (handler.RetryExec{Exec: sh(asked)}).Decide(t.Context(), testJob(), job.Outcome{})
+	dbtest.Ensure(t, err == nil && !d.Again, "a retry handler: %+v, %v", d, err)
 }
 
 // Progress is heard while the handler works, and its last line need have no end.
@@ -167,13 +166,10 @@ func TestProgressIsHeardAtOnce(t *testing.T) {
 			defer cancel()
 			o := make(heard).Handle(handling.With(ctx, handling.Hooks{Say: func(p job.Progress) {
 				all = append(all, p.String())
-				if err := os.WriteFile(heard, nil, 0o600); err != nil {
-					t.Error(err)
-				}
+				dbtest.Same(t, os.WriteFile(heard, nil, 0o600), nil)
 			}}), testJob())
-			if got := strings.Join(all, ", "); got != "40 %, 50 %" || o.Verdict != job.Finished || o.Output != "" {
-				t.Errorf("said %s; %+v", got, o)
-			}
+			got := strings.Join(all, ", ")
+			dbtest.Ensure(t, got == "40 %, 50 %" && o.Verdict == job.Finished && o.Output == "", "said %s; %+v", got, o)
 		})
 	}
 }

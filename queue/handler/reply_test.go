@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -39,9 +40,8 @@ func TestUnreadableReply(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := sh(tt.script).Handle(t.Context(), testJob())
 			want := "the handler's reply can't be read: " + tt.want
-			if got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, want) || len(got.Error) > 700 {
-				t.Errorf("%s %q, want retry, %s", got.Verdict, got.Error, want)
-			}
+			dbtest.Ensure(t, got.Verdict == job.TryAgain && strings.HasPrefix(got.Error, want) && len(got.Error) <= 700,
+				"%s %q, want retry, %s", got.Verdict, got.Error, want)
 			// a failure is one in any case, for the reason that it has itself
 			if got := sh(tt.script+"; exit 65").Handle(t.Context(), testJob()); got.Verdict != job.Failed || !strings.HasPrefix(got.Error, "exit status 65: {") {
 				t.Errorf("with exit status 65: %s %q", got.Verdict, got.Error)
@@ -84,9 +84,7 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 	} {
 		got := sh(script).Handle(t.Context(), testJob())
 		got.Output, got.Ran = "", 0
-		if got != want {
-			t.Errorf("%s\n%+v, want\n%+v", script, got, want)
-		}
+		dbtest.Ensure(t, got == want, "%s\n%+v, want\n%+v", script, got, want)
 	}
 }
 
@@ -102,9 +100,8 @@ func TestReplyWithoutOutcome(t *testing.T) {
 		`echo '{"outcome":"","result":1}'`:  `{"outcome":"","result":1}` + "\n",
 		`echo '{"outcome":"sent"}'; exit 0`: `{"outcome":"sent"}` + "\n",
 	} {
-		if got := sh(script).Handle(t.Context(), testJob()); got.Output != want || got.Result != "" {
-			t.Errorf("%s: the output is %q, want %q", script, got.Output, want)
-		}
+		got := sh(script).Handle(t.Context(), testJob())
+		dbtest.Ensure(t, got.Output == want && got.Result == "", "%s: the output is %q, want %q", script, got.Output, want)
 	}
 }
 
@@ -117,9 +114,8 @@ func TestLongOutputIsNoReply(t *testing.T) {
 		`echo '{"outcome":"failed"}'; ` + xs(100_000),
 		xs(16<<10) + `; printf '{"outcome":"failed","error":"'; ` + xs(17<<10) + `; printf '"}'`, // what is left of a line looks like one
 	} {
-		if got := sh(script).Handle(t.Context(), testJob()); got.Verdict != job.Finished || got.Result != "" {
-			t.Errorf("%s: %s %.200q", script, got.Verdict, got.Error)
-		}
+		got := sh(script).Handle(t.Context(), testJob())
+		dbtest.Ensure(t, got.Verdict == job.Finished && got.Result == "", "%s: %s %.200q", script, got.Verdict, got.Error)
 	}
 }
 
@@ -146,9 +142,8 @@ func TestLongReply(t *testing.T) {
 // A result is stored as it is, or not at all.
 func TestLongResult(t *testing.T) {
 	got := sh(`printf '{"outcome":"finished","result":"'; `+xs(1_000_000)+`; echo '"}'`).Handle(t.Context(), testJob())
-	if got.Verdict != job.Finished || got.Result != strings.Repeat("x", 1_000_000) {
-		t.Errorf("%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
-	}
+	dbtest.Ensure(t, got.Verdict == job.Finished && got.Result == strings.Repeat("x", 1_000_000),
+		"%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
 	for _, outcome := range []string{"finished", "sent"} {
 		// a byte that is no UTF-8 becomes three
 		got = sh(`printf '{"outcome":"`+outcome+`","result":"'; yes "$(printf '\377')" | tr '\n' x | head -c 800000; echo '"}'`).Handle(t.Context(), testJob())
@@ -164,14 +159,12 @@ func TestFlood(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
-		if got := sh(flood).Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-			t.Errorf("%s: %s %.100q", flood, got.Verdict, got.Error)
-		}
+		got := sh(flood).Handle(t.Context(), testJob())
+		dbtest.Ensure(t, got.Verdict == job.Finished, "%s: %s %.100q", flood, got.Verdict, got.Error)
 		runtime.ReadMemStats(&after)
 		t.Logf("%s: %s", flood, time.Since(began).Round(time.Millisecond))
-		if all := after.TotalAlloc - before.TotalAlloc; all > 12<<20 {
-			t.Errorf("%s: %d MiB of memory", flood, all>>20)
-		}
+		all := after.TotalAlloc - before.TotalAlloc
+		dbtest.Ensure(t, all <= 12<<20, "%s: %d MiB of memory", flood, all>>20)
 	}
 }
 

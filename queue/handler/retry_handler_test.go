@@ -11,9 +11,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
+
+// wantDecision wants a decision, or an error that has the problem in it.
+func wantDecision(t *testing.T, got job.Decision, err error, want job.Decision, problem string) {
+	t.Helper()
+	if problem != "" {
+		dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), problem), "error %v, want %s", err, problem)
+		return
+	}
+	dbtest.OK(t, err)
+	got.At = got.At.UTC()
+	dbtest.Same(t, cmp.Diff(want, got), "")
+}
 
 func TestParseDecision(t *testing.T) {
 	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
@@ -80,19 +93,7 @@ func TestParseDecision(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := handler.ParseDecision(tt.line)
-			if tt.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.problem) {
-					t.Errorf("error %v, want %s", err, tt.problem)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got.At = got.At.UTC()
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			wantDecision(t, got, err, tt.want, tt.problem)
 		})
 	}
 }
@@ -117,37 +118,23 @@ func TestRetryExec(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), job.Outcome{Verdict: job.TryAgain, Error: "boo"})
-			if tt.problem != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.problem) {
-					t.Errorf("error %v, want %s", err, tt.problem)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			wantDecision(t, got, err, tt.want, tt.problem)
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
 		e := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}}
-		if _, err := e.Decide(t.Context(), testJob(), job.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
-			t.Error(err)
-		}
+		got, err := e.Decide(t.Context(), testJob(), job.Outcome{})
+		wantDecision(t, got, err, job.Decision{}, "start /no/such/program")
 	})
 	t.Run("is stopped", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("enough"))
-		if _, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "enough" {
-			t.Error(err)
-		}
+		_, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && err.Error() == "enough", "%v", err)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timeout after 50ms"))
 		defer cancel()
-		if _, err := (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "timeout after 50ms" {
-			t.Error(err)
-		}
+		_, err = (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), job.Outcome{})
+		dbtest.Ensure(t, err != nil && err.Error() == "timeout after 50ms", "%v", err)
 	})
 }
 
@@ -163,15 +150,13 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		var got map[string]any
-		ok(t, json.Unmarshal([]byte(*d.Data), &got))
+		dbtest.OK(t, json.Unmarshal([]byte(*d.Data), &got))
 		want := map[string]any{
 			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0,
 			"token": "0198-token", "priority": 100.0, "timeout_ms": 90000.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",
 			"error": o.Error, "outcome": string(o.Verdict), "retry_after": o.RetryAfter.Seconds(),
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		dbtest.Same(t, cmp.Diff(want, got), "")
 	}
 }
 
@@ -190,16 +175,13 @@ func TestRetryFunc(t *testing.T) {
 		}
 		return want, nil
 	})
-	if got, err := f.Decide(t.Context(), testJob(), job.Outcome{}); err != nil || got != want {
-		t.Error(got, err)
-	}
-	if _, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
-		t.Error(err)
-	}
-	if _, err := f.Decide(over, testJob(), job.Outcome{Error: "late"}); err == nil || err.Error() != "timeout after 30s" {
-		t.Errorf("after its time: %v", err)
-	}
-	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
+	got, err := f.Decide(t.Context(), testJob(), job.Outcome{})
+	wantDecision(t, got, err, want, "")
+	_, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"})
+	dbtest.Same(t, fmt.Sprint(err), "no idea")
+	_, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after its time
+	dbtest.Same(t, fmt.Sprint(err), "timeout after 30s")
+	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_handler_test.go") || got.Again {
 		t.Error(got, err)
 	}

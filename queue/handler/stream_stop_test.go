@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
@@ -58,9 +59,8 @@ func TestStreamDoesNotRead(t *testing.T) {
 	s := shStream(t, "trap '' TERM; while :; do sleep 1; done")
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
-	if o := within(t, s, j, 300*time.Millisecond); o.Error != "timeout after 300ms" {
-		t.Errorf("%+v", o)
-	}
+	o := within(t, s, j, 300*time.Millisecond)
+	dbtest.Ensure(t, o.Error == "timeout after 300ms", "%+v", o)
 }
 
 // A job that its program has not got, since it hangs in another, goes to the next program when that one is stopped.
@@ -72,9 +72,8 @@ func TestStreamNotSent(t *testing.T) {
 	hangs, large := jobOf(2, task{SleepMS: 60_000}), jobOf(3, task{Log: strings.Repeat("x", 1<<19)})
 	hangs.Timeout, large.Timeout = time.Second, 30*time.Second
 	got := outcomes(t, s, hangs, large)
-	if got[0].Error != "timeout after 1s" || got[1].Verdict != job.Finished {
-		t.Errorf("%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 1s" && got[1].Verdict == job.Finished,
+		"%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
 }
 
 // A job that waits unread in its program's stdin goes to the next one, also if that program is ended because of another job that
@@ -95,9 +94,8 @@ func TestStreamNotRead(t *testing.T) {
 			hangs := jobOf(2, task{SleepMS: 60_000})
 			hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
 			got := outcomes(t, s, hangs, jobOf(3, task{}))
-			if got[0].Error != "timeout after 4s" || got[1].Verdict != job.Finished {
-				t.Errorf("%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
-			}
+			dbtest.Ensure(t, got[0].Error == "timeout after 4s" && got[1].Verdict == job.Finished,
+				"%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
 		})
 	}
 }
@@ -112,9 +110,7 @@ func TestStreamReadLate(t *testing.T) {
 	crash := 3
 	got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{Silent: true, Exit: &crash}))
 	want := "job 2 had to be stopped: timeout after 500ms; the program ended without an answer: exit status 3"
-	if got[1].Error != "timeout after 500ms" || got[2].Error != want {
-		t.Errorf("%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
-	}
+	dbtest.Ensure(t, got[1].Error == "timeout after 500ms" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
 }
 
 // A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
@@ -128,9 +124,8 @@ func TestStreamClosesInput(t *testing.T) {
 	wantFinished(t, within(t, s, jobOf(2, task{}), 20*time.Second))
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
-	if o := within(t, shStream(t, "exec <&-; sleep 60"), j, 20*time.Second); o.Error != "the program has closed its standard input" {
-		t.Errorf("%+v", o)
-	}
+	o := within(t, shStream(t, "exec <&-; sleep 60"), j, 20*time.Second)
+	dbtest.Ensure(t, o.Error == "the program has closed its standard input", "%+v", o)
 }
 
 // What a program leaves behind, out of its group, and that holds its pipes, takes nothing away from its last answer; not even
@@ -141,18 +136,13 @@ func TestStreamHeldPipe(t *testing.T) {
 	s := shStream(t, fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%[2]s' ]; do sleep 0.01; done; read -r line; printf '{"id":7,"outcome":"finished"}'`, os.Args[0], file))
 	o := within(t, s, testJob(), 20*time.Second)
 	pid := processtest.Number(t, file)
-	if !processtest.Alive(pid) {
-		t.Error("the grandchild didn't escape; the test shows nothing")
-	}
+	dbtest.Ensure(t, processtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
 	_ = syscall.Kill(pid, syscall.SIGKILL)
-	if o.Verdict != job.Finished {
-		t.Errorf("%+v", o)
-	}
+	dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)
 
 	flood := shStream(t, fmt.Sprintf(`'%s' flood & read -r line; sleep 0.3; exit 3`, os.Args[0]))
-	if o := within(t, flood, testJob(), 20*time.Second); !strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3") {
-		t.Errorf("%.300q", o.Error)
-	}
+	o = within(t, flood, testJob(), 20*time.Second)
+	dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%.300q", o.Error)
 }
 
 // flood leaves its process group and prints without an end, and without a newline, until nobody reads it.
@@ -215,9 +205,7 @@ func TestStreamSameID(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	got := outcomes(t, s, jobOf(1, task{SleepMS: 1000}), jobOf(1, task{}))
-	if got[0].Verdict != job.Finished || !strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: ") {
-		t.Errorf("%+v", got)
-	}
+	dbtest.Ensure(t, got[0].Verdict == job.Finished && strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: "), "%+v", got)
 }
 
 // A worker is stopped, as by ^Z, and can't renew its lock: the program of its stream is dead before another worker may take
@@ -227,24 +215,22 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	dir := t.TempDir()
 	worker := exec.Command(os.Args[0], "streamworker", dir)
 	worker.Stderr = os.Stderr
-	ok(t, worker.Start())
+	dbtest.OK(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
 	program := processtest.Number(t, dir+"/program")
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	ok(t, worker.Process.Signal(syscall.SIGSTOP))
+	dbtest.OK(t, worker.Process.Signal(syscall.SIGSTOP))
 	processtest.EventuallyGone(t, "the program", program)
-	if late := time.Since(end); late > 0 {
-		t.Errorf("it lived %s longer than the lock", late)
-	}
-	ok(t, worker.Process.Signal(syscall.SIGCONT))
+	late := time.Since(end)
+	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
+	dbtest.OK(t, worker.Process.Signal(syscall.SIGCONT))
 	processtest.Eventually(t, "the worker tells of its job", func() bool {
 		_, err := os.Stat(dir + "/outcome")
 		return err == nil
 	})
 	text, err := os.ReadFile(dir + "/outcome")
-	if want := "retry stopped by the worker's guard: the lock was about to end"; err != nil || string(text) != want {
-		t.Errorf("%v: got %q, want %q", err, text, want)
-	}
+	want := "retry stopped by the worker's guard: the lock was about to end"
+	dbtest.Ensure(t, err == nil && string(text) == want, "%v: got %q, want %q", err, text, want)
 }
 
 // streamWorker has a lock of some seconds, which it never renews, and one job, whose program says that it is finished when it
@@ -281,7 +267,6 @@ func TestStreamAfterTheLock(t *testing.T) {
 	}}), testJob())
 	s.Close()
 	text, err := os.ReadFile(got)
-	if err != nil || strings.Count(string(text), "\n") != 1 || o.Error != "lock lost" {
-		t.Errorf("%v: it got %d jobs; %+v", err, strings.Count(string(text), "\n"), o)
-	}
+	dbtest.Ensure(t, err == nil && strings.Count(string(text), "\n") == 1 && o.Error == "lock lost",
+		"%v: it got %d jobs; %+v", err, strings.Count(string(text), "\n"), o)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -187,9 +188,7 @@ func TestStreamOutcome(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := outcomes(t, s, jobOf(int64(i+1), tt.do))[0]
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
+			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
 	}
 }
@@ -204,9 +203,7 @@ func TestStreamShares(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, o := range outcomes(t, s, jobs...) {
-			if o.Verdict != job.Finished {
-				t.Errorf("%+v", o)
-			}
+			dbtest.Ensure(t, o.Verdict == job.Finished, "%+v", o)
 			seen[o.Result] = true
 		}
 		return seen
@@ -222,9 +219,8 @@ func TestStreamShares(t *testing.T) {
 	}
 	s := stream(t, 3, 1)
 	for range 3 {
-		if got := pids(s, 1, 1); len(got) != 1 {
-			t.Error(got)
-		}
+		got := pids(s, 1, 1)
+		dbtest.Ensure(t, len(got) == 1, "%v", got)
 	}
 }
 
@@ -246,9 +242,8 @@ func TestStreamCrash(t *testing.T) {
 			t.Errorf("job %d: %+v", i+1, o)
 		}
 	}
-	if want := text + ": Traceback: boo"; got[1].Error != want {
-		t.Errorf("got %q, want %q", got[1].Error, want)
-	}
+	want := text + ": Traceback: boo"
+	dbtest.Ensure(t, got[1].Error == want, "got %q, want %q", got[1].Error, want)
 	if errors != 2 { // the crashed one had two in flight
 		t.Errorf("%d jobs went with the program, not 2: %+v", errors, got)
 	}
@@ -273,9 +268,7 @@ func TestStreamMisunderstood(t *testing.T) {
 			t.Parallel()
 			s := stream(t, 1, 3)
 			got := outcomes(t, s, jobOf(1, task{SleepMS: 500}), jobOf(2, task{SleepMS: 100, Say: tt.say}), jobOf(3, task{SleepMS: 500}))
-			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
-				t.Errorf("the others: %+v, %+v", got[0], got[2])
-			}
+			dbtest.Ensure(t, got[0].Verdict == job.Finished && got[2].Verdict == job.Finished, "the others: %+v, %+v", got[0], got[2])
 			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) || strings.Contains(got[1].Error, "exit status 0") {
 				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
 			}
@@ -293,9 +286,7 @@ func TestStreamTimeout(t *testing.T) {
 	late := jobOf(1, task{SleepMS: 60_000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
-	if got[0].Error != "timeout after 400ms" || got[0].Verdict != job.TryAgain {
-		t.Errorf("%+v", got[0])
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[0].Verdict == job.TryAgain, "%+v", got[0])
 	if got[1].Verdict != job.Finished {
 		t.Fatalf("the other: %+v", got[1])
 	}
@@ -303,9 +294,8 @@ func TestStreamTimeout(t *testing.T) {
 	if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // an errno
 		t.Errorf("the program %s runs on after the attempt", got[1].Result)
 	}
-	if o := outcomes(t, s, jobOf(3, task{}))[0]; o.Verdict != job.Finished || o.Result == got[1].Result {
-		t.Errorf("afterwards: %+v", o)
-	}
+	o := outcomes(t, s, jobOf(3, task{}))[0]
+	dbtest.Ensure(t, o.Verdict == job.Finished && o.Result != got[1].Result, "afterwards: %+v", o)
 }
 
 // It doesn't wait for the others beyond the grace: their program is ended, and their errors say why.
@@ -319,12 +309,9 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
 	other.Timeout, answered.Timeout = time.Minute, time.Minute
 	got := outcomes(t, s, late, other, answered)
-	if got[0].Error != "timeout after 400ms" || got[2].Verdict != job.Finished {
-		t.Errorf("%+v\n%+v", got[0], got[2])
-	}
-	if want := "its program was ended because job 1 had to be stopped: timeout after 400ms"; got[1].Verdict != job.TryAgain || got[1].Error != want {
-		t.Errorf("got %q\nwant %q", got[1].Error, want)
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[2].Verdict == job.Finished, "%+v\n%+v", got[0], got[2])
+	want := "its program was ended because job 1 had to be stopped: timeout after 400ms"
+	dbtest.Ensure(t, got[1].Verdict == job.TryAgain && got[1].Error == want, "got %q\nwant %q", got[1].Error, want)
 	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 }
 
@@ -337,9 +324,7 @@ func TestStreamTimeoutIsAnswered(t *testing.T) {
 	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, other)
-	if got[0].Error != "timeout after 400ms" || got[1].Verdict != job.Finished {
-		t.Errorf("%+v\n%+v", got[0], got[1])
-	}
+	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[1].Verdict == job.Finished, "%+v\n%+v", got[0], got[1])
 }
 
 // Where a job stays without an answer that the program has tried to give, its error says what is wrong with that.
@@ -359,9 +344,8 @@ func TestStreamHints(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := shStream(t, "read -r line; "+tt.say+"; exec sleep 60")
-			if o := within(t, s, testJob(), time.Second); o.Error != tt.want {
-				t.Errorf("got %q\nwant %q", o.Error, tt.want)
-			}
+			o := within(t, s, testJob(), time.Second)
+			dbtest.Ensure(t, o.Error == tt.want, "got %q\nwant %q", o.Error, tt.want)
 		})
 	}
 	// one that has answered before, and answers another job after that, gives such a hint all the same
@@ -381,20 +365,15 @@ func TestStreamHints(t *testing.T) {
 				late.Timeout = 20 * time.Second
 			}
 			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
-			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
-				t.Errorf("the others: %+v, %+v", got[0], got[2])
-			}
-			if got[1].Error != tt.want {
-				t.Errorf("got %q\nwant %q", got[1].Error, tt.want)
-			}
+			dbtest.Ensure(t, got[0].Verdict == job.Finished && got[2].Verdict == job.Finished, "the others: %+v, %+v", got[0], got[2])
+			dbtest.Ensure(t, got[1].Error == tt.want, "got %q\nwant %q", got[1].Error, tt.want)
 		})
 	}
 	// who has answered before knows how, and took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
 	wantFinished(t, within(t, s, testJob(), 20*time.Second))
-	if o := within(t, s, testJob(), time.Second); o.Error != "timeout after 1s" {
-		t.Errorf("%+v", o)
-	}
+	o := within(t, s, testJob(), time.Second)
+	dbtest.Ensure(t, o.Error == "timeout after 1s", "%+v", o)
 }
 
 // A program that answers twice for a job is replaced, although all its jobs are answered: the log says so, and so does the
@@ -406,14 +385,11 @@ func TestStreamAnswersTwice(t *testing.T) {
 	s.Log = slog.New(slog.NewTextHandler(log, nil))
 	const want = "the program answered twice for job 7"
 	for n, output := range []string{"", "[" + want + ": it gets no more jobs]\n"} {
-		if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished || o.Output != output {
-			t.Errorf("%d: %+v", n, o)
-		}
+		o := within(t, s, testJob(), 20*time.Second)
+		dbtest.Ensure(t, o.Verdict == job.Finished && o.Output == output, "%d: %+v", n, o)
 		select {
 		case line := <-log:
-			if !strings.Contains(line, want) {
-				t.Error(line)
-			}
+			dbtest.Ensure(t, strings.Contains(line, want), "%v", line)
 		case <-time.After(time.Minute):
 			t.Fatal("nothing is logged")
 		}
@@ -433,12 +409,9 @@ func TestStreamClosesOutput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	got := outcomes(t, s, jobOf(1, task{SleepMS: 60_000}), jobOf(2, task{Close: true}))
-	if want := "the program has closed its standard output"; got[0].Error != want {
-		t.Errorf("got %q\nwant %q", got[0].Error, want)
-	}
-	if got[1].Verdict != job.Finished {
-		t.Errorf("the one before: %+v", got[1])
-	}
+	want := "the program has closed its standard output"
+	dbtest.Ensure(t, got[0].Error == want, "got %q\nwant %q", got[0].Error, want)
+	dbtest.Ensure(t, got[1].Verdict == job.Finished, "the one before: %+v", got[1])
 }
 
 // A job that such a program gets before that is noticed, and doesn't read, goes to another.
@@ -449,9 +422,8 @@ func TestStreamClosesOutputUnread(t *testing.T) {
 	}
 	s := shStream(t, `read -r line; echo '{"id":7,"outcome":"finished"}'; exec >&-; exec sleep 60`)
 	for n := range 2 {
-		if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
-			t.Errorf("%d: %+v", n, o)
-		}
+		o := within(t, s, testJob(), 20*time.Second)
+		dbtest.Ensure(t, o.Verdict == job.Finished, "%d: %+v", n, o)
 	}
 }
 
@@ -495,10 +467,7 @@ func TestStreamStillborn(t *testing.T) {
 					t.Errorf("%+v", o)
 				}
 			}
-			text, err := os.ReadFile(births)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := dbtest.Must(os.ReadFile(births))(t)
 			if born := strings.Count(string(text), "\n"); born != begun || born < 2 || refused < 10 {
 				t.Errorf("%d programs have started for 40 jobs, %d of which began, and %d were refused", born, begun, refused)
 			}
@@ -512,17 +481,13 @@ func TestStreamClose(t *testing.T) {
 	for _, args := range [][]string{nil, {"stays"}} {
 		s := stream(t, 1, 1, args...)
 		s.Grace = 100 * time.Millisecond
-		pid, err := strconv.Atoi(outcomes(t, s, jobOf(1, task{}))[0].Result)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := dbtest.Must(strconv.Atoi(outcomes(t, s, jobOf(1, task{}))[0].Result))(t)
 		s.Close()
 		if syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // an errno
 			t.Errorf("%v: the program runs on", args)
 		}
-		if o := outcomes(t, s, jobOf(2, task{}))[0]; o.Error != "the worker has ended" {
-			t.Errorf("after Close: %+v", o)
-		}
+		o := outcomes(t, s, jobOf(2, task{}))[0]
+		dbtest.Ensure(t, o.Error == "the worker has ended", "after Close: %+v", o)
 	}
 }
 
@@ -541,9 +506,8 @@ func TestStreamStaysSmall(t *testing.T) {
 				j := testJob()
 				for i := first; i < n; i += width {
 					j.ID = int64(round*n + i + 1)
-					if o := s.Handle(t.Context(), j); o.Verdict != job.Finished {
-						t.Errorf("%d: %+v", j.ID, o)
-					}
+					o := s.Handle(t.Context(), j)
+					dbtest.Ensure(t, o.Verdict == job.Finished, "%d: %+v", j.ID, o)
 				}
 			})
 		}
@@ -552,15 +516,11 @@ func TestStreamStaysSmall(t *testing.T) {
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
 		heaps = append(heaps, mem.HeapAlloc)
-		open, err := os.ReadDir("/dev/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		open := dbtest.Must(os.ReadDir("/dev/fd"))(t)
 		files = append(files, len(open))
 	}
-	if heaps[rounds-1] > heaps[0]+1<<20 || files[rounds-1] > files[0]+8 {
-		t.Errorf("round by round the heap has %d bytes, and %d files are open", heaps, files)
-	}
+	dbtest.Ensure(t, heaps[rounds-1] <= heaps[0]+1<<20 && files[rounds-1] <= files[0]+8,
+		"round by round the heap has %d bytes, and %d files are open", heaps, files)
 }
 
 // echoProgram is a program of a Stream that logs each job and says that it is finished. It ends after each 500th or

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -30,12 +31,10 @@ func (s shop) async(limit int) *queue.Queue {
 func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	s.t.Helper()
 	j := s.get(s.emails, id)
-	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
+	done := dbtest.Must(s.emails.Answer(s.t.Context(), queue.Answer{
 		Type: j.Type, Key: j.Key, Token: j.AttemptToken, Verdict: verdict, Result: result, Error: problem,
-	}))
-	if !done.Changed {
-		s.t.Errorf("the answer %s to job %d changes nothing", verdict, id)
-	}
+	}))(s.t)
+	dbtest.Ensure(s.t, done.Changed, "the answer %s to job %d changes nothing", verdict, id)
 }
 
 // overdue lets the time pass within which the answer to a job should have come.
@@ -44,10 +43,9 @@ func (s shop) overdue(ids ...int64) {
 	for _, id := range ids {
 		j := s.get(s.emails, id)
 		var until engine.Time
-		must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
-		if !until.Equal(j.StartTime.Add(j.Timeout)) {
-			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
-		}
+		dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
+		dbtest.Ensure(s.t, until.Equal(j.StartTime.Add(j.Timeout)),
+			"job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'awaiting' AND id = ?", id)
 	}
 }
@@ -68,9 +66,8 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 
 		s.answer(ids[0], job.Finished, "all good", "")
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		if j := s.get(s.emails, ids[0]); j.Result != "all good" {
-			s.t.Errorf("its result: %s", j.Result)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.Result == "all good", "its result: %s", j.Result)
 		s.wantHistory(s.emails, atOnce, ids[0])
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 
@@ -101,14 +98,12 @@ func TestHandlerSaysSent(t *testing.T) {
 		wantSummary(s.t, s.work(asking(p, c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")
 		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
-		if j := s.get(s.emails, ids[0]); j.Result != "ticket 5" {
-			s.t.Errorf("its result: %s", j.Result)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.Result == "ticket 5", "its result: %s", j.Result)
 		s.wantHistory(s.emails, atOnce, ids[1])
 		s.answer(ids[0], job.Finished, "", "")
-		if j := s.get(s.emails, ids[0]); j.State() != job.Final || j.Result != "ticket 5" {
-			s.t.Errorf("it is %s, its result %s", j.State(), j.Result)
-		}
+		j = s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.State() == job.Final && j.Result == "ticket 5", "it is %s, its result %s", j.State(), j.Result)
 
 		s.emails = s.async(0)
 		id := s.add(s.emails, "once", 1)[0]
@@ -148,15 +143,10 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		s.emails = emails
 		g.open()
 		summary := r.ended()
-		if summary.Started != 8 || summary.Lost != 0 || summary.Finished+summary.Errors != 8 {
-			s.t.Errorf("summary %+v", summary)
-		}
-		if n := j.count("lock lost"); n != 0 {
-			s.t.Errorf("%d attempts are logged as lost", n)
-		}
-		if e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished}); len(e) != 1 || e[0].Error != activity.None {
-			s.t.Errorf("the worker's end: %+v", e)
-		}
+		dbtest.Ensure(s.t, summary.Started == 8 && summary.Lost == 0 && summary.Finished+summary.Errors == 8, "summary %+v", summary)
+		dbtest.Same(s.t, j.count("lock lost"), 0, "attempts are logged as lost")
+		e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished})
+		dbtest.Ensure(s.t, len(e) == 1 && e[0].Error == activity.None, "the worker's end: %+v", e)
 		s.work(only(s.emails, s.worker(all(nothing)))) // decides, if the first hasn't
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2:4]...)
@@ -168,60 +158,6 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		for _, id := range ids[4:] {
 			s.wantJob(s.emails, id, job.Retry, "scheduled", "try later", 1)
 		}
-	})
-}
-
-// After the answer to try again the next attempt waits for the handler to end: two must not run at once.
-func TestNextAttemptWaitsForTheHandler(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		id := s.add(s.emails, "send", 1)[0]
-		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.MaxJobs = 1 // so that it doesn't take the next attempt
-		r := s.start(p)
-		g.next()
-		s.answer(id, job.TryAgain, "", "try later")
-		other := s.elsewhere()
-		tick := func() worker.Params {
-			next := only(s.emails, other.worker(all(nothing)))
-			next.Host = "there"
-			return next
-		}
-		wantSummary(s.t, s.work(tick()), worker.Summary{})
-		s.wantJob(s.emails, id, job.Running, "answered", "try later", 1)
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
-		s.answer(id, job.Finished, "", "")
-		s.wantHistory(s.emails, atSecond, id)
-	})
-}
-
-// The answer to the first attempt comes when the second is under way: that one it doesn't end.
-func TestAnswerToAnotherAttempt(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		id := s.addJobs(s.emails, job.Params{Type: "send", Timeout: time.Minute})[0]
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
-		first := s.get(s.emails, id)
-		s.overdue(id)
-		p := only(s.emails, s.worker(all(nothing)))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
-		if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != p.ID || list[0].Error != "timeout after 1m" {
-			s.t.Errorf("activity: %+v", list)
-		}
-		for _, v := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
-			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
-			if !errors.Is(err, queue.ErrOtherAttempt) {
-				s.t.Errorf("the answer %s to the first attempt: %v", v, err)
-			}
-		}
-		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
-		s.answer(id, job.Finished, "", "")
-		s.wantHistory(s.emails, atSecond, id)
 	})
 }
 

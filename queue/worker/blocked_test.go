@@ -29,12 +29,12 @@ func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
 		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
-		conn := must[*sql.Conn](t)(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))
+		conn := dbtest.Must(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))(t)
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
 		for _, statement := range append(first, statements...) {
-			must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
+			dbtest.Must(conn.ExecContext(t.Context(), statement))(t)
 		}
 		release := func() { _, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK; UNLOCK TABLES") }
 		t.Cleanup(func() {
@@ -96,25 +96,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	}
 }
 
-// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled.
-func TestResultsDoNotWaitForATurn(t *testing.T) {
-	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
-		ids := s.add(s.emails, "once", 12)
-		g := s.gate()
-		r := s.start(only(s.emails, s.worker(all(g.handle))))
-		g.holds(4)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
-		g.open()
-		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
-		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
-		release()
-		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
-		s.wantHistory(s.emails, atOnce, ids...)
-	})
-}
-
-// So it is with a worker that has nothing to settle.
+// Who holds a limited queue's own row keeps jobs from starting, also of a worker that has nothing to settle.
 func TestStartsWaitForATurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -149,9 +131,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !errors.Is(err, schema.ErrHeld) {
 			t.Errorf("the worker ends with %v", err)
 		}
-		if !strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])) {
-			t.Errorf("it doesn't say which: %v", err)
-		}
+		dbtest.Ensure(t, strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])), "it doesn't say which: %v", err)
 		s.wantCounts(s.emails, admin.Counts{Finished: 3, Running: 1})
 	})
 }
@@ -188,9 +168,8 @@ func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 		ids := s.add(s.emails, "once", 1)
 		began := time.Now()
 		summary, err := s.start(only(s.emails, s.worker(all(nothing)))).end()
-		if took := time.Since(began); err != nil || summary.Finished != 1 || took > 15*time.Second {
-			t.Errorf("it ends with %+v, %v after %s", summary, err, took)
-		}
+		took := time.Since(began)
+		dbtest.Ensure(t, err == nil && summary.Finished == 1 && took <= 15*time.Second, "it ends with %+v, %v after %s", summary, err, took)
 		s.wantHistory(s.emails, atOnce, ids...)
 		release()
 	})
@@ -228,7 +207,7 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 			if began {
 				p.Grace = 10 * time.Second
 			}
-			start := func() *sql.Tx { return must[*sql.Tx](t)(other.db.SQL.Begin()) }
+			start := func() *sql.Tx { return dbtest.Must(other.db.SQL.Begin())(t) }
 			var tx *sql.Tx
 			if !began {
 				tx = start()
@@ -248,51 +227,29 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 	}
 }
 
-// The retry decision about one job waits for another transaction, those about the others don't.
-func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
+// What another transaction holds of one result keeps no job of a limited queue from starting either.
+func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		ids := s.addJobs(s.emails, keyed(8)...)
-		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
+		ids := s.addJobs(s.emails, keyed(60)...)
+		g := s.gate()
+		s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID <= ids[3] {
+				return g.handle(ctx, j)
+			}
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}))))
+		g.holds(4)
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
-		p := only(s.emails, s.worker(all(nothing)))
-		p.Linger = true
-		r := s.start(p)
-		eventually(t, "the others are decided about", func() bool { return s.counts(s.emails).Failed == 7 })
-		s.wantJob(s.emails, ids[2], job.Error, "undecided", "no luck", 1)
+		g.open()
+		within(t, 25*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
 		release()
-		eventually(t, "the last is decided about", func() bool { return s.counts(s.emails).Failed == 8 })
-		r.stop()
-		r.ended()
 	})
 }
 
-// What another transaction holds of one result keeps no job of a limited queue from starting either.
-func TestLimitedQueueBesideAHeldKey(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []int{0, 10} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			blocked(t, func(s shop, hold func(string, ...string) func()) {
-				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
-				ids := s.addJobs(s.emails, keyed(60)...)
-				g := s.gate()
-				s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-					if j.ID <= ids[3] {
-						return g.handle(ctx, j)
-					}
-					time.Sleep(300 * time.Millisecond)
-					return nil
-				}))))
-				g.holds(4)
-				release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
-				g.open()
-				within(t, 25*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
-				release()
-			})
-		})
-	}
-}
-
-// A result whose row was held is settled when the row is free, also while the turn is held.
+// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled: one whose row was
+// held is so when that is free.
 func TestResultBesideAHeldTurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -307,8 +264,10 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 		s.pass(4 * time.Second)
 		row()
 		within(t, 20*time.Second, "the fourth is done", func() bool { return s.counts(s.emails).Finished == 4 })
+		s.wantCounts(s.emails, admin.Counts{Due: 8, Finished: 4})
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
+		s.wantHistory(s.emails, atOnce, ids...)
 	})
 }
 
@@ -328,9 +287,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 			most = max(most, s.db.SQL.Stats().OpenConnections)
 			return j.count("another transaction holds what a round needs") > 10
 		})
-		if most > 30 {
-			t.Errorf("%d connections at once", most)
-		}
+		dbtest.Ensure(t, most <= 30, "%d connections at once", most)
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 120, Finished: 120})
 	})
@@ -352,10 +309,10 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	})
 }
 
-// Decisions that wait for another transaction stop no other queue.
+// Decisions that wait for another transaction stop no other queue, and none about other jobs.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
-		s.addJobs(s.emails, keyed(8)...)
+		ids := s.addJobs(s.emails, keyed(8)...)
 		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
 		p := s.worker(all(nothing))
@@ -364,6 +321,7 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 		eventually(t, "what is free is decided about", func() bool { return s.counts(s.emails).Failed == 4 })
 		s.add(s.reports, "once", 1)
 		within(t, 9*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		s.wantJob(s.emails, ids[2], job.Error, "undecided", "no luck", 1)
 		release()
 		eventually(t, "all are decided about", func() bool { return s.counts(s.emails).Failed == 8 })
 	})
@@ -423,16 +381,12 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database in vain: ") {
 					t.Errorf("the worker ends with %v", err)
 				}
-				if summary.Finished != 1 || s.counts(s.reports).Finished != 1 {
-					t.Errorf("%+v", summary)
-				}
+				dbtest.Ensure(t, summary.Finished == 1 && s.counts(s.reports).Finished == 1, "%+v", summary)
 				release()
 				s.wantHistory(s.emails, untouched, id)
 				// it has not died
 				list := s.entries(activity.Filter{Kind: activity.Worker, Error: "queue emails: "})
-				if len(list) != 1 || list[0].State != activity.Finished {
-					t.Errorf("the activity has %+v", list)
-				}
+				dbtest.Ensure(t, len(list) == 1 && list[0].State == activity.Finished, "the activity has %+v", list)
 			})
 		})
 	}

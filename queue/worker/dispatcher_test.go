@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,15 +17,9 @@ import (
 // use for another, and what that one says holds.
 func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q, err := queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
 	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w, err := newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
 	w.starts, w.stopStarts = context.WithCancel(t.Context())
 	defer w.stopStarts()
 	s := w.sources[0]
@@ -37,22 +32,15 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	without, with := newRound(), newRound()
 	w.dispatcher.land(s, with, store.Done{More: true})
 	w.dispatcher.land(s, without, store.Done{})
-	if !s.more() {
-		t.Error("what a round has found is forgotten")
-	}
+	dbtest.Ensure(t, s.more(), "what a round has found is forgotten")
 	w.dispatcher.land(s, newRound(), store.Done{})
-	if s.more() {
-		t.Error("what a later round has not found is still looked for")
-	}
+	dbtest.Ensure(t, !s.more(), "what a later round has not found is still looked for")
 }
 
 // A shard fills at once what its own jobs leave, and not what others' leave. One whose rate is used up waits.
 func TestRoomOfItsOwn(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
-	q, err := queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8}))(t)
 	soon := time.Now().Add(time.Hour)
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
 		{full: true}, {full: true}, {waitUntil: soon}, {full: true},
@@ -64,8 +52,60 @@ func TestRoomOfItsOwn(t *testing.T) {
 	d := &dispatcher{loop: &loop{sources: []*source{s}}}
 	d.foundRoom(s, settled, nil)
 	for number, want := range []bool{false, true, false, false} {
-		if got := s.numbered(number).more(); got != want {
-			t.Errorf("shard %d: more is %t", number, got)
+		dbtest.Same(t, s.numbered(number).more(), want, "shard %d: more is", number)
+	}
+}
+
+// sharded is a source with so many shards, in all of which there is something to start; it prefers these.
+func sharded(t *testing.T, n int, preferred ...int) *source {
+	t.Helper()
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: n}))(t)
+	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}, Shards: preferred}))(t)
+	s := w.sources[0]
+	for _, one := range s.shards {
+		one.foundMore()
+	}
+	return s
+}
+
+// send sends so many rounds, and counts those of each shard.
+func (s *source) send(n int) []int {
+	rounds := make([]int, len(s.shards))
+	for range n {
+		one := s.next()
+		s.counted++
+		one.lastRound = s.counted
+		rounds[slices.Index(s.shards, one)]++
+	}
+	return rounds
+}
+
+// The shard whose last round is longest ago comes first, also where some have nothing to start for a while.
+func TestShardsTakeTurns(t *testing.T) {
+	s := sharded(t, 8)
+	got := s.send(24)
+	dbtest.Ensure(t, slices.Equal(got, []int{3, 3, 3, 3, 3, 3, 3, 3}), "the shards have had %v rounds", got)
+	for number, one := range s.shards {
+		if number%3 > 0 {
+			one.moreAt = time.Time{}
 		}
+	}
+	got = s.send(9)
+	dbtest.Ensure(t, slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}), "the shards have had %v rounds", got)
+	for _, one := range s.shards {
+		one.foundMore()
+	}
+	got = s.send(5)
+	dbtest.Ensure(t, got[0] <= 0 && got[3] <= 0 && got[6] <= 0, "those that have waited come first, and the shards have had %v rounds", got)
+}
+
+// Preferred shards have most of the turns, and the others some.
+func TestPreferredShards(t *testing.T) {
+	s := sharded(t, 8, 2, 5)
+	got := s.send(320)
+	for number, n := range got {
+		most := number == 2 || number == 5
+		dbtest.Ensure(t, (!most || n >= 100) && (most || n >= 3 && n <= 20), "of 320 rounds the shards have had %v", got)
 	}
 }

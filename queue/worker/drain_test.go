@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
@@ -78,13 +79,10 @@ func TestDrainsInOrder(t *testing.T) {
 			q    *queue.Queue
 			want []int64
 		}{{s.emails, emails}, {s.reports, reports}} {
-			if got := l.of(c.q); !slices.Equal(got, c.want) {
-				s.t.Errorf("%s ran in the order %v, want %v", c.q.Name, got, c.want)
-			}
+			got := l.of(c.q)
+			dbtest.Ensure(s.t, slices.Equal(got, c.want), "%s ran in the order %v, want %v", c.q.Name, got, c.want)
 			s.wantHistory(c.q, atOnce, c.want...)
-			if counts := s.counts(c.q); counts != (admin.Counts{Finished: n}) {
-				s.t.Errorf("%s: %+v", c.q.Name, counts)
-			}
+			dbtest.Same(s.t, s.counts(c.q), (admin.Counts{Finished: n}), "%s", c.q.Name)
 		}
 	})
 }
@@ -103,12 +101,10 @@ func TestBetterJobIsNotPassedOverForLong(t *testing.T) {
 		g.next()
 		j := s.get(s.emails, id)
 		// a second, and something for a slow machine
-		if late := j.StartTime.Sub(j.ScheduledRunTime); late > 10*time.Second {
-			s.t.Errorf("started %s after its time", late)
-		}
-		if c := s.counts(s.emails); c.Due == 0 {
-			s.t.Errorf("there was nothing that it could have overtaken: %+v", c)
-		}
+		late := j.StartTime.Sub(j.ScheduledRunTime)
+		dbtest.Ensure(s.t, late <= 10*time.Second, "started %s after its time", late)
+		c := s.counts(s.emails)
+		dbtest.Ensure(s.t, c.Due != 0, "there was nothing that it could have overtaken: %+v", c)
 		r.stop()
 		g.open()
 		r.ended()
@@ -132,9 +128,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 		for _, j := range l.jobs[:2*short] {
 			counts[j.Queue]++
 		}
-		if counts["emails"] < short/2 || counts["reports"] < short/2 {
-			s.t.Errorf("the first starts are %v", counts)
-		}
+		dbtest.Ensure(s.t, counts["emails"] >= short/2 && counts["reports"] >= short/2, "the first starts are %v", counts)
 	})
 }
 
@@ -201,13 +195,9 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 		here, there := make(chan struct{}), make(chan struct{})
 		a, b := work(s, "here", here, there), work(s.elsewhere(), "there", there, here)
 		started := a.ended().Started + b.ended().Started
-		if started != 2*n || len(times) != 2*n {
-			s.t.Errorf("%d starts of %d jobs, want %d", started, len(times), 2*n)
-		}
+		dbtest.Ensure(s.t, started == 2*n && len(times) == 2*n, "%d starts of %d jobs, want %d", started, len(times), 2*n)
 		for j, n := range times {
-			if n != 1 {
-				s.t.Errorf("%s ran %d times", j, n)
-			}
+			dbtest.Ensure(s.t, n == 1, "%s ran %d times", j, n)
 		}
 		s.wantHistory(s.emails, atOnce, ids["emails"]...)
 		s.wantHistory(s.reports, atOnce, ids["reports"]...)
@@ -228,13 +218,9 @@ func TestBatch(t *testing.T) {
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
 		for n := 4; n <= 10; n++ {
-			if j.count(fmt.Sprintf(" started=%d ", n)) > 0 {
-				s.t.Errorf("a transaction has started %d jobs", n)
-			}
+			dbtest.Ensure(s.t, j.count(fmt.Sprintf(" started=%d ", n)) == 0, "a transaction has started %d jobs", n)
 		}
-		if j.count(" started=3 ") == 0 {
-			s.t.Error("no transaction has started three jobs")
-		}
+		dbtest.Ensure(s.t, j.count(" started=3 ") != 0, "no transaction has started three jobs")
 	})
 }
 
@@ -249,9 +235,8 @@ func TestRunForIsOver(t *testing.T) {
 		s.pass(p.RunFor)
 		g.let()
 		eventually(s.t, "its slot is given back", func() bool { return s.row(p.ID).Slots == 1 })
-		if row := s.row(p.ID); row.State != "working" {
-			s.t.Errorf("the worker is %s while a job runs", row.State)
-		}
+		row := s.row(p.ID)
+		dbtest.Ensure(s.t, row.State == "working", "the worker is %s while a job runs", row.State)
 		g.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
@@ -275,9 +260,8 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 			}
 			j := s.get(q, id)
 			// a look a second, and much for a slow machine
-			if late := j.StartTime.Sub(j.ScheduledRunTime); late < 0 || late > 15*time.Second {
-				s.t.Errorf("started %s after its time", late)
-			}
+			late := j.StartTime.Sub(j.ScheduledRunTime)
+			dbtest.Ensure(s.t, late >= 0 && late <= 15*time.Second, "started %s after its time", late)
 		}
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
@@ -318,42 +302,8 @@ func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 		p.Concurrency = 1
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Errors: 2})
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State() != job.Retry || !strings.Contains(j.Error, "Goexit") {
-				s.t.Errorf("%s: %s", j.State(), j.Error)
-			}
-		}
-	})
-}
-
-func TestTimeout(t *testing.T) {
-	suite(t, func(s shop) {
-		j := job.Params{Type: "send", Timeout: time.Second}
-		ids := s.addJobs(s.emails, j, job.Params{Type: "later", Timeout: time.Second}, job.Params{Type: "once"})
-		g := s.gate()
-		r := s.start(s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.Attempt == 2 {
-				return nil
-			}
-			return g.handle(ctx, j)
-		})))
-		for range 2 {
-			if cause := receive(s.t, "a timeout", g.stopped); cause.Error() != "timeout after 1s" {
-				s.t.Errorf("the context ends with %v", cause)
-			}
-		}
-		// another job's timeout is nothing to this one
-		s.wantJob(s.emails, ids[2], job.Running, "running", job.None, 1)
-		g.let()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 2, Errors: 2})
-		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "timeout after 1s", 1)
-		s.wantHistory(s.emails, atSecond, ids[0])
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
-		s.wantHistory(s.emails, atOnce, ids[2])
-		for _, e := range s.jobErrors() {
-			if e.Error != "timeout after 1s" || e.RunMS < 900 {
-				s.t.Errorf("logged as %q after %d ms", e.Error, e.RunMS)
-			}
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.State() == job.Retry && strings.Contains(j.Error, "Goexit"), "%s: %s", j.State(), j.Error)
 		}
 	})
 }
@@ -364,12 +314,10 @@ func TestRunRegistersItsQueues(t *testing.T) {
 		s.exec("DELETE FROM shop_queues")
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		var names []string
-		for _, o := range must[[]queue.Options](s.t)(admin.Registered(s.t.Context(), s.db)) {
+		for _, o := range dbtest.Must(admin.Registered(s.t.Context(), s.db))(s.t) {
 			names = append(names, o.Name)
 		}
-		if !slices.Equal(names, []string{"emails", "reports"}) {
-			s.t.Errorf("registered are %v", names)
-		}
+		dbtest.Ensure(s.t, slices.Equal(names, []string{"emails", "reports"}), "registered are %v", names)
 	})
 }
 
@@ -391,8 +339,6 @@ func TestStartsWhileRowsAreTakenIn(t *testing.T) {
 		}))
 		p.Concurrency, p.MaxJobs = 20, 20
 		wantSummary(t, s.work(p), worker.Summary{Started: 20, Finished: 20})
-		if left == 0 {
-			t.Error("all rows had been taken in before a job was started")
-		}
+		dbtest.Ensure(t, left != 0, "all rows had been taken in before a job was started")
 	})
 }

@@ -33,9 +33,7 @@ func TestGaleraDrain(t *testing.T) {
 	}
 	started := startedBy(runs)
 	// the last of them may have ended while others still had something to do
-	if started != 2*n || len(l.jobs) != 2*n {
-		t.Errorf("%d were started, %d ran, of %d", started, len(l.jobs), 2*n)
-	}
+	dbtest.Ensure(t, started == 2*n && len(l.jobs) == 2*n, "%d were started, %d ran, of %d", started, len(l.jobs), 2*n)
 	running.wantMost(t, "emails", limit)
 	running.wantMost(t, "all", concurrency)
 	for _, s := range shops {
@@ -67,8 +65,6 @@ func TestGaleraNodeGoes(t *testing.T) {
 	first.Cut()
 	g.open()
 	wantSummary(t, r.ended(), worker.Summary{Started: n, Finished: n})
-	if len(l.jobs) != n {
-		t.Errorf("%d attempts ran, want %d", len(l.jobs), n)
-	}
+	dbtest.Ensure(t, len(l.jobs) == n, "%d attempts ran, want %d", len(l.jobs), n)
 	s.wantHistory(s.emails, atOnce, ids...)
 }

@@ -4,10 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -43,9 +54,8 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 		p.Ended = func(a worker.Attempt) { spoil(a.Job) }
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State() != job.Final {
-				s.t.Errorf("job %d is %s", id, j.State())
-			}
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.State() == job.Final, "job %d is %s", id, j.State())
 		}
 	})
 }
@@ -120,17 +130,15 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
 		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
 			s.wantJob(s.emails, ids[i], job.Retry, job.StatusScheduled, cause+"; the handler goes on", 1)
-			if list := s.outcomes(s.emails, ids[i]); len(list) != 1 || list[0].Output != "begun\n" {
-				s.t.Errorf("the activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, ids[i])
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].Output == "begun\n", "the activity: %+v", list)
 		}
-		if n := log.count(`goes on although its context has ended" queue=emails job=`); n != 3 {
-			s.t.Errorf("said %d times", n)
-		}
+		n := log.count(`goes on although its context has ended" queue=emails job=`)
+		dbtest.Ensure(s.t, n == 3, "said %d times", n)
 
 		p.ID = ""
 		again := func(id int64) worker.Summary {
-			return must[worker.Summary](s.t)(worker.RunJob(s.t.Context(), p, id))
+			return dbtest.Must(worker.RunJob(s.t.Context(), p, id))(s.t)
 		}
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)
@@ -139,4 +147,151 @@ func TestHandlersThatGoOn(t *testing.T) {
 		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 	})
+}
+
+// What dead workers have left on this host is killed before anybody can start their jobs again; also where their rows speak
+// of another host, for hosts may have their processes in common. A worker of which nobody knows may be another instance's,
+// and alive.
+func TestStraysAreKilledFirst(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other processes can't be seen here")
+	}
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 3)
+		const ours, theirs, unknown = 0, 1, 2
+		var dead [3]string
+		strays := map[int64]int{}
+		for i, id := range ids {
+			dead[i] = uuid.NewString()
+			s.die(s.emails, dead[i], 1)
+			strays[id] = s.stray(dead[i])
+		}
+		s.exec("UPDATE shop_workers SET host = 'there' WHERE id = ?", dead[theirs])
+		s.exec("DELETE FROM shop_workers WHERE id = ?", dead[unknown])
+		p := s.worker(all(func(_ context.Context, j *job.Job) error {
+			if lives := processtest.Alive(strays[j.ID]); lives != (j.ID == ids[unknown]) {
+				s.t.Errorf("job %d of %d is started again, and the stray of its worker lives: %t", j.ID, ids, lives)
+			}
+			return nil
+		}))
+		p.Unkilled = func(id string, processes []string) { s.t.Errorf("not killed, of %s: %q", id, processes) }
+		s.work(p)
+		s.wantHistory(s.emails, atSecond, ids...)
+	})
+}
+
+// stray is what a handler of a worker has left: a process with the worker's id in its environment, and nobody's child.
+func (s shop) stray(workerID string) (pid int) {
+	s.t.Helper()
+	out := dbtest.Must(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())(s.t)
+	pid = dbtest.Must(strconv.Atoi(strings.TrimSpace(string(out))))(s.t)
+	s.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	processtest.Eventually(s.t, "the stray", func() bool { return process.HasInEnvironment(pid, "HIPQ_WORKER_ID="+workerID) })
+	return pid
+}
+
+// stuck is a handler, and a retry handler, that can't end what it runs; or one that ignores that its context ends.
+type stuck struct {
+	through          chan struct{}
+	decides, ignores bool
+}
+
+func (h stuck) Handle(ctx context.Context, _ *job.Job) job.Outcome {
+	if h.decides {
+		return job.Outcome{Verdict: job.TryAgain, Error: "no luck"}
+	}
+	h.disown(ctx)
+	return job.Outcome{Verdict: job.Finished}
+}
+
+func (h stuck) Decide(ctx context.Context, _ *job.Job, _ job.Outcome) (job.Decision, error) {
+	h.disown(ctx)
+	return job.Decision{Again: true}, nil
+}
+
+func (h stuck) disown(ctx context.Context) {
+	fmt.Fprint(handler.Output(ctx), "printed")
+	<-ctx.Done()
+	if !h.ignores {
+		handling.End(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on", Output: "printed"})
+	}
+	<-h.through
+}
+
+// An attempt whose handler doesn't return is settled when the handler disowns it, or the grace is over: it keeps no slot, and what
+// the handler says later is nothing.
+func TestAttemptIsDisowned(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, ignores := range []bool{false, true} {
+			first, outcome := s.disown(stuck{through: make(chan struct{}), ignores: ignores})
+			const want = "timeout after 1s; the handler goes on"
+			dbtest.Ensure(s.t, first.State() == job.Final && first.Error == want && outcome.Error == want && outcome.Output == "printed",
+				"ignores %t: job %+v, activity %+v", ignores, first, outcome)
+		}
+	})
+}
+
+// So is one whose middleware goes on when its program has ended, which ends in its time.
+func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
+	suite(t, func(s shop) {
+		const grace = 100 * time.Millisecond
+		stream := &handler.Stream{Program: handler.Program{Argv: []string{"sleep", "60"}, Grace: grace}}
+		defer stream.Close()
+		for kind, h := range map[string]handler.Handler{
+			"exec":   &handler.Exec{Program: handler.Program{Argv: []string{"sleep", "60"}, Grace: grace}},
+			"stream": stream,
+		} {
+			id := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Second})[0]
+			through := make(chan struct{})
+			p := only(s.emails, s.worker(map[string]handler.Handler{"once": h}))
+			p.Grace = grace
+			p.Middleware = []handler.Middleware{func(next handler.Handler) handler.Handler {
+				return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+					fmt.Fprint(handler.Output(ctx), "printed")
+					o := next.Handle(ctx, j)
+					select {
+					case <-through:
+					case <-time.After(patience / 4):
+					}
+					return o
+				})
+			}}
+			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
+			close(through)
+			const want = "timeout after 1s; the handler goes on"
+			if j, o := s.get(s.emails, id), s.outcomes(s.emails, id)[0]; j.State() != job.Final || j.Error != want || o.Output != "printed" {
+				s.t.Errorf("%s: job %+v, activity %+v", kind, j, o)
+			}
+		}
+	})
+}
+
+// A decision too: the policy decides.
+func TestDecisionIsDisowned(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, ignores := range []bool{false, true} {
+			first, outcome := s.disown(stuck{make(chan struct{}), true, ignores})
+			if first.State() != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler goes on") {
+				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
+			}
+		}
+	})
+}
+
+// disown runs a job that is stuck, and then another in the same slot. It gives the first and its outcome.
+func (s shop) disown(h stuck) (*job.Job, activity.Entry) {
+	s.t.Helper()
+	first := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Second})[0]
+	second := s.add(s.emails, "send", 1)[0]
+	p := only(s.emails, s.worker(map[string]handler.Handler{"once": h, "send": handler.Func(nothing)}))
+	p.Concurrency, p.Grace = 1, 100*time.Millisecond
+	if h.decides {
+		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"once": h}
+	}
+	done := s.work(p)
+	close(h.through)
+	wantSummary(s.t, done, worker.Summary{Started: 2, Finished: 1, Errors: 1})
+	s.wantHistory(s.emails, "added/0 starting/1 failed/1", first)
+	s.wantHistory(s.emails, atOnce, second)
+	return s.get(s.emails, first), s.outcomes(s.emails, first)[0]
 }

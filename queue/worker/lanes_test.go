@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -89,13 +90,11 @@ func TestLaneWiderThanTheWorker(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
 		s.add(s.emails, "send", 20)
 		s.add(s.emails, "once", 20)
-		m := newMeter(2)
-		p := only(s.emails, s.worker(all(m.handle)))
+		y := newTally()
+		p := only(s.emails, s.worker(all(y.of(short, "all"))))
 		p.Concurrency = 2
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
-		if m.peak != 2 {
-			s.t.Errorf("%d ran at once, want 2", m.peak)
-		}
+		y.want(s.t, "all", 2)
 	})
 }
 
@@ -119,9 +118,7 @@ func TestLaneOfAHost(t *testing.T) {
 			runs = append(runs, s.start(p))
 		}
 		started := startedBy(runs)
-		if started != slow+fast {
-			s.t.Errorf("%d started, want %d", started, slow+fast)
-		}
+		dbtest.Ensure(s.t, started == slow+fast, "%d started, want %d", started, slow+fast)
 		y.wantMost(s.t, "once", 2)
 		y.wantMost(s.t, "all", 4)
 	})
@@ -150,9 +147,8 @@ func TestLaneIsOthers(t *testing.T) {
 		third := only(s.emails, s.worker(all(there.handle)))
 		third.Host = "there"
 		c := s.start(third)
-		if j := there.next(); j.Type != "once" {
-			s.t.Errorf("the other host has started %s", j.Type)
-		}
+		j := there.next()
+		dbtest.Ensure(s.t, j.Type == "once", "the other host has started %s", j.Type)
 		there.open()
 		g.open()
 		a.ended()
@@ -175,9 +171,7 @@ func TestLaneIsLeft(t *testing.T) {
 		r := s.start(first)
 		g.next()
 		slow.next()
-		if lanes := s.lanes(first.ID); lanes != `{"emails/once":1}` {
-			s.t.Errorf("the lanes at work: %s", lanes)
-		}
+		dbtest.Same(s.t, s.lanes(first.ID), `{"emails/once":1}`, "the lanes at work")
 		slow.let()
 		eventually(s.t, "the lane is left", func() bool { return s.lanes(first.ID) == `{"emails/once":0}` })
 		s.add(s.emails, "once", 1)
@@ -250,83 +244,40 @@ func TestLaneOfADeadWorker(t *testing.T) {
 	})
 }
 
-// While a lane is full, the worker looks once a second and does nothing else.
-func TestFullLaneIsCalm(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
-		s.add(s.emails, "once", 20)
-		g := s.gate()
-		var j journal
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.Log = j.debug()
-		r, asked := s.startWatched(p)
-		g.holds(2)
-		s.wantCalm(asked)
-		if n := j.count("settled=0"); n > 8 {
-			s.t.Errorf("it has tried to start something %d times", n)
-		}
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
-	})
-}
-
-// Neither does it spin when the jobs that it may still start all wait in a lane.
-func TestFullLaneIsCalmWithMaxJobs(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
-		s.add(s.emails, "once", 5)
-		s.add(s.emails, "send", 5)
-		g := s.gate()
-		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(nothing)}))
-		p.Concurrency, p.Batch, p.MaxJobs = 2, 2, 5
-		r, asked := s.startWatched(p)
-		g.next()
-		// by whose turn it is, the last that may start is one that waits in the lane, or not
-		eventually(s.t, "all but the last are started", func() bool { return s.counts(s.emails).Finished >= 3 })
-		s.wantCalm(asked)
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 5, Finished: 5})
-		s.wantCounts(s.emails, admin.Counts{Due: 5, Finished: 5})
-	})
-}
-
-// Nor in a throttled queue.
-func TestFullLaneOfAThrottledQueueIsCalm(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 3}, laned("once", 1))
-		s.add(s.emails, "once", 5)
-		fast := s.add(s.emails, "send", 20)
-		g := s.gate()
-		var j journal
-		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(nothing)}))
-		p.Log = j.debug()
-		r, asked := s.startWatched(p)
-		g.next()
-		eventually(s.t, "all others are done", func() bool { return s.counts(s.emails).Finished == 20 })
-		tries := j.count("settled=0")
-		s.wantCalm(asked)
-		if n := j.count("settled=0") - tries; n > 20 {
-			s.t.Errorf("it has tried to start something %d times more", n)
-		}
-		s.wantHistory(s.emails, atOnce, fast...)
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 25, Finished: 25})
-	})
-}
-
-// A worker whose time is up is calm too, however long its last job takes.
-func TestCalmWhenTheTimeIsUp(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 3)
-		g := s.gate()
-		p := only(s.emails, s.worker(all(g.handle)))
-		p.MaxJobs = 1
-		r, asked := s.startWatched(p)
-		g.next()
-		s.wantCalm(asked)
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-	})
+// While all that a worker may start waits in a full lane, also of a throttled queue, or its time is up, it looks once a second and
+// does nothing else.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ limit, lane, slow, fast, most, soon, tries int }{
+		"lane":                {lane: 2, slow: 20, tries: 8},
+		"lane under a limit":  {limit: 3, lane: 1, slow: 5, fast: 20, soon: 20, tries: 20},
+		"time is up":          {slow: 3, most: 1, tries: 8},
+		"lane and few may go": {lane: 1, slow: 5, fast: 5, most: 5, soon: 3, tries: 20}, // the last waits in the lane, or is of the others
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite(t, func(s shop) {
+				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: c.limit}, laned("once", c.lane))
+				s.addJobs(s.emails, slices.Repeat([]job.Params{{Type: "once"}}, c.slow)...)
+				s.addJobs(s.emails, slices.Repeat([]job.Params{{Type: "send"}}, c.fast)...)
+				g, j := s.gate(), &journal{}
+				p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(nothing)}))
+				p.Concurrency, p.Batch, p.MaxJobs, p.Log = c.lane+1, 100, c.most, j.debug()
+				r, asked := s.startWatched(p)
+				g.holds(max(1, c.lane))
+				eventually(s.t, "those that need no lane are done", func() bool { return s.counts(s.emails).Finished >= int64(c.soon) })
+				tries := j.count("settled=0")
+				s.wantCalm(asked)
+				tries = j.count("settled=0") - tries
+				dbtest.Ensure(s.t, tries <= c.tries, "it has tried to start something %d times more", tries)
+				g.open()
+				all := c.slow + c.fast
+				if c.most > 0 {
+					all = c.most
+				}
+				wantSummary(s.t, r.ended(), worker.Summary{Started: all, Finished: all})
+			})
+		})
+	}
 }
 
 // A job that takes the whole limit and has a lane of its own isn't overtaken by those that come behind it, of another lane or worker.
@@ -376,9 +327,8 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 				b := work("b", "send")
 				a.ended()
 				b.ended()
-				if !ran || before > 20 || before+after != 44 {
-					t.Errorf("it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
-				}
+				dbtest.Ensure(t, ran && before <= 20 && before+after == 44,
+					"it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
 			})
 		})
 	}

@@ -74,13 +74,8 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 	send.Retry = job.RetryPolicy{Attempts: 3, Backoff: job.Fixed}
 	later.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 	once.Retry = job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
-	q, err := queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []job.Type{send, later, once}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	q := dbtest.Must(queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []job.Type{send, later, once}}))(t)
+	dbtest.OK(t, q.Register(t.Context()))
 	return q
 }
 
@@ -88,16 +83,6 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 func (s shop) elsewhere() shop {
 	s.t.Helper()
 	return openShop(s.t, s.driver, s.source)
-}
-
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // add enqueues n jobs of a type, in order.
@@ -112,7 +97,7 @@ func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 
 func (s shop) addJobs(q *queue.Queue, jobs ...job.Params) (ids []int64) {
 	s.t.Helper()
-	for _, a := range must[[]job.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
+	for _, a := range dbtest.Must(q.EnqueueMany(s.t.Context(), jobs))(s.t) {
 		ids = append(ids, a.ID)
 	}
 	return ids
@@ -120,12 +105,12 @@ func (s shop) addJobs(q *queue.Queue, jobs ...job.Params) (ids []int64) {
 
 func (s shop) get(q *queue.Queue, id int64) *job.Job {
 	s.t.Helper()
-	return must[*job.Job](s.t)(q.Get(s.t.Context(), id))
+	return dbtest.Must(q.Get(s.t.Context(), id))(s.t)
 }
 
 func (s shop) counts(q *queue.Queue) admin.Counts {
 	s.t.Helper()
-	return must[admin.Overview](s.t)(admin.Of(q).Overview(s.t.Context())).Counts
+	return dbtest.Must(admin.Of(q).Overview(s.t.Context()))(s.t).Counts
 }
 
 func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
@@ -138,7 +123,7 @@ func (s shop) wantCounts(q *queue.Queue, want admin.Counts) {
 
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
+	dbtest.OK(s.t, s.db.SQL.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
@@ -147,13 +132,13 @@ func (s shop) exec(query string, args ...any) {
 // count reads one number.
 func (s shop) count(query string, args ...any) (n int64) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &n, query, args...))
+	dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &n, query, args...))
 	return n
 }
 
 func (s shop) clock() time.Time {
 	s.t.Helper()
-	return must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context()))
+	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
 // workerRow is a worker as its table has it.
@@ -174,7 +159,7 @@ func (s shop) row(id string) workerRow {
 	s.t.Helper()
 	var rows []workerRow
 	query := "SELECT id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time FROM shop_workers WHERE id = ?"
-	must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &rows, query, id))
+	dbtest.OK(s.t, s.db.SQL.SelectContext(s.t.Context(), &rows, query, id))
 	if len(rows) == 0 {
 		return workerRow{}
 	}
@@ -184,7 +169,7 @@ func (s shop) row(id string) workerRow {
 // entries is what the activity has, oldest first.
 func (s shop) entries(by activity.Filter) (all []activity.Entry) {
 	s.t.Helper()
-	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
+	dbtest.OK(s.t, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
 		all = append(all, e)
 		return nil
 	}))
@@ -203,9 +188,7 @@ func (s shop) life(id string) string {
 
 func (s shop) wantLife(id, want string) {
 	s.t.Helper()
-	if life := s.life(id); life != want {
-		s.t.Errorf("the worker: %s, want %s", life, want)
-	}
+	dbtest.Same(s.t, s.life(id), want, "the worker")
 }
 
 // histories are the states that the activity has of each job of a queue, with their attempts.
@@ -229,9 +212,7 @@ func (s shop) wantHistory(q *queue.Queue, want string, ids ...int64) {
 	s.t.Helper()
 	all := s.histories(q)
 	for _, id := range ids {
-		if all[id] != want {
-			s.t.Errorf("activity of job %d of %s: %s; want %s", id, q.Name, all[id], want)
-		}
+		dbtest.Ensure(s.t, all[id] == want, "activity of job %d of %s: %s; want %s", id, q.Name, all[id], want)
 	}
 }
 
@@ -246,9 +227,7 @@ func (s shop) wantJob(q *queue.Queue, id int64, state job.State, status job.Stat
 
 func wantSummary(t *testing.T, got, want worker.Summary) {
 	t.Helper()
-	if got != want {
-		t.Errorf("summary %+v, want %+v", got, want)
-	}
+	dbtest.Ensure(t, got == want, "summary %+v, want %+v", got, want)
 }
 
 // eventually waits until ok is.
@@ -285,9 +264,8 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 // wantCause waits for a handler to be stopped for this cause.
 func wantCause(t *testing.T, what string, stopped <-chan error, want error) {
 	t.Helper()
-	if cause := receive(t, what, stopped); !errors.Is(cause, want) {
-		t.Errorf("the context ends with %v, want %v", cause, want)
-	}
+	cause := receive(t, what, stopped)
+	dbtest.Ensure(t, errors.Is(cause, want), "the context ends with %v, want %v", cause, want)
 }
 
 // all handles every job type of the queues' config in the same way.
@@ -333,18 +311,15 @@ func (s shop) start(p worker.Params) *run {
 func (r *run) end() (worker.Summary, error) {
 	r.t.Helper()
 	receive(r.t, "the worker's end", r.done)
-	if r.err != nil && strings.Contains(r.err.Error(), "context ") {
-		r.t.Errorf("the worker ends with %v", r.err)
-	}
+	dbtest.Ensure(r.t, r.err == nil || !strings.Contains(r.err.Error(), "context "), "the worker ends with %v", r.err)
 	return r.summary, r.err
 }
 
 // endsWith waits for the end of the worker, which must be this error.
 func (r *run) endsWith(want error) {
 	r.t.Helper()
-	if _, err := r.end(); !errors.Is(err, want) {
-		r.t.Errorf("the worker ends with %v, want %v", err, want)
-	}
+	_, err := r.end()
+	dbtest.Ensure(r.t, errors.Is(err, want), "the worker ends with %v, want %v", err, want)
 }
 
 // ended waits for the end of the worker, which must be a good one.

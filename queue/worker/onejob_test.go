@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -40,14 +41,11 @@ func (s shop) refused(id int64, want error) {
 	})
 	before := s.histories(s.emails)[id]
 	summary, err := s.startOne(p, id).end()
-	if !errors.Is(err, want) {
-		s.t.Errorf("job %d: the worker ends with %v, want %v", id, err, want)
-	}
+	dbtest.Ensure(s.t, errors.Is(err, want), "job %d: the worker ends with %v, want %v", id, err, want)
 	wantSummary(s.t, summary, worker.Summary{})
 	s.wantHistory(s.emails, before, id)
-	if row := s.row(p.ID); row.State == "working" {
-		s.t.Error("its row says that it still works")
-	}
+	row := s.row(p.ID)
+	dbtest.Ensure(s.t, row.State != "working", "its row says that it still works")
 }
 
 // closed is a window that isn't open now.
@@ -58,7 +56,7 @@ func (s shop) closed() *job.Windows {
 	if h := now.Hour(); h > 8 && h < 16 {
 		from, to = "00:10", "00:20"
 	}
-	w := must[job.Windows](s.t)(job.ParseWindows([]string{from + "-" + to}))
+	w := dbtest.Must(job.ParseWindows([]string{from + "-" + to}))(s.t)
 	return &w
 }
 
@@ -72,16 +70,14 @@ func TestOneJob(t *testing.T) {
 			p := s.one(nothing)
 			p.Ended = func(e worker.Attempt) { ended = append(ended, e) }
 			wantSummary(s.t, s.workOne(p, id), worker.Summary{Started: 1, Finished: 1})
-			if len(ended) != 1 || ended[0].Job.ID != id || ended[0].Outcome.Verdict != job.Finished {
-				s.t.Errorf("told of %+v", ended)
-			}
+			dbtest.Ensure(s.t, len(ended) == 1 && ended[0].Job.ID == id && ended[0].Outcome.Verdict == job.Finished, "told of %+v", ended)
 			s.wantLife(p.ID, "starting finished")
 		}
 		s.wantHistory(s.emails, atOnce, ids[1], ids[3], ids[4])
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
 		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
@@ -111,9 +107,8 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 		if j := g.next(); j.ID != ids[2] {
 			s.t.Errorf("started job %d", j.ID)
 		}
-		if n := s.row(p.ID).Slots; n != 0 {
-			s.t.Errorf("it holds %d slots", n)
-		}
+		n := s.row(p.ID).Slots
+		dbtest.Ensure(s.t, n == 0, "it holds %d slots", n)
 		g.let()
 		wantSummary(s.t, alone.ended(), worker.Summary{Started: 1, Finished: 1})
 		busy.open()
@@ -121,7 +116,7 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 	})
 }
 
-func TestOneJobUnderAThrottleLimit(t *testing.T) {
+func TestOneJobUnderALimit(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		free := 0
@@ -138,18 +133,13 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 		// and ends then, though there is room again for others
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, untouched, ids[1])
-	})
-}
 
-// The rate holds too; a job that it doesn't allow stays where it is.
-func TestOneJobUnderARate(t *testing.T) {
-	suite(t, func(s shop) {
+		// the rate holds too; a job that it doesn't allow stays where it is
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
-		ids := s.add(s.emails, "send", 2)
+		ids = s.add(s.emails, "send", 2)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[0]), worker.Summary{Started: 1, Finished: 1})
 		s.refused(ids[1], store.ErrNoRoom)
 		s.wantJob(s.emails, ids[1], job.Initial, "available", job.None, 0)
-		s.wantHistory(s.emails, untouched, ids[1])
 	})
 }
 
@@ -163,7 +153,7 @@ func TestOneLongJob(t *testing.T) {
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.wantCalm(asked)
-		s.stopJob(ids[0], p.ID)
+		s.stop(p.ID, ids[0])
 		g.wantCancelled()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
 		s.wantCancelled(ids[0], 1)
@@ -204,17 +194,18 @@ func TestOneJobFails(t *testing.T) {
 	})
 }
 
-// A job that the worker has no handler for is refused, not run by nobody.
+// A job that the worker has no handler for is refused, not run by nobody; and a row by plain SQL is no job yet.
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]
 		summary, err := s.startOne(s.one(nothing), id).end()
-		if err == nil || !strings.Contains(err.Error(), "unheard of") {
-			s.t.Errorf("the worker ends with %v", err)
-		}
+		dbtest.Ensure(s.t, err != nil && strings.Contains(err.Error(), "unheard of"), "the worker ends with %v", err)
 		wantSummary(s.t, summary, worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		s.wantHistory(s.emails, untouched, id)
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		_, err = s.startOne(s.one(nothing), s.count("SELECT MAX(id) FROM shop_emails")).end()
+		dbtest.Ensure(s.t, errors.Is(err, store.ErrNotIngested), "the worker ends with %v", err)
 	})
 }
 
@@ -227,17 +218,13 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 		stop()
 		p := s.one(nothing)
 		summary, err := worker.RunJob(ctx, p, id)
-		if err != nil && !errors.Is(err, worker.ErrInterrupted) {
-			s.t.Error(err)
-		}
+		dbtest.Ensure(s.t, err == nil || errors.Is(err, worker.ErrInterrupted), "%v", err)
 		wantSummary(s.t, summary, worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
-		if at := s.get(s.emails, id).ScheduledRunTime; !at.Equal(want) {
-			s.t.Errorf("it is to run at %s, want %s", at, want)
-		}
-		if life := s.life(p.ID); life != "" && life != "starting finished" {
-			s.t.Errorf("the worker: %s", life)
-		}
+		at := s.get(s.emails, id).ScheduledRunTime
+		dbtest.Ensure(s.t, at.Equal(want), "it is to run at %s, want %s", at, want)
+		life := s.life(p.ID)
+		dbtest.Ensure(s.t, life == "" || life == "starting finished", "the worker: %s", life)
 	})
 }
 
@@ -257,23 +244,10 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 		for _, id := range ids {
 			s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 		}
-		if at := s.get(s.emails, ids[0]).ScheduledRunTime; !at.Equal(want) {
-			s.t.Errorf("it is to run at %s, want %s", at, want)
-		}
+		at := s.get(s.emails, ids[0]).ScheduledRunTime
+		dbtest.Ensure(s.t, at.Equal(want), "it is to run at %s, want %s", at, want)
 		s.exec("UPDATE shop_emails SET scheduled_run_time = create_time, wake_time = create_time")
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
-	})
-}
-
-// A row by plain SQL is no job yet.
-func TestOneJobNotTakenIn(t *testing.T) {
-	suite(t, func(s shop) {
-		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		id := s.count("SELECT MAX(id) FROM shop_emails")
-		_, err := s.startOne(s.one(nothing), id).end()
-		if !errors.Is(err, store.ErrNotIngested) {
-			s.t.Errorf("the worker ends with %v", err)
-		}
 	})
 }
 

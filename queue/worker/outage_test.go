@@ -29,12 +29,12 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 		var tx *sql.Tx
 		mend := func() {
 			if tx != nil {
-				must[any](t)(nil, tx.Rollback())
+				dbtest.OK(t, tx.Rollback())
 				tx = nil
 			}
 		}
 		defer mend()
-		f(s, func() { tx = must[*sql.Tx](t)(other.db.SQL.Begin()) }, mend)
+		f(s, func() { tx = dbtest.Must(other.db.SQL.Begin())(t) }, mend)
 	})
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()
@@ -104,9 +104,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
 			err := g.handle(ctx, j)
 			now, clockErr := direct.db.SQL.Clock(context.WithoutCancel(ctx))
-			if clockErr != nil {
-				s.t.Error(clockErr)
-			}
+			dbtest.Ensure(s.t, clockErr == nil, "%v", clockErr)
 			ends <- now
 			return err
 		}))
@@ -117,12 +115,9 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		wantCause(s.t, "the lock is given up", g.stopped, workers.ErrLockLost)
 		// the grace, without something for a slow machine
 		end, row := receive(s.t, "the end of the handler", ends), direct.row(p.ID)
-		if left := row.LockUntil.Sub(end); left < time.Second || left > p.LockFor {
-			s.t.Errorf("the handler ends %s before the lock", left)
-		}
-		if row.State != "working" {
-			s.t.Errorf("the worker is %s", row.State)
-		}
+		left := row.LockUntil.Sub(end)
+		dbtest.Ensure(s.t, left >= time.Second && left <= p.LockFor, "the handler ends %s before the lock", left)
+		dbtest.Ensure(s.t, row.State == "working", "the worker is %s", row.State)
 		mend()
 		_, err := r.end()
 		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, workers.ErrLockLost) && trouble != schema.TryLater {
@@ -162,9 +157,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State() == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
 	summary, err := r.end()
-	if !errors.Is(err, workers.ErrLockLost) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, workers.ErrLockLost), "the worker ends with %v", err)
 	summary.Answered = time.Time{}
 	wantSummary(t, summary, worker.Summary{Started: 1, Lost: 1})
 }
@@ -197,19 +190,15 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	began := time.Now()
 	g.let()
 	done, err := r.end()
-	if !errors.Is(err, schema.ErrNoAnswer) {
-		t.Errorf("the worker ends with %v", err)
-	}
+	dbtest.Ensure(t, errors.Is(err, schema.ErrNoAnswer), "the worker ends with %v", err)
 	// it says what is left behind, and since when
 	if done.Started != 1 || done.Unsettled() != 1 || done.Answered.IsZero() || done.Answered.After(time.Now().Add(-p.Grace)) {
 		t.Errorf("%+v", done)
 	}
-	if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
-		t.Errorf("%v is not for later", err)
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %s", took)
-	}
+	kind, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, kind == schema.TryLater, "%v is not for later", err)
+	took := time.Since(began)
+	dbtest.Ensure(t, took <= 30*time.Second, "it took %s", took)
 }
 
 // A worker that can't sign off says why: the database, or that the lock is lost meanwhile.
@@ -242,9 +231,8 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 				g.let()
 			}
 			receive(t, "the silence", silent)
-			if _, err := r.end(); !errors.Is(err, c.want) {
-				t.Errorf("the worker ends with %v, want %v", err, c.want)
-			}
+			_, err := r.end()
+			dbtest.Ensure(t, errors.Is(err, c.want), "the worker ends with %v, want %v", err, c.want)
 		})
 	}
 }
@@ -376,9 +364,7 @@ func TestLostAnswers(t *testing.T) {
 					proxy.Mend()
 				}
 				wantSummary(t, r.ended(), worker.Summary{Started: 6, Finished: 5, Errors: 1})
-				if len(l.jobs) != 6 {
-					t.Errorf("%d attempts ran, want 6", len(l.jobs))
-				}
+				dbtest.Ensure(t, len(l.jobs) == 6, "%d attempts ran, want 6", len(l.jobs))
 				s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
 				s.wantHistory(s.emails, atSecond, ids[1])
 				s.wantLife(p.ID, "starting finished")

@@ -19,22 +19,13 @@ func BenchmarkPool(b *testing.B) {
 		if driver == "sqlite" {
 			dsn = "file:" + source + "?_txlock=immediate"
 		}
-		pool, err := sql.Open(driver, dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
+		pool := dbtest.Must(sql.Open(driver, dsn))(b)
 		b.Cleanup(func() { _ = pool.Close() })
 		pool.SetMaxIdleConns(10)
-		borrowed, err := schema.FromPool(b.Context(), pool, schema.Named("shop"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		borrowed := dbtest.Must(schema.FromPool(b.Context(), pool, schema.Named("shop")))(b)
 		b.Cleanup(func() { _ = borrowed.Close() })
 		for name, db := range map[string]*schema.DB{"own": own, "pool": borrowed} {
-			q, err := queue.Open(b.Context(), db, queue.Options{Name: "emails"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			q := dbtest.Must(queue.Open(b.Context(), db, queue.Options{Name: "emails"}))(b)
 			b.Run(driver+"/"+name+"/Enqueue", func(b *testing.B) {
 				for b.Loop() {
 					if _, err := q.Enqueue(b.Context(), job.Params{Type: "send"}); err != nil {
@@ -53,20 +44,15 @@ func BenchmarkPool(b *testing.B) {
 				for i := range jobs {
 					jobs[i].Type = "send"
 				}
-				if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
-					b.Fatal(err)
-				}
+				dbtest.Must(q.EnqueueMany(b.Context(), jobs))(b)
 				b.ResetTimer()
 				work()
 			})
 		}
 		b.Run(driver+"/pool/EnqueueTx", func(b *testing.B) {
-			q, err := queue.Open(b.Context(), borrowed, queue.Options{Name: "emails"})
+			q := dbtest.Must(queue.Open(b.Context(), borrowed, queue.Options{Name: "emails"}))(b)
 			for b.Loop() {
-				var tx *sql.Tx
-				if err == nil {
-					tx, err = pool.BeginTx(b.Context(), nil)
-				}
+				tx, err := pool.BeginTx(b.Context(), nil)
 				if err == nil {
 					_, err = q.EnqueueTx(b.Context(), tx, job.Params{Type: "send"})
 				}

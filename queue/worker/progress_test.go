@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -51,9 +52,8 @@ func TestProgress(t *testing.T) {
 		s.reached(id, "40 % (page 4 of 10)")
 		g.let()
 		g.next() // the second attempt
-		if p, ok := s.get(s.emails, id).Reached(); ok || p.Attempt != 1 || p.Percent != 40 {
-			t.Errorf("the second attempt begins with %+v", p)
-		}
+		p, ok := s.get(s.emails, id).Reached()
+		dbtest.Ensure(t, !ok && p.Attempt == 1 && p.Percent == 40, "the second attempt begins with %+v", p)
 		g.let()
 		r.ended()
 		s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
@@ -94,12 +94,10 @@ func TestProgressIsThrottled(t *testing.T) {
 		r.ended()
 		most := int(time.Since(began)/time.Second) + 1
 		for _, id := range ids {
-			if n := written(id); n > most {
-				t.Errorf("job %d was written %d times in %s", id, n, time.Since(began))
-			}
-			if p, ok := s.get(s.emails, id).Reached(); !ok || len([]rune(p.Note)) > job.MaxNoteChars || !strings.HasPrefix(p.Note+"😀", "😀") {
-				t.Errorf("%+v, %v", p, ok)
-			}
+			n := written(id)
+			dbtest.Ensure(t, n <= most, "job %d was written %d times in %s", id, n, time.Since(began))
+			p, ok := s.get(s.emails, id).Reached()
+			dbtest.Ensure(t, ok && len([]rune(p.Note)) <= job.MaxNoteChars && strings.HasPrefix(p.Note+"😀", "😀"), "%+v, %v", p, ok)
 		}
 		s.wantHistory(s.emails, atOnce, ids...)
 	})
@@ -134,9 +132,8 @@ func TestProgressPassesOverAHeldRow(t *testing.T) {
 			p, _ := s.get(s.emails, ids[1]).Reached()
 			return p.Time.After(since)
 		})
-		if at := s.get(s.emails, ids[0]).Progress.Time; !at.Equal(before) {
-			t.Errorf("the row was written at %s although another holds it", at)
-		}
+		at := s.get(s.emails, ids[0]).Progress.Time
+		dbtest.Ensure(t, at.Equal(before), "the row was written at %s although another holds it", at)
 		for range 3 { // one may be that of the row
 			g.let()
 		}
@@ -178,9 +175,8 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 		s.pass(1500 * time.Millisecond) // it is tried again
 		g.let()
 		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-		if n := log.count("progress of jobs could not be written down"); n != 1 {
-			t.Errorf("the log says so %d times", n)
-		}
+		n := log.count("progress of jobs could not be written down")
+		dbtest.Ensure(t, n == 1, "the log says so %d times", n)
 		s.wantHistory(s.emails, atOnce, id)
 	})
 }

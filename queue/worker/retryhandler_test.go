@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -119,9 +120,8 @@ func TestRetryHandlerDecides(t *testing.T) {
 		done := s.work(asking(p, func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if _, twice := asked[j.ID]; twice {
-				s.t.Errorf("asked twice about job %d", j.ID)
-			}
+			_, twice := asked[j.ID]
+			dbtest.Ensure(s.t, !twice, "asked twice about job %d", j.ID)
 			o.Ran, o.Output = 0, ""
 			asked[j.ID] = o
 			for i, id := range ids {
@@ -133,14 +133,11 @@ func TestRetryHandlerDecides(t *testing.T) {
 		}))
 		after := s.clock()
 		wantSummary(s.t, done, worker.Summary{Started: len(cases), Finished: 1, Errors: len(cases) - 1})
-		if _, wrong := asked[ids[0]]; wrong {
-			s.t.Error("asked about a job that has finished")
-		}
+		_, wrong := asked[ids[0]]
+		dbtest.Ensure(s.t, !wrong, "asked about a job that has finished")
 		for i, c := range cases[1:] {
 			id := ids[i+1]
-			if asked[id] != c.outcome {
-				s.t.Errorf("%s: asked with %+v, want %+v", c.data, asked[id], c.outcome)
-			}
+			dbtest.Ensure(s.t, asked[id] == c.outcome, "%s: asked with %+v, want %+v", c.data, asked[id], c.outcome)
 			j := s.get(s.emails, id)
 			if !c.again {
 				s.wantJob(s.emails, id, job.Final, "failed", c.outcome.Error, 1)
@@ -160,9 +157,8 @@ func TestRetryHandlerDecides(t *testing.T) {
 		if j := s.get(s.emails, ids[1]); !j.ScheduledRunTime.Equal(fixed) || j.Priority != priority || j.Data != "error" {
 			s.t.Errorf("again at %s, priority %d, data %s", j.ScheduledRunTime, j.Priority, j.Data)
 		}
-		if j := s.get(s.emails, ids[2]); j.Data != text || j.Priority != 100 {
-			s.t.Errorf("its data are %s, its priority %d", j.Data, j.Priority)
-		}
+		j := s.get(s.emails, ids[2])
+		dbtest.Ensure(s.t, j.Data == text && j.Priority == 100, "its data are %s, its priority %d", j.Data, j.Priority)
 		for _, id := range ids[1:] {
 			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Error != s.get(s.emails, id).Error || list[0].WorkerID != p.ID {
 				s.t.Errorf("activity: %+v", list)
@@ -187,9 +183,7 @@ func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
 		s.wantJob(s.emails, id, job.Final, "failed", "no luck", 5)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 error/3 starting/4 error/4 starting/5 failed/5", id)
-		if got := strings.Join(data, " "); got != "NONE x xx xxx xxxx" {
-			s.t.Errorf("the attempts had the data %s", got)
-		}
+		dbtest.Same(s.t, strings.Join(data, " "), "NONE x xx xxx xxxx", "the attempts had the data")
 	})
 }
 
@@ -239,14 +233,12 @@ func TestDecisionThatIsNone(t *testing.T) {
 		})), worker.Summary{Started: 5, Errors: 5})
 		for _, id := range ids[:4] {
 			s.wantJob(s.emails, id, job.Final, "failed", "no luck", 1)
-			if list := s.outcomes(s.emails, id); len(list) != 1 || !strings.Contains(list[0].Error, "the retry handler failed") {
-				s.t.Errorf("activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, id)
+			dbtest.Ensure(s.t, len(list) == 1 && strings.Contains(list[0].Error, "the retry handler failed"), "activity: %+v", list)
 		}
 		s.wantJob(s.emails, ids[4], job.Retry, "scheduled", "no luck", 1)
-		if j := s.get(s.emails, ids[4]); j.Data != job.None {
-			s.t.Errorf("no data are %q", j.Data)
-		}
+		j := s.get(s.emails, ids[4])
+		dbtest.Ensure(s.t, j.Data == job.None, "no data are %q", j.Data)
 	})
 }
 
@@ -263,17 +255,14 @@ func TestJobRestsForItsDecision(t *testing.T) {
 			return g.handle(ctx, j)
 		})))
 		r := s.start(asking(p, c.decide))
-		if asked := c.next(); asked.Job.ID != ids[0] || asked.Outcome.Error != "no luck" {
-			s.t.Errorf("asked about %+v", asked)
-		}
+		asked := c.next()
+		dbtest.Ensure(s.t, asked.Job.ID == ids[0] && asked.Outcome.Error == "no luck", "asked about %+v", asked)
 		s.wantJob(s.emails, ids[0], job.Error, "deciding", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
-		if j := s.get(s.emails, ids[0]); j.WorkerID != p.ID {
-			s.t.Errorf("it is of worker %s", j.WorkerID)
-		}
-		if counts := s.counts(s.emails); counts.Error != 1 {
-			s.t.Errorf("%+v", counts)
-		}
+		j := s.get(s.emails, ids[0])
+		dbtest.Ensure(s.t, j.WorkerID == p.ID, "it is of worker %s", j.WorkerID)
+		counts := s.counts(s.emails)
+		dbtest.Ensure(s.t, counts.Error == 1, "%+v", counts)
 		if j := g.next(); j.ID != ids[1] {
 			s.t.Errorf("started job %d", j.ID)
 		}
@@ -332,9 +321,8 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		// whichever comes first, the other has to wait for it
 		select {
 		case <-c.asked:
-			if counts := s.counts(s.emails); counts.Running != 0 {
-				s.t.Errorf("%+v beside the question", counts)
-			}
+			counts := s.counts(s.emails)
+			dbtest.Ensure(s.t, counts.Running == 0, "%+v beside the question", counts)
 			g.open()
 			c.let(job.Decision{})
 		case <-g.started:
@@ -382,9 +370,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 			return job.Decision{Again: true, In: time.Hour}, nil
 		})), worker.Summary{})
 		for i, id := range ids {
-			if asked[id] != outcomes[i] {
-				s.t.Errorf("asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
-			}
+			dbtest.Ensure(s.t, asked[id] == outcomes[i], "asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
 			s.wantJob(s.emails, id, job.Retry, "scheduled", outcomes[i].Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		}
@@ -422,9 +408,8 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			}
 		}
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State() != job.Error || j.WorkerID != next.ID {
-				s.t.Errorf("job %d is %s, of worker %s", id, j.State(), j.WorkerID)
-			}
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.State() == job.Error && j.WorkerID == next.ID, "job %d is %s, of worker %s", id, j.State(), j.WorkerID)
 		}
 		for range 2 {
 			wantCause(s.t, "the retry handlers end", first.stopped, workers.ErrLockLost)
@@ -439,12 +424,9 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			s.wantJob(s.emails, id, job.Retry, "scheduled", "no luck", 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 			j := s.get(s.emails, id)
-			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); wait != 3*time.Hour {
-				s.t.Errorf("job %d is tried again after %s", id, wait)
-			}
-			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != next.ID {
-				s.t.Errorf("activity: %+v", list)
-			}
+			dbtest.Same(s.t, j.ScheduledRunTime.Sub(j.UpdateTime), 3*time.Hour, "job %d is tried again after", id)
+			list := s.outcomes(s.emails, id)
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].WorkerID == next.ID, "activity: %+v", list)
 		}
 	})
 }
@@ -484,9 +466,8 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[2])
 		ids = ids[:2]
 		for i, id := range ids {
-			if j := s.get(s.emails, id); j.State() != job.Error || j.Error != want[i].Error {
-				s.t.Errorf("job %d is %s, error %s", id, j.State(), j.Error)
-			}
+			j := s.get(s.emails, id)
+			dbtest.Ensure(s.t, j.State() == job.Error && j.Error == want[i].Error, "job %d is %s, error %s", id, j.State(), j.Error)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
 		s.wantLife(p.ID, "starting finished")
@@ -495,9 +476,8 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			asked := c.next()
 			asked.Outcome.Ran = 0
 			for i, id := range ids {
-				if id == asked.Job.ID && asked.Outcome != want[i] {
-					s.t.Errorf("asked about job %d with %+v, want %+v", id, asked.Outcome, want[i])
-				}
+				dbtest.Ensure(s.t, id != asked.Job.ID || asked.Outcome == want[i],
+					"asked about job %d with %+v, want %+v", id, asked.Outcome, want[i])
 			}
 		}
 		for range ids {
@@ -552,9 +532,8 @@ func TestManyDecisions(t *testing.T) {
 		})), worker.Summary{})
 		y.wantMost(s.t, "all", 4)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
-		if e := s.entries(activity.Filter{Kind: activity.Job, State: activity.Error, Worker: p.ID}); len(e) != n {
-			s.t.Errorf("%d decisions, want %d", len(e), n)
-		}
+		e := s.entries(activity.Filter{Kind: activity.Job, State: activity.Error, Worker: p.ID})
+		dbtest.Ensure(s.t, len(e) == n, "%d decisions, want %d", len(e), n)
 	})
 }
 
@@ -587,9 +566,8 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			}
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
 			for _, id := range ids {
-				if j := s.get(s.emails, id); j.State() != job.Retry || j.Status != "scheduled" {
-					t.Errorf("job %d is %s, %s", id, j.State(), j.Status)
-				}
+				j := s.get(s.emails, id)
+				dbtest.Ensure(t, j.State() == job.Retry && j.Status == "scheduled", "job %d is %s, %s", id, j.State(), j.Status)
 			}
 		})
 	}

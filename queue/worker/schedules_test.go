@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -15,7 +16,7 @@ import (
 
 func (s shop) yearly(name, queue string) schedule.Schedule {
 	s.t.Helper()
-	return schedule.Schedule{Name: name, Spec: must[schedule.Spec](s.t)(schedule.ParseSpec("@yearly")), Queue: queue, Job: job.Params{Type: "send"}}
+	return schedule.Schedule{Name: name, Spec: dbtest.Must(schedule.ParseSpec("@yearly"))(s.t), Queue: queue, Job: job.Params{Type: "send"}}
 }
 
 // seen makes it so that nobody has seen to the schedules for more than a year.
@@ -38,9 +39,8 @@ func TestSchedules(t *testing.T) {
 		}
 		run := func(ctx context.Context) {
 			s.t.Helper()
-			if _, err := worker.Run(ctx, p); err != nil {
-				s.t.Error(err)
-			}
+			_, err := worker.Run(ctx, p)
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 		}
 		run(s.t.Context()) // it begins now
 		if len(ran) != 0 {
@@ -66,9 +66,7 @@ func TestSchedules(t *testing.T) {
 		s.unseen()
 		select {
 		case key := <-ran:
-			if key < first {
-				s.t.Errorf("%s after %s", key, first)
-			}
+			dbtest.Ensure(s.t, key >= first, "%s after %s", key, first)
 		case <-ctx.Done():
 			s.t.Error("nothing ran")
 		}
@@ -87,23 +85,19 @@ func TestSchedulesWait(t *testing.T) {
 			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
 			Schedules: []schedule.Schedule{s.yearly("open", "emails"), closed},
 		}
-		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
+		run := func() { dbtest.Must(worker.Run(s.t.Context(), p))(s.t) }
 		run()
 		s.unseen()
-		must[any](s.t)(nil, admin.Of(s.emails).Pause(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
 		run()
 		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
 			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
 		}
-		must[any](s.t)(nil, admin.Of(s.emails).Resume(s.t.Context()))
+		dbtest.OK(s.t, admin.Of(s.emails).Resume(s.t.Context()))
 		run()
-		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
-			s.t.Errorf("%v ran", ran.jobs)
-		}
+		dbtest.Ensure(s.t, len(ran.jobs) == 1 && ran.jobs[0].Key[:5] == "open@", "%v ran", ran.jobs)
 		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND status = 'scheduled' AND scheduled_run_time > " + s.db.SQL.NowSQL)
-		if later != 1 {
-			s.t.Error("the other one does not wait for its window")
-		}
+		dbtest.Ensure(s.t, later == 1, "the other one does not wait for its window")
 	})
 }
 
@@ -115,13 +109,13 @@ func TestSchedulesStop(t *testing.T) {
 		for i := range n {
 			p.Schedules = append(p.Schedules, s.yearly(fmt.Sprintf("s%d", i), "emails"))
 		}
-		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
+		dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
 		s.unseen()
 		ctx, stop := context.WithCancel(s.t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			must[worker.Summary](s.t)(worker.Run(ctx, p))
+			dbtest.Must(worker.Run(ctx, p))(s.t)
 		}()
 		added := func() int64 { return s.count("SELECT COUNT(*) FROM shop_emails") }
 		eventually(s.t, "it has begun", func() bool { return added() > 0 })
@@ -143,9 +137,7 @@ func TestSchedulesFail(t *testing.T) {
 		s.exec("DROP TABLE shop_schedules")
 		s.add(s.emails, "send", 1)
 		done, err := worker.Run(s.t.Context(), p)
-		if done.Finished != 1 || err == nil {
-			s.t.Errorf("%+v, %v", done, err)
-		}
+		dbtest.Ensure(s.t, done.Finished == 1 && err != nil, "%+v, %v", done, err)
 	})
 }
 
@@ -160,9 +152,7 @@ func TestScheduleParams(t *testing.T) {
 			"missed": {late},
 		} {
 			_, err := worker.Run(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.emails}}, Schedules: all})
-			if !errors.Is(err, worker.ErrParams) {
-				s.t.Errorf("%s: %v", name, err)
-			}
+			dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%s: %v", name, err)
 		}
 	})
 }

@@ -20,12 +20,12 @@ import (
 func (s *shop) divide(o queue.Options) {
 	s.t.Helper()
 	o.Name, o.Shards, o.Types = "emails", 8, s.emails.Types
-	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
+	q := dbtest.Must(queue.New(s.db, o))(s.t)
 	if err := q.Register(s.t.Context()); !errors.Is(err, queue.ErrShards) {
 		s.t.Fatalf("a queue of one shard is registered with 8: %v", err)
 	}
-	must[int](s.t)(admin.Of(q).Reshard(s.t.Context()))
-	must[any](s.t)(nil, q.Register(s.t.Context()))
+	dbtest.Must(admin.Of(q).Reshard(s.t.Context()))(s.t)
+	dbtest.OK(s.t, q.Register(s.t.Context()))
 	s.emails = q
 }
 
@@ -103,19 +103,15 @@ func TestWorkersStayAtHome(t *testing.T) {
 		}
 		there := s
 		there.db = dbtest.Open(s.t, s.driver, s.source)
-		there.emails = must[*queue.Queue](s.t)(queue.New(there.db, queue.Options(s.emails.Options)))
+		there.emails = dbtest.Must(queue.New(there.db, queue.Options(s.emails.Options)))(s.t)
 		a, b := work(s, "low", low), work(there, "high", high)
 		a.ended()
 		b.ended()
-		if n := log.in("low", low...); n < 150 {
-			t.Errorf("of 200 jobs one worker has had %d at home", n)
-		}
-		if n := log.in("high", high...); n < 150 {
-			t.Errorf("of 200 jobs the other has had %d at home", n)
-		}
-		if len(log.times) != 400 {
-			t.Errorf("%d jobs have run, want 400", len(log.times))
-		}
+		n := log.in("low", low...)
+		dbtest.Ensure(t, n >= 150, "of 200 jobs one worker has had %d at home", n)
+		n = log.in("high", high...)
+		dbtest.Ensure(t, n >= 150, "of 200 jobs the other has had %d at home", n)
+		dbtest.Ensure(t, len(log.times) == 400, "%d jobs have run, want 400", len(log.times))
 	})
 }
 
@@ -173,9 +169,7 @@ func TestManyAnswersAreLost(t *testing.T) {
 			p.Batch = 5
 			wantSummary(t, s.work(p), worker.Summary{Started: 80, Finished: 80})
 			proxy.Loses(nil, nil)
-			if len(l.jobs) != 80 || commits < 10 {
-				t.Errorf("%d attempts ran, want 80; %d commits", len(l.jobs), commits)
-			}
+			dbtest.Ensure(t, len(l.jobs) == 80 && commits >= 10, "%d attempts ran, want 80; %d commits", len(l.jobs), commits)
 			s.wantHistory(s.emails, atOnce, ids...)
 			s.wantHistory(s.reports, atOnce, reports...)
 		})
@@ -192,9 +186,8 @@ func TestHomeShardsInTurn(t *testing.T) {
 		p.Concurrency, p.MaxJobs = 1, 80
 		s.work(p)
 		for shard := range 8 {
-			if n := log.in("one", shard); n < 5 {
-				t.Errorf("of 80 jobs %d were of shard %d", n, shard)
-			}
+			n := log.in("one", shard)
+			dbtest.Ensure(t, n >= 5, "of 80 jobs %d were of shard %d", n, shard)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -37,9 +38,8 @@ func TestStop(t *testing.T) {
 		for range 2 {
 			wantCause(s.t, "an interruption", slow.stopped, worker.ErrInterrupted)
 		}
-		if grace := time.Since(stopped); grace < p.Grace {
-			s.t.Errorf("interrupted after %s", grace)
-		}
+		grace := time.Since(stopped)
+		dbtest.Ensure(s.t, grace >= p.Grace, "interrupted after %s", grace)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		for _, id := range ids[1:3] { // due at once, also the one that has one attempt only
@@ -49,9 +49,8 @@ func TestStop(t *testing.T) {
 		s.wantHistory(s.emails, untouched, ids[3:]...)
 		s.wantHistory(s.reports, untouched, reports...)
 		s.wantLife(p.ID, "starting finished")
-		if row := s.row(p.ID); row.State != "finished" || row.Slots != 0 {
-			s.t.Errorf("the worker's row: %+v", row)
-		}
+		row := s.row(p.ID)
+		dbtest.Ensure(s.t, row.State == "finished" && row.Slots == 0, "the worker's row: %+v", row)
 	})
 }
 
@@ -119,9 +118,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 		stop()
 		p := s.worker(all(nothing))
 		summary, err := worker.Run(ctx, p)
-		if err != nil {
-			s.t.Error(err)
-		}
+		dbtest.Ensure(s.t, err == nil, "%v", err)
 		wantSummary(s.t, summary, worker.Summary{})
 		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		s.wantLife(p.ID, "starting finished")
@@ -173,9 +170,8 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		g.next()
 		s.exec("ALTER TABLE shop_queues RENAME TO shop_lost")
 		cause := receive(s.t, "the handler ends", g.stopped)
-		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
-			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
-		}
+		_, err := r.end()
+		dbtest.Ensure(s.t, err != nil && errors.Is(err, cause), "the handler ends with %v, the worker with %v", cause, err)
 		s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error})
 		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
@@ -18,11 +19,11 @@ import (
 // cancelled is the history of a job that was stopped in its first attempt.
 const cancelled = "added/0 starting/1 failed/1"
 
-// stopJob asks for the end of a job, and wants this worker to be asked.
-func (s shop) stopJob(id int64, worker string) {
+// stop asks for the end of jobs, and wants this worker to be asked.
+func (s shop) stop(worker string, ids ...int64) {
 	s.t.Helper()
-	if asked := must[string](s.t)(admin.Of(s.emails).Stop(s.t.Context(), id)); asked != worker {
-		s.t.Errorf("stopping job %d asks %s, want %s", id, asked, worker)
+	for _, id := range ids {
+		dbtest.Same(s.t, dbtest.Must(admin.Of(s.emails).Stop(s.t.Context(), id))(s.t), worker, "stopping job %d asks", id)
 	}
 }
 
@@ -30,17 +31,14 @@ func (s shop) wantCancelled(id int64, attempt int) {
 	s.t.Helper()
 	s.wantJob(s.emails, id, job.Final, "closed", job.Cancelled, attempt)
 	list := s.outcomes(s.emails, id)
-	if len(list) == 0 || list[len(list)-1].Error != job.Cancelled {
-		s.t.Errorf("the activity of job %d: %+v", id, list)
-	}
+	dbtest.Ensure(s.t, len(list) != 0 && list[len(list)-1].Error == job.Cancelled, "the activity of job %d: %+v", id, list)
 }
 
 // wantCancelled waits for a context to end, which must do so because its job was cancelled.
 func (g *gate) wantCancelled() {
 	g.t.Helper()
-	if cause := receive(g.t, "the handler is stopped", g.stopped); cause.Error() != job.Cancelled {
-		g.t.Errorf("the context ends with %v", cause)
-	}
+	cause := receive(g.t, "the handler is stopped", g.stopped)
+	dbtest.Ensure(g.t, cause.Error() == job.Cancelled, "the context ends with %v", cause)
 }
 
 func TestRunningJobIsStopped(t *testing.T) {
@@ -50,8 +48,8 @@ func TestRunningJobIsStopped(t *testing.T) {
 		p := only(s.emails, s.worker(all(g.handle)))
 		r := s.start(asking(p, c.decide))
 		g.holds(3)
-		s.stopJob(ids[0], p.ID)
-		s.stopJob(ids[0], p.ID) // once more is no harm
+		s.stop(p.ID, ids[0])
+		s.stop(p.ID, ids[0]) // once more is no harm
 		g.wantCancelled()
 		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
 		s.wantCancelled(ids[0], 1)
@@ -59,9 +57,10 @@ func TestRunningJobIsStopped(t *testing.T) {
 		for _, id := range ids[1:] {
 			s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		}
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
-			s.t.Errorf("to stop it again: %v", err)
-		}
+		_, err := admin.Of(s.emails).Stop(s.t.Context(), ids[0])
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrFinal), "to stop it again: %v", err)
+		_, err = admin.Of(s.emails).Stop(s.t.Context(), ids[2]+1000)
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrNotFound), "to stop a job that isn't there: %v", err)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
 		c.quiet("the job was cancelled")
@@ -84,15 +83,12 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 		for range 2 {
 			receive(s.t, "the start", started)
 		}
-		for _, id := range ids {
-			s.stopJob(id, p.ID)
-		}
+		s.stop(p.ID, ids...)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Errors: 2})
 		for _, id := range ids {
 			s.wantCancelled(id, 1)
-			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Output != "so far" {
-				s.t.Errorf("activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, id)
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].Output == "so far", "activity: %+v", list)
 		}
 		s.wantHistory(s.emails, cancelled, ids...)
 	})
@@ -117,9 +113,7 @@ func TestStoppedTooLate(t *testing.T) {
 		})))
 		r := s.start(asking(p, c.decide))
 		g.holds(2)
-		for _, id := range ids {
-			s.stopJob(id, p.ID)
-		}
+		s.stop(p.ID, ids...)
 		close(ends)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
@@ -139,7 +133,7 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 		p.MaxJobs = 1 // from its start on the worker takes in nothing, as when its time is up
 		r := s.start(p)
 		g.next()
-		s.stopJob(id, p.ID)
+		s.stop(p.ID, id)
 		g.wantCancelled()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
 		s.wantCancelled(id, 1)
@@ -150,7 +144,7 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 		r = s.start(p)
 		g.next()
 		r.stop()
-		s.stopJob(id, p.ID)
+		s.stop(p.ID, id)
 		g.wantCancelled()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
 		s.wantCancelled(id, 1)
@@ -163,10 +157,8 @@ func TestWorkerOfAStoppedJobDies(t *testing.T) {
 		ids := s.add(s.emails, "send", 2)
 		s.addJobs(s.emails, job.Params{Type: "later"})
 		s.die(s.emails, "dead", 3)
-		for _, id := range ids {
-			s.stopJob(id, "dead")
-		}
-		// one by the policy, then one of a type that has a retry handler
+		s.stop("dead", ids...)
+		// they are of a type that has a retry handler
 		c := s.court()
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(c.decide)}
@@ -176,12 +168,6 @@ func TestWorkerOfAStoppedJobDies(t *testing.T) {
 			s.wantCancelled(id, 1)
 		}
 		s.wantHistory(s.emails, cancelled, ids...)
-
-		ids = s.add(s.emails, "send", 1)
-		s.die(s.emails, "dead too", 1)
-		s.stopJob(ids[0], "dead too")
-		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-		s.wantCancelled(ids[0], 1)
 	})
 }
 
@@ -193,7 +179,7 @@ func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
 		p.LockFor, p.Linger = 18*time.Second, true
 		r := s.start(p)
 		g.next()
-		s.stopJob(id, p.ID)
+		s.stop(p.ID, id)
 		s.declareDead(p.ID)
 		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		_ = receive(s.t, "the handler ends", g.stopped) // by whichever comes first
@@ -213,7 +199,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		r := s.start(asking(p, c.decide))
 		c.next()
 		c.next()
-		s.stopJob(ids[0], p.ID)
+		s.stop(p.ID, ids[0])
 		c.let(job.Decision{Again: true})
 		c.let(job.Decision{Again: true, In: time.Hour})
 		eventually(s.t, "both are decided about", func() bool {
@@ -221,9 +207,8 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		})
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
-		if j := s.get(s.emails, ids[1]); j.State() != job.Retry {
-			s.t.Errorf("the other is %s", j.State())
-		}
+		j := s.get(s.emails, ids[1])
+		dbtest.Ensure(s.t, j.State() == job.Retry, "the other is %s", j.State())
 		r.stop()
 		r.ended()
 
@@ -233,45 +218,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		s.round(s.emails, "gone", 0, store.Settled{
 			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Waits: job.StatusUndecided,
 		})
-		s.stopJob(id, job.None)
+		s.stop(job.None, id)
 		s.wantCancelled(id, 1)
-	})
-}
-
-func TestSentJobIsStopped(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = s.async(0)
-		ids := s.add(s.emails, "send", 2)
-		g := s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.ID == ids[1] {
-				return g.handle(ctx, j)
-			}
-			return nil
-		})))
-		r := s.start(p)
-		eventually(s.t, "one is sent", func() bool { return s.get(s.emails, ids[0]).Status == job.StatusAwaiting })
-		g.next()
-		s.stopJob(ids[0], job.None)
-		s.wantCancelled(ids[0], 1)
-		s.stopJob(ids[1], p.ID)
-		g.wantCancelled()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
-		s.wantCancelled(ids[1], 1)
-		s.wantHistory(s.emails, cancelled, ids...)
-	})
-}
-
-func TestNotToBeStopped(t *testing.T) {
-	suite(t, func(s shop) {
-		id := s.add(s.emails, "send", 1)[0]
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id); !errors.Is(err, queue.ErrNotStarted) {
-			s.t.Errorf("to stop a job that waits: %v", err)
-		}
-		if _, err := admin.Of(s.emails).Stop(s.t.Context(), id+1000); !errors.Is(err, queue.ErrNotFound) {
-			s.t.Errorf("to stop a job that isn't there: %v", err)
-		}
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
-		s.wantHistory(s.emails, atOnce, id)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -24,8 +25,8 @@ func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 		}
 		o.Types = append(o.Types, t)
 	}
-	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
-	must[any](s.t)(nil, q.Register(s.t.Context()))
+	q := dbtest.Must(queue.New(s.db, o))(s.t)
+	dbtest.OK(s.t, q.Register(s.t.Context()))
 	return q
 }
 
@@ -133,18 +134,14 @@ func (y *tally) want(t *testing.T, name string, peak int) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.peak[name] != peak {
-		t.Errorf("at most %d of %s ran at once, want %d", y.peak[name], name, peak)
-	}
+	dbtest.Ensure(t, y.peak[name] == peak, "at most %d of %s ran at once, want %d", y.peak[name], name, peak)
 }
 
 func (y *tally) wantMost(t *testing.T, name string, most int) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.peak[name] > most || y.peak[name] == 0 {
-		t.Errorf("%d of %s ran at once, want at most %d", y.peak[name], name, most)
-	}
+	dbtest.Ensure(t, y.peak[name] <= most && y.peak[name] != 0, "%d of %s ran at once, want at most %d", y.peak[name], name, most)
 }
 
 // short is a little work.
@@ -159,7 +156,7 @@ func short(ctx context.Context, _ *job.Job) error {
 // lanes are the slots that a worker has of its lanes, as its row has them.
 func (s shop) lanes(id string) (text string) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
+	dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
 	return text
 }
 

@@ -2,68 +2,22 @@ package worker_test
 
 import (
 	"context"
-	"sync"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// meter is a handler that does a little work and notes how many of it run at once. The first jobs wait for one another
-// until there are as many as there may be.
-type meter struct {
-	most int
-	full chan struct{}
-
-	mu        sync.Mutex
-	now, peak int
-}
-
-func newMeter(most int) *meter { return &meter{most: most, full: make(chan struct{})} }
-
-func (m *meter) handle(ctx context.Context, _ *job.Job) error {
-	m.add(1)
-	defer m.add(-1)
-	select {
-	case <-m.full:
-		<-time.After(3 * time.Millisecond)
-	case <-ctx.Done():
-	}
-	return ctx.Err()
-}
-
-func (m *meter) add(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now += n
-	if m.now == m.most && m.peak < m.most {
-		close(m.full)
-	}
-	m.peak = max(m.peak, m.now)
-}
-
-func TestConcurrencyOfAHost(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 100)
-		s.add(s.reports, "once", 100)
-		m := newMeter(3)
-		var runs []*run
-		for range 4 {
-			p := s.elsewhere().worker(all(m.handle))
-			p.Concurrency, p.Batch = 3, 10
-			runs = append(runs, s.start(p))
-		}
-		started := startedBy(runs)
-		if m.peak != 3 || started != 200 {
-			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
-		}
-	})
-}
-
-// A worker that finds no slots ends at once, and one that finds some takes those and no more.
+// A worker that finds no slots ends at once, and one that finds some takes those and no more, until others leave theirs, also while
+// those that it has are all in use.
 func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
@@ -79,17 +33,17 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		b.Batch = 2
 		rest := s.start(b)
 		second.next()
-		if row := s.row(b.ID); row.Slots != 1 {
-			s.t.Errorf("the second worker has %d slots", row.Slots)
-		}
+		row := s.row(b.ID)
+		dbtest.Ensure(s.t, row.Slots == 1, "the second worker has %d slots", row.Slots)
 		third := only(s.reports, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(third), worker.Summary{})
 		s.wantLife(third.ID, "starting finished")
 		s.wantCounts(s.reports, admin.Counts{Running: 1, Due: 11})
-		second.open()
-		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 		first.open()
 		wantSummary(s.t, running.ended(), worker.Summary{Started: 3, Finished: 3})
+		second.holds(3)
+		second.open()
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 	})
 }
 
@@ -207,37 +161,6 @@ func (s shop) wantSlotsLeft() {
 	g.open()
 }
 
-// Slots that others leave are taken, also while those that the worker has are all in use.
-func TestWorkerTakesSlotsThatAreLeftLater(t *testing.T) {
-	suite(t, func(s shop) {
-		s.add(s.emails, "send", 3)
-		first := s.gate()
-		a := only(s.emails, s.worker(all(first.handle)))
-		s.start(a)
-		first.holds(3)
-		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })
-		s.add(s.reports, "send", 10)
-		second := s.gate()
-		s.start(only(s.reports, s.worker(all(second.handle))))
-		second.next()
-		first.open()
-		second.holds(3)
-		second.open()
-	})
-}
-
-func TestThrottleLimit(t *testing.T) {
-	suite(t, func(s shop) {
-		s.emails = openQueue(s.t, s.db, "emails", 2)
-		s.add(s.emails, "send", 30)
-		m := newMeter(2)
-		wantSummary(s.t, s.work(s.worker(all(m.handle))), worker.Summary{Started: 30, Finished: 30})
-		if m.peak != 2 {
-			s.t.Errorf("%d ran at once, want 2", m.peak)
-		}
-	})
-}
-
 // Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.
 func TestSlotsInUseStay(t *testing.T) {
 	suite(t, func(s shop) {
@@ -262,9 +185,7 @@ func TestSlotsInUseStay(t *testing.T) {
 		eventually(s.t, "a second passes, the worker may ask again", func() bool { return s.clock().Sub(asked) > 1100*time.Millisecond })
 		s.add(s.emails, "send", 1)
 		s.pass(2500 * time.Millisecond) // it looks once a second, and asks for more
-		if n := s.row(p.ID).Slots; n != 2 {
-			s.t.Errorf("%d slots while two jobs run", n)
-		}
+		dbtest.Same(s.t, s.row(p.ID).Slots, 2, "slots while two jobs run")
 		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 1})
 		high.open()
 		wantSummary(s.t, low.ended(), worker.Summary{Started: 3, Finished: 3})
@@ -276,4 +197,129 @@ func TestSlotsInUseStay(t *testing.T) {
 func (s shop) slots() int64 {
 	s.t.Helper()
 	return s.count("SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'")
+}
+
+// starts are the times at which jobs of a queue were started, by the database's clock.
+func (s shop) starts(q *queue.Queue) (at []time.Time) {
+	s.t.Helper()
+	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, State: activity.Starting}) {
+		at = append(at, e.At)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+func (s shop) wantRate(q *queue.Queue) {
+	s.t.Helper()
+	at := s.starts(q)
+	for i := range max(0, len(at)-q.Rate.Starts) {
+		if d := at[i+q.Rate.Starts].Sub(at[i]); d < q.Rate.Per {
+			s.t.Errorf("starts %d to %d are in %s, allowed are %d in %s", i+1, i+1+q.Rate.Starts, d, q.Rate.Starts, q.Rate.Per)
+		}
+	}
+}
+
+// A worker waits for the rate; it goes on as soon as that allows, and doesn't end before.
+func TestRate(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 3, Per: 1500 * time.Millisecond}}, nil)
+		ids := s.add(s.emails, "send", 8)
+		others := s.add(s.reports, "send", 50)
+		p := s.worker(all(nothing))
+		r, asked := s.startWatched(p)
+		eventually(s.t, "the first are started", func() bool { return len(s.starts(s.emails)) >= 3 })
+		eventually(s.t, "the other queue isn't held up", func() bool { return s.counts(s.reports).Finished == 50 })
+		before, began := asked.Load(), time.Now()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 58, Finished: 58})
+		n := asked.Load() - before
+		dbtest.Ensure(s.t, n <= int64(100*(1+time.Since(began).Seconds())), "it took about %d turns in %s", n, time.Since(began))
+		s.wantRate(s.emails)
+		at := s.starts(s.emails)
+		// it must take three seconds and two slices of the rate, and may something for a slow machine
+		took := at[7].Sub(at[0])
+		dbtest.Ensure(s.t, took <= patience/2, "the eighth is started %s after the first", took)
+		s.wantHistory(s.emails, atOnce, ids...)
+		s.wantHistory(s.reports, atOnce, others...)
+		s.wantLife(p.ID, "starting finished")
+	})
+}
+
+// Two workers share the rate. Each attempt counts, also the second of a job, and one that ends with an error.
+func TestRateOverTwoWorkers(t *testing.T) {
+	suite(t, func(s shop) {
+		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 5, Per: time.Second}}
+		s.emails = s.reopen(o, nil)
+		ids := s.add(s.emails, "send", 20)
+		handle := func(_ context.Context, j *job.Job) error {
+			if j.ID <= ids[1] && j.Attempt == 1 {
+				return errors.New("no luck")
+			}
+			return nil
+		}
+		var runs []*run
+		for _, host := range []string{"here", "there"} {
+			other := s.elsewhere()
+			p := only(other.reopen(o, nil), other.worker(all(handle)))
+			p.Host = host
+			runs = append(runs, other.start(p))
+		}
+		started := startedBy(runs)
+		c := s.counts(s.emails)
+		dbtest.Ensure(s.t, started == 22 && c.Finished == 20, "%d started, %+v", started, c)
+		s.wantRate(s.emails)
+		s.wantHistory(s.emails, atSecond, ids[:2]...)
+		s.wantHistory(s.emails, atOnce, ids[2:]...)
+	})
+}
+
+// What the rate doesn't allow within the worker's time is not worth waiting for.
+func TestRateBeyondTheWorkersTime(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
+		ids := s.add(s.emails, "send", 3)
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
+	})
+}
+
+// A lingering worker that waits for the rate holds no slots then.
+func TestRatedWorkerLeavesItsSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
+		s.add(s.emails, "send", 3)
+		p := only(s.emails, s.worker(all(nothing)))
+		p.Linger = true
+		r, asked := s.startWatched(p)
+		eventually(s.t, "the first is done", func() bool { return s.counts(s.emails).Finished == 1 })
+		s.wantCalm(asked)
+		s.wantSlotsLeft()
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+	})
+}
+
+// Whoever had to wait for its turn starts its jobs after that, and counts them so.
+func TestRateCountsFromTheTurn(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
+		id := s.add(s.emails, "send", 1)[0]
+		s.die(s.emails, "other", 0)
+		turn := dbtest.Must(s.elsewhere().db.SQL.Begin())(s.t)
+		dbtest.Must(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))(s.t)
+		done := make(chan store.Done, 1)
+		go func() {
+			round, err := (*store.Queue)(s.emails).Round(s.t.Context(), newRound(s.emails, "other", 1))
+			dbtest.Ensure(s.t, err == nil, "%v", err)
+			done <- round
+		}()
+		s.pass(500 * time.Millisecond)
+		over := s.clock()
+		dbtest.OK(s.t, turn.Commit())
+		if n := len(receive(s.t, "the turn", done).Started); n != 1 {
+			s.t.Fatalf("started %d", n)
+		}
+		at := s.get(s.emails, id).StartTime
+		dbtest.Ensure(s.t, !at.Before(over), "the job is said to have started %s before it could", over.Sub(at))
+	})
 }

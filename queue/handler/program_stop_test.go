@@ -1,0 +1,267 @@
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// handleUntil runs a job, ends its context with a timeout's cause when ready says so, and gives the outcome.
+func handleUntil(t *testing.T, e *handler.Exec, ready func()) job.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	done := make(chan job.Outcome, 1)
+	go func() { done <- e.Handle(ctx, testJob()) }()
+	ready()
+	cancel(errors.New("timeout after 30s"))
+	select {
+	case o := <-done:
+		return o
+	case <-time.After(30 * time.Second):
+		t.Fatal("the handler doesn't return")
+		return job.Outcome{}
+	}
+}
+
+func wantTimeout(t *testing.T, o job.Outcome) {
+	t.Helper()
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "timeout after 30s",
+		"%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
+}
+
+// A program that obeys is not waited for any longer, and what it says while it ends is kept.
+func TestExecStops(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`trap 'echo got TERM; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done`, dir))
+	var pid int
+	o := handleUntil(t, e, func() { pid = processtest.Number(t, dir+"/pid") })
+	wantTimeout(t, o)
+	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells mention their child's end too
+		t.Errorf("output %q", o.Output)
+	}
+	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s: waited for the grace", o.Ran)
+	processtest.EventuallyGone(t, "the program", pid)
+}
+
+func TestExecKillsTheDeaf(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; wait; sleep 60`, dir))
+	e.Grace = 200 * time.Millisecond
+	var pid, child int
+	o := handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") })
+	wantTimeout(t, o)
+	dbtest.Ensure(t, o.Ran >= e.Grace, "took %s, less than the grace", o.Ran)
+	processtest.EventuallyGone(t, "the program", pid)
+	processtest.EventuallyGone(t, "its child", child)
+}
+
+// TERM goes to the whole group; a child that is deaf is killed when the leader has ended, not after the grace.
+func TestExecStopsTheGroup(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; exit 0`, dir))
+	var child int
+	o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid"); child = processtest.Number(t, dir+"/child") })
+	wantTimeout(t, o)
+	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s", o.Ran)
+	processtest.EventuallyGone(t, "the child", child)
+}
+
+func TestExecStopped(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
+	e.Grace = 100 * time.Millisecond
+	wantTimeout(t, handleUntil(t, e, func() {
+		dbtest.OK(t, syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP))
+	}))
+}
+
+// What a program leaves behind is killed, whatever way it ends; it neither holds up the job nor spoils its output.
+func TestExecLeftovers(t *testing.T) {
+	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
+		for _, wait := range []string{"", "sleep 0.03; "} { // before and after the output is read
+			dir := t.TempDir()
+			o := sh(fmt.Sprintf(`sleep 60 & echo $! >%s/child; echo out; %s%s`, dir, wait, end)).Handle(t.Context(), testJob())
+			dbtest.Ensure(t, strings.HasPrefix(o.Output, "out\n") && o.Ran <= 20*time.Second, "%s: %+v", end, o)
+			dbtest.Ensure(t, (o.Verdict == job.Finished) == (end == "exit 0"), "%s: %s", end, o.Verdict)
+			processtest.EventuallyGone(t, "the child", processtest.Number(t, dir+"/child"))
+		}
+	}
+}
+
+// A grandchild in a group of its own holds the pipe: the job ends without it.
+func TestExecHeldPipe(t *testing.T) {
+	for _, wait := range []string{"", "sleep 0.03; "} {
+		file := filepath.Join(t.TempDir(), "escaped")
+		script := fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%s' ]; do sleep 0.01; done; %secho out; exit 65`, os.Args[0], file, file, wait)
+		j := testJob()
+		j.Data = strings.Repeat("x", job.MaxDataBytes) // it holds stdin too, and doesn't read
+		o := sh(script).Handle(t.Context(), j)
+		pid := processtest.Number(t, file)
+		dbtest.Ensure(t, processtest.Alive(pid), "the grandchild didn't escape; the test shows nothing")
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		dbtest.Ensure(t, o.Verdict == job.Failed && o.Output == "out\n" && o.Ran <= 20*time.Second, "%+v", o)
+	}
+}
+
+// What a program says when its worker's guard has told it to end is no result, even if the worker hears of it in time.
+func TestGuardStopsNoResult(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		guard := handler.NewGuard(guardArgv(), newWorkerID(), 300*time.Millisecond)
+		e := sh(`trap 'echo "{\"outcome\":\"finished\"}"; exit 0' TERM; while :; do sleep 0.01; done`)
+		e.Guard = guard
+		begin := time.Now()
+		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped for a while
+		ctx, cancel := context.WithCancelCause(t.Context())
+		want := "stopped by the worker's guard: the lock was about to end"
+		asked := ctx
+		if late {
+			asked, want = lateContext{ctx, func() {
+				if time.Since(begin) > 800*time.Millisecond {
+					cancel(errors.New("lock lost"))
+				}
+			}}, "lock lost"
+		}
+		if got := e.Handle(asked, testJob()); got.Verdict != job.TryAgain || got.Error != want || !strings.Contains(got.Output, "finished") {
+			t.Errorf("late %t: %+v", late, got)
+		}
+		cancel(nil)
+		guard.Extend(time.Minute)
+		again := sh("exit 0")
+		again.Guard = guard
+		wantFinished(t, again.Handle(t.Context(), testJob()))
+		dbtest.Same(t, guard.Close(), nil)
+	}
+}
+
+// lateContext ends when it is asked.
+type lateContext struct {
+	context.Context
+	check func()
+}
+
+func (c lateContext) Err() error {
+	c.check()
+	return c.Context.Err()
+}
+
+// A guard that dies between two jobs is replaced.
+func TestExecReplacesGuard(t *testing.T) {
+	id, file := newWorkerID(), t.TempDir()+"/guard"
+	guard := handler.NewGuard([]string{"sh", "-c", `echo $$ >"$1"; shift; exec "$0" guard "$@"`, os.Args[0], file}, id, time.Second)
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Guard: guard, WorkerID: id}}
+	for range 5 {
+		o := e.Handle(t.Context(), testJob())
+		dbtest.Ensure(t, o.Verdict == job.Finished, "%v", o)
+		pid := processtest.Number(t, file)
+		dbtest.OK(t, os.Remove(file))
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		processtest.EventuallyGone(t, "the guard", pid)
+	}
+	dbtest.Same(t, guard.Close(), nil)
+}
+
+// No guard guards nothing, and has no errors.
+func TestNoGuard(t *testing.T) {
+	var guard *handler.Guard
+	guard.Adopt()
+	guard.KillIfLate()
+	guard.Extend(time.Second)
+	dbtest.Same(t, guard.Close(), nil)
+}
+
+// A program that doesn't end although it was killed, as one that waits for a disk, is left to itself: its attempt ends.
+func TestKilledInVain(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("who traces a process keeps its end from its parent on Linux")
+	}
+	for kind, open := range map[string]func(t *testing.T, script string) handler.Handler{
+		"exec": func(_ *testing.T, script string) handler.Handler {
+			e := sh(script)
+			e.Grace = 100 * time.Millisecond
+			return e
+		},
+		"stream": func(t *testing.T, script string) handler.Handler { return shStream(t, script) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			file, held := filepath.Join(t.TempDir(), "pid"), filepath.Join(t.TempDir(), "held")
+			h := open(t, fmt.Sprintf("read -r job; echo printed >&2; echo $$ >%q; exec sleep 60", file))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			ended, returned := make(chan job.Outcome, 2), make(chan struct{})
+			ctx = handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { ended <- o }})
+			go func() {
+				defer close(returned)
+				ended <- h.Handle(ctx, testJob())
+			}()
+			pid := processtest.Number(t, file)
+			tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
+			dbtest.OK(t, tracer.Start())
+			defer func() {
+				_, _ = tracer.Process.Kill(), tracer.Wait()
+				receive(t, "the handler returns", returned)
+			}()
+			said := ""
+			processtest.Eventually(t, "the process is traced", func() bool {
+				text, _ := os.ReadFile(held)
+				said = strings.TrimSpace(string(text))
+				return said != ""
+			})
+			cancel(errors.New("timeout after 30s"))
+			if said != "held" {
+				t.Skip("nobody may trace a process here: " + said)
+			}
+			handling.Overdue(ctx)
+			want := fmt.Sprintf("timeout after 30s; process %d still runs: it doesn't end, although it was killed", pid)
+			o := receive(t, "the attempt ends", ended)
+			dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want && o.Output == "printed\n", "got  %+v\nwant %s", o, want)
+		})
+	}
+}
+
+func receive[T any](t *testing.T, what string, from <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(time.Minute):
+		t.Errorf("not in a minute: %s", what)
+	}
+	return value
+}
+
+// tracer holds a process, so that its parent doesn't learn of its end before this one ends: PID FILE.
+func tracer(args []string) error {
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread() // the tracer is a thread
+	said := "held"
+	if err := unix.PtraceAttach(pid); err != nil {
+		said = err.Error()
+	}
+	if err := os.WriteFile(args[1], []byte(said), 0o600); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Minute)
+	return nil
+}

@@ -1,0 +1,319 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// stay starts a worker that stays.
+func (s shop) stay(p worker.Params) *run {
+	p.ID = ""
+	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunUntilDone(ctx, p) })
+	return r
+}
+
+// It runs again and again, until it is told to stop.
+func TestStay(t *testing.T) {
+	suite(t, func(s shop) {
+		p := s.worker(all(nothing))
+		p.RunFor = time.Second
+		r := s.stay(p)
+		for i := range 3 {
+			s.add(s.emails, "send", 1)
+			eventually(s.t, "the job is finished", func() bool { return s.counts(s.emails).Finished == int64(i+1) })
+			workers := s.count("SELECT COUNT(*) FROM shop_workers")
+			eventually(s.t, "the next run begins", func() bool { return s.count("SELECT COUNT(*) FROM shop_workers") > workers })
+		}
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
+		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"), 0, "workers have not ended in order")
+	})
+}
+
+func TestStayUntilMaxJobs(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 5)
+		p := s.worker(all(nothing))
+		p.MaxJobs, p.Concurrency = 3, 1
+		wantSummary(s.t, s.stay(p).ended(), worker.Summary{Started: 3, Finished: 3})
+	})
+}
+
+// A database that is away, before it begins and while it works, doesn't end it.
+func TestStayThroughOutages(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	j := &journal{}
+	p := s.worker(all(nothing))
+	p.Log, p.LockFor, p.Grace = j.debug(), 3*time.Second, time.Second
+	direct := s.elsewhere()
+	proxy.Cut()
+	r := s.stay(p)
+	for i := range 2 {
+		eventually(s.t, "it tries again", func() bool { return j.count("tries again") > i })
+		proxy.Mend()
+		direct.add(direct.emails, "send", 1)
+		eventually(s.t, "the job is finished, and the worker knows it", func() bool { return j.count(" settled=1 ") > i })
+		n := j.count("works again")
+		dbtest.Ensure(s.t, n == i+1, "it works again: said %d times", n)
+		if i == 0 {
+			proxy.Cut()
+			tries := j.count("tries again")
+			eventually(s.t, "its lock is lost, and it tries again", func() bool { return j.count("tries again") > tries })
+		}
+	}
+	r.stop()
+	wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
+}
+
+// What somebody has to mend ends it, before it does anything; so it does Run, and RunJob.
+func TestRefusesOtherLayouts(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		for _, layout := range []struct {
+			table string
+			by    int
+			is    error
+		}{
+			{"shop_workers", -1, schema.ErrNotMigrated},
+			{"shop_workers", 100, schema.ErrNewer},
+			{"shop_emails", -1, schema.ErrNotMigrated},
+			{"shop_emails", 100, schema.ErrNewer},
+		} {
+			s.exec("UPDATE hipq_tables SET version = version + ? WHERE table_name = ?", layout.by, layout.table)
+			for name, work := range map[string]func(context.Context, worker.Params) (worker.Summary, error){
+				"Stay": worker.RunUntilDone, "Run": worker.Run,
+				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
+			} {
+				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
+				dbtest.Ensure(s.t, errors.Is(err, layout.is) && done == (worker.Summary{}),
+					"%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
+			}
+			_, err := queue.Open(s.t.Context(), (*store.Queue)(s.unchecked()).DB(), queue.Options(s.emails.Options))
+			dbtest.Ensure(s.t, errors.Is(err, layout.is), "open, %s %+d: %v", layout.table, layout.by, err)
+			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
+		}
+		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers"), 0, "workers have begun")
+		s.wantJob(s.emails, id, job.Initial, job.StatusAvailable, "NONE", 0)
+	})
+}
+
+// One queue whose table is none of this hipq's is enough for a service to be refused, at once: Run would leave it out, and tell only
+// when it ends.
+func TestStayRefusesOneOfItsQueues(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 1)
+		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_reports'")
+		p := s.worker(all(nothing))
+		p.ID, p.RunFor = "", time.Hour
+		done, err := worker.RunUntilDone(s.t.Context(), p)
+		kind, hint := schema.Diagnose(err)
+		if !errors.Is(err, schema.ErrNotMigrated) || kind != schema.Misconfigured || hint != "run hipq init" || done != (worker.Summary{}) {
+			s.t.Errorf("%+v, %v (%s)", done, err, hint)
+		}
+	})
+}
+
+// unchecked is the queue of emails for one that knows nothing of the database yet.
+func (s shop) unchecked() *queue.Queue {
+	s.t.Helper()
+	db := dbtest.Must(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))(s.t)
+	s.t.Cleanup(func() { _ = db.Close() })
+	return dbtest.Must(queue.New(db, queue.Options(s.emails.Options)))(s.t)
+}
+
+func TestStayRefuses(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
+			_, err := worker.RunUntilDone(s.t.Context(), p)
+			dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams), "%v", err)
+		}
+	})
+}
+
+// A worker needs a database and queues with handlers; all else has a default.
+func TestWorkerOfNothingElse(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 3)
+		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
+		for _, want := range []worker.Summary{{Started: 3, Finished: 3}, {}} {
+			summary := dbtest.Must(worker.Run(s.t.Context(), p))(s.t)
+			wantSummary(s.t, summary, want)
+		}
+		n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0")
+		dbtest.Ensure(s.t, n == 2, "%d workers are known, want 2", n)
+	})
+}
+
+// An id names one worker: a second would write under the first one's lock.
+func TestWorkerIDIsNew(t *testing.T) {
+	suite(t, func(s shop) {
+		p := s.worker(all(nothing))
+		wantSummary(s.t, s.work(p), worker.Summary{}) // with nothing to do
+		s.add(s.emails, "send", 1)
+		_, err := worker.Run(s.t.Context(), p)
+		dbtest.Ensure(s.t, errors.Is(err, workers.ErrDuplicateID), "the same id again: %v", err)
+		s.wantCounts(s.emails, admin.Counts{Due: 1})
+	})
+}
+
+func TestParamsThatCannotBe(t *testing.T) {
+	suite(t, func(s shop) {
+		for want, change := range map[string]func(*worker.Params){
+			"no Queues":      func(p *worker.Params) { p.Queues = nil },
+			"a Queue is nil": func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"queue reports is not of the same schema.DB": func(p *worker.Params) {
+				p.Queues[1].Queue = s.elsewhere().reports
+			},
+			"queue emails is there twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
+			"the handler of emails/send is nil": func(p *worker.Params) {
+				p.Queues[0].Handlers = map[string]handler.Handler{"send": nil}
+			},
+			"the retry handler of emails/send is nil": func(p *worker.Params) {
+				p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": nil}
+			},
+			"not made by queue.Open": func(p *worker.Params) { p.Queues[1].Queue = &queue.Queue{} },
+			"the handler of reports/send is nil": func(p *worker.Params) {
+				p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(nil)}
+			},
+			`the handler of emails/send is one of job type "sent"`: func(p *worker.Params) {
+				p.Queues[0].Handlers = map[string]handler.Handler{
+					"send": handler.For("sent", func(context.Context, *job.Job, string) error { return nil }),
+				}
+			},
+			"a Middleware is nil": func(p *worker.Params) { p.Middleware = []handler.Middleware{nil} },
+			"a Middleware makes nil of the handler of": func(p *worker.Params) {
+				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
+			},
+			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },
+			"Batch is negative":       func(p *worker.Params) { p.Batch = -1 },
+			"MaxJobs is negative":     func(p *worker.Params) { p.MaxJobs = -1 },
+			"RunFor is negative":      func(p *worker.Params) { p.RunFor = -1 },
+			"Grace is negative":       func(p *worker.Params) { p.Grace = -1 },
+			"LockFor is 1ms":          func(p *worker.Params) { p.LockFor = time.Millisecond },
+			"LockFor is 4s":           func(p *worker.Params) { p.LockFor, p.Grace = 4*time.Second, 2*time.Second },
+			"LockFor is 1m0s":         func(p *worker.Params) { p.LockFor, p.Grace = 0, time.Minute },
+		} {
+			p := s.worker(all(nothing))
+			change(&p)
+			for name, run := range map[string]func() error{
+				"Run":    func() error { _, err := worker.Run(s.t.Context(), p); return err },
+				"RunJob": func() error { _, err := worker.RunJob(s.t.Context(), p, 1); return err },
+			} {
+				if err := run(); !errors.Is(err, worker.ErrParams) || !strings.Contains(err.Error(), want) {
+					s.t.Errorf("%s: %v, want %q", name, err, want)
+				}
+			}
+		}
+		_, err := queue.New(nil, queue.Options{Name: "emails"})
+		dbtest.Ensure(s.t, err != nil, "a queue in no database")
+	})
+}
+
+// onPool opens a queue with limits on an application's pool.
+func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
+	t.Helper()
+	db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	again := job.DefaultType("again")
+	again.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
+	o := queue.Options{Name: "emails", ThrottleLimit: 3, Rate: job.Rate{Starts: 1000, Per: time.Minute}, Types: []job.Type{again}}
+	dbtest.Must(db.Migrate(t.Context(), []schema.Queue{o.Table()}))(t)
+	return dbtest.Must(queue.Open(t.Context(), db, o))(t)
+}
+
+// On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool sees to it that its
+// sessions are as they were.
+func TestOnPool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Parallel()
+		pool := dbtest.Pool(t, driver, source)
+		q := onPool(t, pool)
+		ctx := t.Context()
+
+		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
+		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
+		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
+		added := dbtest.Must(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))(t)
+		later := dbtest.Must(q.Get(ctx, added.ID))(t)
+		dbtest.Ensure(t, later.Data == nasty && later.Key == "k'\\" && later.ScheduledRunTime.Equal(gap) && later.WakeTime.Equal(gap),
+			"%+v", later)
+
+		// in the application's transaction, for better or worse
+		dbtest.Must(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))(t)
+		var sent job.Added
+		for _, commit := range []bool{false, true} {
+			tx := dbtest.Must(pool.BeginTx(ctx, nil))(t)
+			dbtest.Must(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)"))(t) // on SQLite this locks the file
+			in := dbtest.Must(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}, job.Params{Type: "again"}))(t)
+			twice := dbtest.Must(q.EnqueueTx(ctx, tx, job.Params{Type: "send", Key: "2026-11-22"}))(t)
+			dbtest.Ensure(t, twice[0].Duplicate && twice[0].ID == in[0].ID, "a duplicate: %+v", twice)
+			replaced := job.Params{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
+			if twice = dbtest.Must(q.EnqueueTx(ctx, tx, replaced))(t); !twice[0].Replaced || twice[0].ID != in[0].ID {
+				t.Errorf("replaced: %+v", twice)
+			}
+			if commit {
+				dbtest.OK(t, tx.Commit())
+				sent, added = in[0], in[1]
+			} else {
+				dbtest.OK(t, tx.Rollback())
+			}
+		}
+		dbtest.Must(q.EnqueueMany(ctx, hundred("send")))(t)
+
+		send := handler.ResultFunc(func(_ context.Context, j *job.Job) (string, error) { return nasty, nil })
+		again := func(_ context.Context, j *job.Job) error {
+			if j.Attempt == 1 {
+				return errors.New(nasty)
+			}
+			return nil
+		}
+		sum := dbtest.Must(worker.Run(ctx, worker.Params{Queues: []worker.Queue{{
+			Queue: q, Handlers: map[string]handler.Handler{"send": send, "again": handler.Func(again)},
+		}}}))(t)
+		dbtest.Ensure(t, sum == (worker.Summary{Started: 103, Finished: 102, Errors: 1}), "%+v", sum)
+		j := dbtest.Must(q.Wait(ctx, added.ID))(t)
+		dbtest.Ensure(t, j.Attempt == 2 && j.Error == job.None, "%+v", j)
+		if j := dbtest.Must(q.Wait(ctx, sent.ID))(t); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
+			t.Errorf("%+v", j)
+		}
+		c := dbtest.Must(admin.Of(q).Overview(ctx))(t)
+		dbtest.Ensure(t, c.Finished == 102 && c.Scheduled == 1, "%+v", c)
+	})
+}
+
+func hundred(jobType string) []job.Params {
+	jobs := make([]job.Params, 100)
+	for i := range jobs {
+		jobs[i].Type = jobType
+	}
+	return jobs
+}
+
+// One connection is enough for a worker, whose handlers have none: that of a database in memory.
+func TestOnOneConnection(t *testing.T) {
+	t.Parallel()
+	pool := dbtest.Must(sql.Open("sqlite", ":memory:"))(t)
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	q := onPool(t, pool)
+	dbtest.Must(q.EnqueueMany(t.Context(), hundred("send")))(t)
+	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
+	sum := dbtest.Must(worker.Run(t.Context(), p))(t)
+	dbtest.Ensure(t, sum.Finished == 100, "%+v", sum)
+}
