@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 var citation = regexp.MustCompile("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)")
@@ -38,9 +40,7 @@ func TestCitations(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("citations found: %d", found)
-	}
+	dbtest.Ensure(t, found >= 50, "citations found: %d", found)
 }
 
 var (
@@ -75,7 +75,5 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 }

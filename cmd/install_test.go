@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built,
@@ -48,14 +50,11 @@ func (d docs) installed(t *testing.T, dir string) {
 		`usr/share/fish/vendor_completions\.d/hipq\.fish`, `usr/share/doc/hipq/hipq\.example\.yaml`,
 		`usr/share/doc/hipq/examples/crontab`, `usr/share/doc/hipq/examples/hipq-work@\.timer`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(all) {
-			t.Errorf("there is no %s in:\n%s", want, all)
-		}
+		dbtest.Ensure(t, regexp.MustCompile(`(?m)^`+want+`$`).MatchString(all), "there is no %s in:\n%s", want, all)
 	}
 	d.bin = filepath.Join(dir, "usr", "bin")
-	if out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput(); err != nil {
-		t.Errorf("hipq version: %v\n%s", err, out)
-	}
+	out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput()
+	dbtest.Ensure(t, err == nil, "hipq version: %v\n%s", err, out)
 	examples := filepath.Join(dir, "usr", "share", "doc", "hipq", "examples")
 	d.crontabs(t, page{name: "examples/crontab", fences: []codeBlock{{language: "crontab", mark: "cron.d", text: uncommented(t, filepath.Join(examples, "crontab"))}}})
 	d.units(t, examples)
@@ -114,9 +113,7 @@ func (d docs) packages(t *testing.T, installed []string) {
 		for _, place := range places {
 			there = there || place == "/"+file || strings.HasSuffix(place, "/") && filepath.Dir("/"+file)+"/" == place
 		}
-		if !there {
-			t.Errorf("packages have no %s", file)
-		}
+		dbtest.Ensure(t, there, "packages have no %s", file)
 	}
 }
 
@@ -157,9 +154,7 @@ func TestExamplesAreShown(t *testing.T) {
 func TestYAML(t *testing.T) {
 	for _, pattern := range []string{".goreleaser.yaml", ".github/*/*.yml"} {
 		names, err := filepath.Glob(filepath.Join("..", pattern))
-		if err != nil || len(names) == 0 {
-			t.Errorf("%s: %v, %v", pattern, names, err)
-		}
+		dbtest.Ensure(t, err == nil && len(names) > 0, "%s: %v, %v", pattern, names, err)
 		for _, name := range names {
 			text, err := os.ReadFile(name)
 			must(t, err)
@@ -179,9 +174,7 @@ func TestReleaseIsSigned(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		must(t, err)
 		for _, part := range parts {
-			if !strings.Contains(string(text), part) {
-				t.Errorf("%s has no %s", name, part)
-			}
+			dbtest.Ensure(t, strings.Contains(string(text), part), "%s has no %s", name, part)
 		}
 	}
 }

@@ -228,9 +228,7 @@ func (d docs) demo(t *testing.T) {
 	}
 	after, err := os.ReadDir(dir)
 	must(t, err)
-	if len(after) != len(before) {
-		t.Errorf("it leaves something behind: %v", after)
-	}
+	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
 }
 
 var (
@@ -274,9 +272,7 @@ func (d docs) commands(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "docs/commands.md" && len(helps) < 10 {
-		t.Errorf("%s: commands found: %d", p.name, len(helps))
-	}
+	dbtest.Ensure(t, p.name != "docs/commands.md" || len(helps) >= 10, "%s: commands found: %d", p.name, len(helps))
 }
 
 // configs loads each config, and each part of one with what it lacks.
@@ -291,9 +287,8 @@ func configs(t *testing.T, p page) {
 		}
 		file := filepath.Join(t.TempDir(), "hipq.yaml")
 		must(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, err := config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
-			t.Errorf("%s:%d: %v", p.name, b.line, err)
-		}
+		_, err := config.Load(config.LoadOptions{File: file, Env: []string{}})
+		dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 	}
 }
 
@@ -305,9 +300,7 @@ func (d docs) programs(t *testing.T, p page) {
 		if b.language != "go" {
 			continue
 		}
-		if strings.Contains(b.text, "hipq/internal/") {
-			t.Errorf("%s:%d: it uses what only hipq can", p.name, b.line)
-		}
+		dbtest.Ensure(t, !strings.Contains(b.text, "hipq/internal/"), "%s:%d: it uses what only hipq can", p.name, b.line)
 		files, run := map[string]string{"main.go": b.text}, []string{"build"}
 		if b.mark == "test" {
 			files = map[string]string{"main.go": program, "main_test.go": b.text}
@@ -336,9 +329,7 @@ func (d docs) programs(t *testing.T, p page) {
 			continue
 		}
 		out, err := d.command(t.TempDir(), filepath.Join(dir, "program")).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-		}
+		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 		if b.mark == "run" {
 			p.wantOutput(t, i, string(out))
 		}
@@ -377,9 +368,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 			}
 			m := crontabLine.FindStringSubmatch(line)
 			if m == nil {
-				if line != "" {
-					t.Errorf("%s:%d: no line of a crontab: %s", p.name, b.line, line)
-				}
+				dbtest.Same(t, line, "", "%s:%d: no line of a crontab", p.name, b.line)
 				continue
 			}
 			run := m[1]
@@ -388,9 +377,8 @@ func (d docs) crontabs(t *testing.T, p page) {
 			}
 			c := exec.Command("/bin/sh", "-c", run)
 			c.Dir, c.Env = dir, env
-			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, run, err, out)
-			}
+			out, err := c.CombinedOutput()
+			dbtest.Ensure(t, err == nil && len(out) == 0, "%s:%d: %s: %v\n%s", p.name, b.line, run, err, out)
 			ran++
 		}
 	}
@@ -407,9 +395,8 @@ func checkPHP(t *testing.T, p page, b codeBlock) {
 	}
 	c := exec.Command("php", "-l")
 	c.Stdin = strings.NewReader(b.text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 }
 
 // interpreters run programs in other languages.
@@ -430,13 +417,10 @@ func (d docs) scripts(t *testing.T, p page) {
 		}
 		file := filepath.Join(t.TempDir(), "test")
 		must(t, os.WriteFile(file, []byte(b.text), 0o600))
-		if out, err := d.command(dir, interpreter, file).CombinedOutput(); err != nil {
-			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-		}
+		out, err := d.command(dir, interpreter, file).CombinedOutput()
+		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
-	if p.name == "docs/testing.md" && ran < 3 {
-		t.Errorf("%s: tests found: %d", p.name, ran)
-	}
+	dbtest.Ensure(t, p.name != "docs/testing.md" || ran >= 3, "%s: tests found: %d", p.name, ran)
 }
 
 // handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
@@ -495,9 +479,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "docs/handlers.md" && ran < 6 {
-		t.Errorf("%s: handlers found: %d", p.name, ran)
-	}
+	dbtest.Ensure(t, p.name != "docs/handlers.md" || ran >= 6, "%s: handlers found: %d", p.name, ran)
 }
 
 // bothFailed are the answers of a stream.
@@ -514,9 +496,8 @@ func inserts(t *testing.T, p page) {
 		q, err := queue.New(db, queue.Options{Name: "emails"})
 		must(t, err)
 		for _, b := range blocks {
-			if _, err := db.SQL.ExecContext(t.Context(), b.text); err != nil {
-				t.Errorf("%s:%d: %v", p.name, b.line, err)
-			}
+			_, err := db.SQL.ExecContext(t.Context(), b.text)
+			dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 		}
 		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
@@ -532,9 +513,7 @@ func inserts(t *testing.T, p page) {
 		if err != nil {
 			t.Error(err)
 		}
-		if n != len(blocks) {
-			t.Errorf("%d jobs of %d", n, len(blocks))
-		}
+		dbtest.Ensure(t, n == len(blocks), "%d jobs of %d", n, len(blocks))
 	})
 }
 

@@ -90,20 +90,15 @@ func TestTextsAreShownOnly(t *testing.T) {
 				ran = h.apart
 			}
 			code, out, errs := ran(append(args, "--config", h.config())...)
-			if code == 64 || code == 78 {
-				t.Errorf("hipq %q: exit code %d: %.300s", args, code, errs)
-			}
-			if found := cmp.Or(trick(out), trick(errs)); found != "" {
-				t.Errorf("hipq %.200q: %s", args, found)
-			}
+			dbtest.Ensure(t, code != 64 && code != 78, "hipq %q: exit code %d: %.300s", args, code, errs)
+			dbtest.Same(t, cmp.Or(trick(out), trick(errs)), "", "hipq %.200q", args)
 			return out
 		}
 		for _, args := range [][]string{
 			{"jobs"}, {"jobs", "plain", "--state", "failed"}, {"activity"}, {"activity", "--limit", "0"}, {"status"}, {"purge", "--dry-run"}, {"monitor"},
 		} {
-			if out := ask(args...); out == "" && args[0] != "monitor" {
-				t.Errorf("hipq %q: nothing", args)
-			}
+			out := ask(args...)
+			dbtest.Ensure(t, out != "" || args[0] == "monitor", "hipq %q: nothing", args)
 			ask(append(args, "--json")...)
 		}
 		for _, id := range h.ids("plain", "1 = 1") {
@@ -127,9 +122,8 @@ func TestTextsAreShownOnly(t *testing.T) {
 		ask("run", "plain", h.add("run"))
 		last := h.add("work")
 		ask("work", "-v")
-		if out := ask("show", "plain", last); !strings.Contains(out, "\n    "+forged[0]+"\n") {
-			t.Errorf("show says %q", out)
-		}
+		out := ask("show", "plain", last)
+		dbtest.Ensure(t, strings.Contains(out, "\n    "+forged[0]+"\n"), "show says %q", out)
 
 		// As JSON it is the same value still.
 		for n, text := range tricks {
@@ -167,18 +161,14 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		check := func(mail string) {
 			t.Helper()
 			for _, said := range []string{"failed for good", "no worker of the last day handled that type"} {
-				if strings.Count(mail, said) != 1 {
-					t.Errorf("the mail says %q and not %q once", mail, said)
-				}
+				dbtest.Same(t, strings.Count(mail, said), 1, "the mail says %q and not %q once", mail, said)
 			}
 			for line := range strings.Lines(mail) {
 				if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(strings.TrimSpace(line), "hipq: all is") || strings.HasPrefix(line, "  retry: rm") {
 					t.Errorf("the mail has the line %q", line)
 				}
 			}
-			if found := trick(mail); found != "" {
-				t.Errorf("the mail: %s", found)
-			}
+			dbtest.Same(t, trick(mail), "", "the mail")
 		}
 		_, out, errs := h.apart("work", "--config", h.config())
 		if check(errs); out != "" {
@@ -191,9 +181,8 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		mail := ""
 		for line := range strings.Lines(errs) {
 			var said struct{ Notice string }
-			if err := json.Unmarshal([]byte(line), &said); err != nil {
-				t.Errorf("%q: %v", line, err)
-			}
+			err := json.Unmarshal([]byte(line), &said)
+			dbtest.Ensure(t, err == nil, "%q: %v", line, err)
 			mail += said.Notice + "\n"
 		}
 		check(mail)
@@ -303,9 +292,8 @@ func TestErrorsAreShownOnly(t *testing.T) {
 
 func (h hostileDB) wantRefused(args []string) {
 	h.t.Helper()
-	if code, errs := h.refused(args...); code == 0 {
-		h.t.Errorf("hipq %.200q is not refused: %q", args, errs)
-	}
+	code, errs := h.refused(args...)
+	dbtest.Ensure(h.t, code != 0, "hipq %.200q is not refused: %q", args, errs)
 }
 
 // So do a file's lines, which may be longer.
@@ -341,12 +329,8 @@ func (h hostileDB) refused(args ...string) (code int, errs string) {
 		args = append(args, "--config", h.config())
 	}
 	code, out, errs := shown(args...)
-	if found := cmp.Or(trick(out), trick(errs)); found != "" {
-		h.t.Errorf("hipq %.200q: %s", args, found)
-	}
-	if len(errs) > 10<<10 {
-		h.t.Errorf("hipq %.200q: a message of %d bytes", args, len(errs))
-	}
+	dbtest.Same(h.t, cmp.Or(trick(out), trick(errs)), "", "hipq %.200q", args)
+	dbtest.Ensure(h.t, len(errs) <= 10<<10, "hipq %.200q: a message of %d bytes", args, len(errs))
 	for line := range strings.Lines(errs) {
 		if !strings.HasPrefix(line, "hipq: ") && !strings.HasPrefix(line, "  ") {
 			h.t.Fatalf("hipq %.200q: the line %.200q", args, line)
@@ -367,9 +351,8 @@ func TestServersTextIsShownOnly(t *testing.T) {
 			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") && !strings.HasPrefix(errs, `{"error":`) {
 				t.Errorf("hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
 			}
-			if found := trick(errs); found != "" || len(errs) > 10<<10 {
-				t.Errorf("hipq %q: %d bytes: %s", args, len(errs), found)
-			}
+			found := trick(errs)
+			dbtest.Ensure(t, found == "" && len(errs) <= 10<<10, "hipq %q: %d bytes: %s", args, len(errs), found)
 		}
 	}
 }

@@ -131,9 +131,8 @@ func TestAggregateOnce(t *testing.T) {
 		wantMetrics(t, monitors[0], hour, entries)
 		dbtest.Same(t, race(hour, AggregateOptions{Again: true}), hosts*each, "took the hour again")
 		wantMetrics(t, monitors[0], hour, entries)
-		if n := race(hour.Add(-time.Hour), AggregateOptions{Again: true}); n < 1 {
-			t.Error("nobody took an hour for the first time with Again")
-		}
+		n := race(hour.Add(-time.Hour), AggregateOptions{Again: true})
+		dbtest.Ensure(t, n >= 1, "nobody took an hour for the first time with Again")
 		wantMetrics(t, monitors[0], hour.Add(-time.Hour), nil)
 	})
 }
@@ -146,15 +145,13 @@ func TestAggregateIncomplete(t *testing.T) {
 		// not the very next, which may become complete while the test runs
 		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
 			for _, o := range []AggregateOptions{{}, {Again: true}, {Gauge: true}} {
-				if done, err := m.Aggregate(t.Context(), hour, o); done || !errors.Is(err, ErrIncomplete) {
-					t.Errorf("%s: %v, %v", hour, done, err)
-				}
+				done, err := m.Aggregate(t.Context(), hour, o)
+				dbtest.Ensure(t, !done && errors.Is(err, ErrIncomplete), "%s: %v, %v", hour, done, err)
 			}
 		}
 		var n int
-		if err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours()); err != nil || n != 0 {
-			t.Errorf("%d hours aggregated (%v)", n, err)
-		}
+		err := db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours())
+		dbtest.Ensure(t, err == nil && n == 0, "%d hours aggregated (%v)", n, err)
 	})
 }
 
@@ -176,12 +173,10 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		exec(t, db, "DELETE FROM shop_report")
 		aggregate(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
-		if b := rows[key{"report", "yearly"}].Backlog; b == nil || *b != 1 {
-			t.Errorf("a recount lost the gauge: %+v", rows)
-		}
-		if b := rows[key{"mail", "send"}].Backlog; b == nil || *b != 0 {
-			t.Errorf("a recount lost the gauge: %+v", rows)
-		}
+		b := rows[key{"report", "yearly"}].Backlog
+		dbtest.Ensure(t, b != nil && *b == 1, "a recount lost the gauge: %+v", rows)
+		b = rows[key{"mail", "send"}].Backlog
+		dbtest.Ensure(t, b != nil && *b == 0, "a recount lost the gauge: %+v", rows)
 		// unless it is measured anew
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")

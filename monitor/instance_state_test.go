@@ -23,9 +23,8 @@ func TestState(t *testing.T) {
 			s := dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
 			return s
 		}
-		if s := state(); len(s.Types) > 0 || !s.LastTick.IsZero() || s.DeadWorkers+int64(s.MissedHours) > 0 {
-			t.Errorf("a new instance: %+v", s)
-		}
+		s := state()
+		dbtest.Ensure(t, len(s.Types) == 0 && s.LastTick.IsZero() && s.DeadWorkers+int64(s.MissedHours) <= 0, "a new instance: %+v", s)
 
 		hour := complete(t, m)
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)

@@ -62,9 +62,7 @@ func TestReportMergesHours(t *testing.T) {
 		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
 			engine.At(measured))
 		report := dbtest.Must(m.Report(t.Context(), hour.Add(59*time.Minute)))(t)
-		if diff := cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown); diff != "" {
-			t.Errorf("hours (-recount +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown), "", "hours (-recount +got)")
 		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
 			t.Fatalf("%+v", report)
 		}
@@ -106,15 +104,9 @@ func TestReportMergesHours(t *testing.T) {
 					t.Errorf("%s of %s: %+v, not %+v", q.Queue, w.Name, q.Counts, all)
 				}
 			}
-			if diff := cmp.Diff(now, gotNow, shown); diff != "" {
-				t.Errorf("%s (-recount +got):\n%s", w.Name, diff)
-			}
-			if diff := cmp.Diff(before, gotBefore, shown); diff != "" {
-				t.Errorf("before %s (-recount +got):\n%s", w.Name, diff)
-			}
-			if diff := cmp.Diff(earlier, gotEarlier, shown); diff != "" {
-				t.Errorf("%s a week earlier (-recount +got):\n%s", w.Name, diff)
-			}
+			dbtest.Same(t, cmp.Diff(now, gotNow, shown), "", "%s (-recount +got)", w.Name)
+			dbtest.Same(t, cmp.Diff(before, gotBefore, shown), "", "before %s (-recount +got)", w.Name)
+			dbtest.Same(t, cmp.Diff(earlier, gotEarlier, shown), "", "%s a week earlier (-recount +got)", w.Name)
 		}
 		var missing []time.Time
 		for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
@@ -122,9 +114,7 @@ func TestReportMergesHours(t *testing.T) {
 				missing = append(missing, h)
 			}
 		}
-		if diff := cmp.Diff(missing, report.Missing); diff != "" {
-			t.Errorf("missing (-want +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(missing, report.Missing), "", "missing (-want +got)")
 	})
 }
 
@@ -210,8 +200,6 @@ func TestMissing(t *testing.T) {
 		want("an hour in which nothing happened was aggregated", hour)
 		exec(t, m.db, "INSERT INTO "+m.db.Metrics()+" (hour, queue, job_type) VALUES (?, 'mail', 'send')", engine.At(ago(400)))
 		got, err := m.Missing(t.Context(), hour)
-		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {
-			t.Errorf("of a week, %d hours are missing (%v)", len(got), err)
-		}
+		dbtest.Ensure(t, err == nil && len(got) == 165 && got[0].Equal(ago(167)), "of a week, %d hours are missing (%v)", len(got), err)
 	})
 }

@@ -26,9 +26,7 @@ func BenchmarkIdle(b *testing.B) {
 	hipq, least := build(b, dir, "hipq", "../.."), build(b, dir, "idle", "./idle")
 	idle := func(b *testing.B, driver, key, source string) {
 		config := filepath.Join(b.TempDir(), "hipq.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, idleConfig, driver, key, source), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		dbtest.OK(b, os.WriteFile(config, fmt.Appendf(nil, idleConfig, driver, key, source), 0o600))
 		took(b, hipq, "init", "--config", config)
 		for b.Loop() {
 			var floors, ticks []time.Duration

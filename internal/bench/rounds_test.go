@@ -15,18 +15,12 @@ import (
 // disk.
 func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
 	b.Run("sqlite", func(b *testing.B) {
-		bare, err := openSQLiteFloor(b.Context(), dbtest.SQLite(b))
-		if err != nil {
-			b.Fatal(err)
-		}
+		bare := dbtest.Must(openSQLiteFloor(b.Context(), dbtest.SQLite(b)))(b)
 		closeAfter(b, bare.close)
 		f(b, dbtest.Open(b, "sqlite", dbtest.SQLite(b)), bare)
 	})
 	b.Run("mysql", func(b *testing.B) {
-		bare, err := openMySQLFloor(b.Context(), dbtest.MySQL(b))
-		if err != nil {
-			b.Fatal(err)
-		}
+		bare := dbtest.Must(openMySQLFloor(b.Context(), dbtest.MySQL(b)))(b)
 		closeAfter(b, bare.close)
 		f(b, dbtest.Open(b, "mysql", dbtest.MySQL(b)), bare)
 	})
@@ -85,9 +79,8 @@ func untimed(b *testing.B, s side, f func(context.Context) error) {
 	if f == nil {
 		return
 	}
-	if err := f(b.Context()); err != nil {
-		b.Fatalf("%s: %v", s.name, err)
-	}
+	err := f(b.Context())
+	dbtest.Ensure(b, err == nil, "%s: %v", s.name, err)
 }
 
 // report gives one side's rate as a part of another's, within the round, as name.
@@ -107,9 +100,6 @@ func median[T float64 | time.Duration](list []T) T {
 // open is Open in a benchmark.
 func open(b *testing.B, db *schema.DB, o queue.Options) *Queue {
 	b.Helper()
-	q, err := Open(b.Context(), db, o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	q := dbtest.Must(Open(b.Context(), db, o))(b)
 	return q
 }

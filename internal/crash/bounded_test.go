@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // mostMemory is how much memory a worker may have come to use, in MiB, at a concurrency of 4.
@@ -81,12 +83,8 @@ func TestBounded(t *testing.T) {
 	began := time.Now()
 	most, said := watchMemory(t, work)
 	t.Logf("%s; %d MiB of memory at most", time.Since(began).Round(100*time.Millisecond), most)
-	if said != "" {
-		t.Errorf("hipq work: %s", said)
-	}
-	if most > mostMemory && !raceDetector {
-		t.Errorf("the worker came to use %d MiB of memory, and may use %d", most, mostMemory)
-	}
+	dbtest.Same(t, said, "", "hipq work")
+	dbtest.Ensure(t, most <= mostMemory || raceDetector, "the worker came to use %d MiB of memory, and may use %d", most, mostMemory)
 	for _, left := range h.processes() {
 		t.Errorf("left behind: %s", left)
 	}
@@ -105,13 +103,10 @@ func TestBounded(t *testing.T) {
 		got[j.Queue+" "+j.Key] = j.State + " " + j.Error
 	}
 	for _, m := range misdeeds {
-		if now := got[m.kind+" "+m.do]; now != "final "+m.error {
-			t.Errorf("%s that does %s: %.300s; want final %s", m.kind, m.do, now, m.error)
-		}
+		now := got[m.kind+" "+m.do]
+		dbtest.Ensure(t, now == "final "+m.error, "%s that does %s: %.300s; want final %s", m.kind, m.do, now, m.error)
 	}
-	if len(got) != len(misdeeds) {
-		t.Errorf("jobs: %q", slices.Sorted(maps.Keys(got)))
-	}
+	dbtest.Same(t, len(got), len(misdeeds), "jobs: %q", slices.Sorted(maps.Keys(got)))
 }
 
 // configureHostile is a hipq with a queue for each kind of handlers.

@@ -298,9 +298,8 @@ func (d *database) session(t *testing.T, end string, begin ...string) (letGo fun
 	}
 	return func() {
 		_, err := conn.ExecContext(context.Background(), end)
-		if err = errors.Join(err, conn.Close()); err != nil && !errors.Is(err, sql.ErrConnDone) {
-			t.Error(err)
-		}
+		err = errors.Join(err, conn.Close())
+		dbtest.Ensure(t, err == nil || errors.Is(err, sql.ErrConnDone), "%v", err)
 	}
 }
 

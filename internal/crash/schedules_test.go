@@ -80,9 +80,7 @@ schedules:
 			must(t, err)
 		}
 		for slot, n := range slots {
-			if n != 1 || !strings.HasPrefix(slot, "schedule ") {
-				t.Errorf("%q has %d jobs", slot, n)
-			}
+			dbtest.Ensure(t, n == 1 && strings.HasPrefix(slot, "schedule "), "%q has %d jobs", slot, n)
 		}
 		for name, at := range map[string]int{"every": 0, "other": 0} {
 			for slot := range slots {

@@ -89,9 +89,7 @@ func (s *stage) play(d disturbance) {
 	} else {
 		s.wantPace("while it lasts", before, d.stopped)
 	}
-	if s.holds() {
-		s.t.Error("what the dead one holds it holds for ever")
-	}
+	dbtest.Ensure(s.t, !s.holds(), "what the dead one holds it holds for ever")
 	undo()
 	undone := s.now()
 	s.stock(ctx, windows*window+breath)

@@ -154,9 +154,7 @@ func (s *tickTest) play(m moment, told bool) {
 	end()
 	said, code := w.stderr.String(), w.cmd.ProcessState.ExitCode()
 	s.t.Logf("%s, exit status %d: %s", time.Since(w.began).Round(time.Second/10), code, said)
-	if late > 0 {
-		s.t.Errorf("the tick has ended %s too late", late)
-	}
+	dbtest.Ensure(s.t, late <= 0, "the tick has ended %s too late", late)
 	inOrder := code == 0 && told // there may have been nothing left to do
 	if !inOrder && (code != 75 || !regexp.MustCompile(s.outage.says).MatchString(said)) {
 		s.t.Errorf("exit status %d: %s", code, said)

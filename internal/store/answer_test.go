@@ -255,9 +255,8 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
-					t.Error(err)
-				}
+				_, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"})
+				ensure(t, err == nil || errors.Is(err, queue.ErrFinal), "%v", err)
 			})
 			wg.Wait()
 			want := "added/0 starting/1 finished/1"

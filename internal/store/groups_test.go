@@ -152,13 +152,11 @@ func TestMoreIsHeld(t *testing.T) {
 		round := func(settle ...store.Settled) store.Done {
 			return s.doWith(candidates, "w1", 1, settle...)
 		}
-		if got := round(settled(done, first...)...); !slices.Equal(s.places(got.Started), []int64{3}) || !got.More {
-			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
-		}
+		got := round(settled(done, first...)...)
+		ensure(s.t, slices.Equal(s.places(got.Started), []int64{3}) && got.More, "started %v, more is %v", ids(got.Started), got.More)
 		equal(s.t, s.places(round().Started), []int64{4}, "then started")
-		if got := round(); len(got.Started) > 0 || got.More {
-			s.t.Errorf("with the group full, started %v, more is %v", ids(got.Started), got.More)
-		}
+		got = round()
+		ensure(s.t, len(got.Started) == 0 && !got.More, "with the group full, started %v, more is %v", ids(got.Started), got.More)
 	})
 }
 
@@ -286,18 +284,15 @@ func (m groupModel) check(started []int64) {
 			all, counted = all+r.Weight, counted+1
 			byGroup[r.Data] += r.Weight
 			countedIn[r.Data]++
-			if first, ok := waitsIn[r.Data]; ok && slices.Contains(started, r.ID) {
-				m.t.Errorf("%d was started before %d of the same group", r.ID, first)
-			}
+			first, ok := waitsIn[r.Data]
+			ensure(m.t, !ok || !slices.Contains(started, r.ID), "%d was started before %d of the same group", r.ID, first)
 		case r.Status == "available" || r.Status == "throttled":
 			if _, ok := waitsIn[r.Data]; !ok {
 				waitsIn[r.Data] = r.ID
 			}
 		}
 	}
-	if m.limit > 0 && all > m.limit && counted > 1 {
-		m.t.Errorf("%d jobs weigh %d, the limit is %d", counted, all, m.limit)
-	}
+	ensure(m.t, m.limit <= 0 || all <= m.limit || counted <= 1, "%d jobs weigh %d, the limit is %d", counted, all, m.limit)
 	for group, weight := range byGroup {
 		if limit := m.limits[group]; limit > 0 && weight > limit && countedIn[group] > 1 {
 			m.t.Errorf("%d jobs of group %s weigh %d, its limit is %d", countedIn[group], group, weight, limit)

@@ -35,9 +35,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 			}
 			return db.SQL.Tx(t.Context(), func(other *engine.Tx) error {
 				ids, err := q.IDs(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
-				if len(ids) != 1 {
-					t.Errorf("%s: the row is locked", name)
-				}
+				dbtest.Same(t, len(ids), 1, "%s: the row is locked", name)
 				return err
 			})
 		})

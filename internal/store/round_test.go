@@ -208,9 +208,8 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		ensure(s.t, len(got.Unsettled) == 1 && len(got.Lost) == 0, "while it is held: %+v", got)
 		letGo()
 		s.upkeep()
-		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
-			s.t.Errorf("when it is reclaimed: %+v", got)
-		}
+		got = s.quick(s.newRound("w", 0, got.Unsettled...))
+		ensure(s.t, len(got.Unsettled) == 0 && len(got.Lost) == 1, "when it is reclaimed: %+v", got)
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 	})
 }
@@ -270,9 +269,8 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 			}
 		}
 		s.add(job.Params{Type: "send"})
-		if got := s.do(s.newRound("w", 5)); len(got.Started) != 1 || got.More {
-			s.t.Errorf("with slots to spare: %+v", got)
-		}
+		got := s.do(s.newRound("w", 5))
+		ensure(s.t, len(got.Started) == 1 && !got.More, "with slots to spare: %+v", got)
 	})
 }
 
@@ -282,13 +280,11 @@ func TestRateIsSaid(t *testing.T) {
 		jobs := make9("send")
 		jobs[1].ThrottleFactor = new(0) // the rate holds for every weight
 		s.add(jobs...)
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
-			s.t.Errorf("%+v", got)
-		}
+		got := s.do(s.newRound("w", 2))
+		ensure(s.t, len(got.Started) == 2 && got.Wait == 0 && got.More, "%+v", got)
 		equal(s.t, len(s.do(s.newRound("w", 2)).Started), 1)
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
-			s.t.Errorf("%+v", got)
-		}
+		got = s.do(s.newRound("w", 2))
+		ensure(s.t, len(got.Started) == 0 && got.Wait >= 59*time.Minute && got.Wait <= 61*time.Minute, "%+v", got)
 	})
 }
 

@@ -84,13 +84,11 @@ func TestPurge(t *testing.T) {
 				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
 			}
 		}
-		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 0 || failed != 0 {
-			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
-		}
+		finished, failed, err := q.Purge(t.Context(), PurgeOptions{})
+		dbtest.Ensure(t, err == nil && finished == 0 && failed == 0, "a second time: %d finished, %d failed, %v", finished, failed, err)
 		q.s.KeepFinished = queue.DiscardAtOnce
-		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 2 || failed != 0 {
-			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
-		}
+		finished, failed, err = q.Purge(t.Context(), PurgeOptions{})
+		dbtest.Ensure(t, err == nil && finished == 2 && failed == 0, "without retention: %d finished, %d failed, %v", finished, failed, err)
 	})
 }
 

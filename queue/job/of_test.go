@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -41,13 +42,9 @@ func TestOf(t *testing.T) {
 func TestOfAnything(t *testing.T) {
 	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {
-		j, err := anything.New(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := anything.Read(&job.Job{Type: j.Type, Data: j.Data}); err != nil || got != want {
-			t.Errorf("%#v: %#v, %v", want, got, err)
-		}
+		j := dbtest.Must(anything.New(want))(t)
+		got, err := anything.Read(&job.Job{Type: j.Type, Data: j.Data})
+		dbtest.Ensure(t, err == nil && got == want, "%#v: %#v, %v", want, got, err)
 	}
 }
 
@@ -66,42 +63,31 @@ func TestOfRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", data, got, err)
 		}
 	}
-	if _, err := send.Read(&job.Job{Type: "sent", Data: "{}"}); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("of another type: %v", err)
-	}
-	if _, err := job.ResultOf[receipt](&job.Job{Result: "sent"}); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("another result: %v", err)
-	}
-	if _, err := job.Kind[float64]("f").New(math.NaN()); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no JSON: %v", err)
-	}
-	if _, err := job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("large: %v", err)
-	}
-	if _, err := job.Kind[string]("s").New(job.None); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "no data") {
-		t.Errorf("a text that reads as nothing: %v", err)
-	}
-	if _, err := job.Kind[broken]("b").New(broken{}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "panic: broken") {
-		t.Errorf("a panic: %v", err)
-	}
-	if _, err := send.Read(nil); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no job: %v", err)
-	}
-	if _, err := job.ResultOf[receipt](nil); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no job: %v", err)
-	}
-	if _, err := job.Kind[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no type: %v", err)
-	}
+	_, err := send.Read(&job.Job{Type: "sent", Data: "{}"})
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "of another type: %v", err)
+	_, err = job.ResultOf[receipt](&job.Job{Result: "sent"})
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "another result: %v", err)
+	_, err = job.Kind[float64]("f").New(math.NaN())
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no JSON: %v", err)
+	_, err = job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1))
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "large: %v", err)
+	_, err = job.Kind[string]("s").New(job.None)
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "no data"), "a text that reads as nothing: %v", err)
+	_, err = job.Kind[broken]("b").New(broken{})
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "panic: broken"), "a panic: %v", err)
+	_, err = send.Read(nil)
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no job: %v", err)
+	_, err = job.ResultOf[receipt](nil)
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no job: %v", err)
+	_, err = job.Kind[string]("").New("x")
+	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no type: %v", err)
 }
 
 // TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.
 func TestOfNothing(t *testing.T) {
 	const maybe job.Kind[*receipt] = "maybe"
 	j, err := maybe.New(nil)
-	if err != nil || j.Data != "" {
-		t.Errorf("%+v, %v", j, err)
-	}
+	dbtest.Ensure(t, err == nil && j.Data == "", "%+v, %v", j, err)
 	if err := (job.Params{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("the word itself: %v", err)
 	}
@@ -110,15 +96,13 @@ func TestOfNothing(t *testing.T) {
 		t.Error(err)
 	}
 	for _, data := range []string{job.None, "null"} {
-		if got, err := maybe.Read(&job.Job{Type: "maybe", Data: data}); err != nil || got != nil {
-			t.Errorf("%s: %v, %v", data, got, err)
-		}
+		got, err := maybe.Read(&job.Job{Type: "maybe", Data: data})
+		dbtest.Ensure(t, err == nil && got == nil, "%s: %v, %v", data, got, err)
 	}
 	const text job.Kind[string] = "text"
 	for data, want := range map[string]string{job.None: "", "null": "null", `"x"`: `"x"`, "5": "5"} {
-		if got, err := text.Read(&job.Job{Type: "text", Data: data}); err != nil || got != want {
-			t.Errorf("%s: %q, %v", data, got, err)
-		}
+		got, err := text.Read(&job.Job{Type: "text", Data: data})
+		dbtest.Ensure(t, err == nil && got == want, "%s: %q, %v", data, got, err)
 	}
 }
 
@@ -131,8 +115,7 @@ func (broken) MarshalJSON() ([]byte, error) { panic("broken") }
 // TestReason: an error is never the word that says there is none.
 func TestReason(t *testing.T) {
 	for _, text := range []string{"", job.None} {
-		if reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason(); reason == "" || reason == job.None {
-			t.Errorf("%q: %q", text, reason)
-		}
+		reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason()
+		dbtest.Ensure(t, reason != "" && reason != job.None, "%q: %q", text, reason)
 	}
 }

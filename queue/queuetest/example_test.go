@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -50,9 +51,7 @@ func Example() {
 		}
 
 		// what the application enqueues
-		if err := Pay(t.Context(), shop.App, emails.Queue, 4711); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, Pay(t.Context(), shop.App, emails.Queue, 4711))
 		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
 
 		// what becomes of it, with a mail server that is down for ten minutes

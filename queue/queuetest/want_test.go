@@ -176,7 +176,6 @@ func TestWantsFail(t *testing.T) {
 	if !strings.Contains(said, `make an instance to test with: `) || !strings.Contains(said, `"E mails"`) {
 		t.Errorf("a queue that can't be: %q", said)
 	}
-	if said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") }); !strings.Contains(said, `"the shop"`) {
-		t.Errorf("an instance that can't be: %q", said)
-	}
+	said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") })
+	dbtest.Ensure(t, strings.Contains(said, `"the shop"`), "an instance that can't be: %q", said)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 )
@@ -103,9 +104,8 @@ func TestDue(t *testing.T) {
 			if len(slots) != c.slots || c.slots > 0 && !slots[len(slots)-1].Equal(now.Add(-c.last)) {
 				t.Errorf("slots are %d, %v", len(slots), slots)
 			}
-			if want := now.Add(-c.latest); latest.IsZero() != (c.latest == 0) || c.latest != 0 && !latest.Equal(want) {
-				t.Errorf("the latest is %s", latest)
-			}
+			want := now.Add(-c.latest)
+			dbtest.Ensure(t, latest.IsZero() == (c.latest == 0) && (c.latest == 0 || latest.Equal(want)), "the latest is %s", latest)
 		})
 	}
 }
@@ -134,30 +134,25 @@ func TestEqual(t *testing.T) {
 		for _, text := range all {
 			for _, others := range [][]string{all, {"@every 1m", "5 4 3 2 1"}} {
 				for _, other := range others {
-					if want := &others[0] == &all[0]; spec(t, text).Equal(spec(t, other)) != want {
-						t.Errorf("%q and %q: %t", text, other, !want)
-					}
+					want := &others[0] == &all[0]
+					dbtest.Ensure(t, spec(t, text).Equal(spec(t, other)) == want, "%q and %q: %t", text, other, !want)
 				}
 			}
 		}
 	}
 	for _, both := range [][2]string{{"0 0 */2 * tue", "0 0 1-31/2 * tue"}, {"* * * * *", "0-58 * * * *"}} {
-		if spec(t, both[0]).Equal(spec(t, both[1])) {
-			t.Errorf("%q", both)
-		}
+		dbtest.Ensure(t, !spec(t, both[0]).Equal(spec(t, both[1])), "%q", both)
 	}
 }
 
 func TestJobOf(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 2, 30, 0, 0, time.UTC)
 	s := schedule.Schedule{Name: "nightly", Job: job.Params{Type: "report", In: time.Hour}}
-	if j := s.JobOf(slot); j.Key != "nightly@2026-11-22T02:30:00Z" || !j.At.Equal(slot) || j.In != 0 {
-		t.Errorf("%+v", j)
-	}
+	j := s.JobOf(slot)
+	dbtest.Ensure(t, j.Key == "nightly@2026-11-22T02:30:00Z" && j.At.Equal(slot) && j.In == 0, "%+v", j)
 	s.Job.Key, s.Jitter = "report", 10*time.Minute
-	if j := s.JobOf(slot); j.Key != "report" {
-		t.Errorf("%+v", j)
-	}
+	j = s.JobOf(slot)
+	dbtest.Ensure(t, j.Key == "report", "%+v", j)
 	seen := map[time.Duration]bool{}
 	for n := range 200 {
 		at := slot.AddDate(0, 0, n)
@@ -167,7 +162,5 @@ func TestJobOf(t *testing.T) {
 		}
 		seen[by] = true
 	}
-	if len(seen) < 50 {
-		t.Errorf("%d ways to put it off", len(seen))
-	}
+	dbtest.Ensure(t, len(seen) >= 50, "%d ways to put it off", len(seen))
 }
