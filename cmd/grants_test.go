@@ -45,9 +45,7 @@ func TestGrantsSuffice(t *testing.T) {
 		var errs strings.Builder
 		c.Stderr = &errs
 		out, err := c.Output()
-		if err != nil || errs.Len() > 0 {
-			t.Fatalf("hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
-		}
+		dbtest.Require(t, err == nil && errs.Len() == 0, "hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
 		return string(out)
 	}
 	grants := strings.Split(strings.TrimSpace(hipq("", "init", "--print-grants")), "\n")
@@ -145,8 +143,7 @@ func openAs(t *testing.T, cfg *mysql.Config, user, password string) *sql.DB {
 	t.Helper()
 	as := *cfg
 	as.User, as.Passwd = user, password
-	db, err := sql.Open("mysql", as.FormatDSN())
-	must(t, err)
+	db := dbtest.Must(sql.Open("mysql", as.FormatDSN()))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -47,22 +47,18 @@ func TestDocs(t *testing.T) {
 		t.Skip("it builds a hipq of its own, without the race detector")
 	}
 	t.Parallel()
-	root, err := filepath.Abs("..")
-	must(t, err)
+	root := dbtest.Must(filepath.Abs(".."))(t)
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(bin, "hipq"), ".")
 	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
 	d := docs{root: root, bin: bin}
 	var pages, story []page // story is the quick start, and what goes on from there
 	for _, names := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, names))
-		must(t, err)
+		found := dbtest.Must(filepath.Glob(filepath.Join(root, names)))(t)
 		for _, file := range found {
-			name, err := filepath.Rel(root, file)
-			must(t, err)
+			name := dbtest.Must(filepath.Rel(root, file))(t)
 			p := d.read(t, name)
 			pages = append(pages, p)
 			if len(p.with("sh", "quickstart")) > 0 {
@@ -112,8 +108,7 @@ type codeBlock struct {
 
 func (d docs) read(t *testing.T, name string) page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.root, name))
-	must(t, err)
+	text := dbtest.Must(os.ReadFile(filepath.Join(d.root, name)))(t)
 	p := page{name: name}
 	open := false
 	for i, line := range strings.Split(string(text), "\n") {
@@ -131,9 +126,7 @@ func (d docs) read(t *testing.T, name string) page {
 			p.text += line + "\n"
 		}
 	}
-	if open {
-		t.Fatalf("%s: a fence is not closed", name)
-	}
+	dbtest.Require(t, !open, "%s: a fence is not closed", name)
 	return p
 }
 
@@ -152,9 +145,7 @@ func (d docs) command(dir, name string, args ...string) *exec.Cmd {
 }
 
 func (d docs) quickStart(t *testing.T, story []page) {
-	if len(story) == 0 || story[0].name != "README.md" {
-		t.Fatal("README.md has no quick start")
-	}
+	dbtest.Require(t, len(story) > 0 && story[0].name == "README.md", "README.md has no quick start")
 	dir := t.TempDir()
 	for _, p := range story {
 		for i, b := range p.fences {
@@ -162,9 +153,7 @@ func (d docs) quickStart(t *testing.T, story []page) {
 				continue
 			}
 			out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
-			}
+			dbtest.Require(t, err == nil, "%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
 			p.wantOutput(t, i, string(out))
 		}
 	}
@@ -223,9 +212,7 @@ func (d docs) demo(t *testing.T) {
 	before, err := os.ReadDir(dir)
 	must(t, err)
 	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	after, err := os.ReadDir(dir)
 	must(t, err)
 	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
@@ -348,11 +335,9 @@ func (d docs) crontabs(t *testing.T, p page) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
-		err := os.WriteFile(file, []byte(text), 0o600)
-		must(t, err)
-		if out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput()
+		dbtest.Require(t, err == nil, "%v\n%s", err, out)
 		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // for the sake of --linger
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSpace(line)

@@ -88,9 +88,8 @@ func (h hostileDB) measure(t *testing.T, args []string) {
 	before := inUse()
 	var out measured
 	var errs bytes.Buffer
-	if code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs); code != 0 || errs.Len() > 0 {
-		t.Fatalf("exit code %d: %s", code, errs.String())
-	}
+	code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs)
+	dbtest.Require(t, code == 0 && errs.Len() == 0, "exit code %d: %s", code, errs.String())
 	grown := int64(out.most) - int64(before)
 	t.Logf("%d lines in %d writes, %d MiB", out.lines, out.writes, grown>>20)
 	dbtest.Ensure(t, out.lines == many+1 && out.writes >= many/1000, "%d lines in %d writes", out.lines, out.writes)
@@ -135,8 +134,6 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 // full says whether a pipe takes nothing more: who writes to it waits for its reader.
 func full(t *testing.T, in *os.File) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLOUT}}, 0)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		t.Fatal(err)
-	}
+	dbtest.Require(t, err == nil || errors.Is(err, unix.EINTR), "%v", err)
 	return n == 0 && err == nil
 }

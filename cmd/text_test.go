@@ -145,8 +145,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, false)
-		config, err := os.ReadFile(h.config())
-		must(t, err)
+		config := dbtest.Must(os.ReadFile(h.config()))(t)
 		must(t, os.WriteFile(h.config(), bytes.Replace(config, []byte("mail: off\n"), nil, 1), 0o600))
 		const lines = "s\n\thipq: all is well\n  retry: rm x\r\v\x1b"
 		for _, row := range []map[string]string{
@@ -192,8 +191,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 // printTricks makes the handler print them, and fail.
 func (h hostileDB) printTricks() {
 	h.t.Helper()
-	config, err := os.ReadFile(h.config())
-	must(h.t, err)
+	config := dbtest.Must(os.ReadFile(h.config()))(h.t)
 	text := strings.Join(tricks, "\n")
 	must(h.t, os.WriteFile(filepath.Join(h.dir, "tricks"), []byte(text), 0o600))
 	config = bytes.ReplaceAll(config, []byte(`["true"]`), []byte(`[sh, -c, "cat tricks; exit 1"]`))
@@ -204,9 +202,7 @@ func (h hostileDB) printTricks() {
 func (h hostileDB) add(key string) (id string) {
 	h.t.Helper()
 	code, out, errs := shown("enqueue", "plain", "send", "--key", key+rand.Text(), "--priority", "-1000", "--config", h.config())
-	if code != 0 {
-		h.t.Fatal(errs)
-	}
+	dbtest.Require(h.t, code == 0, "%v", errs)
 	return strings.TrimSpace(out)
 }
 
@@ -306,8 +302,7 @@ func TestLinesErrorsAreShownOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	const long = 2 << 20
 	for _, text := range append(slices.Clone(tricks), strings.Repeat("x", long), strings.Repeat("\u202e", long/3)) {
-		quoted, err := json.Marshal(text)
-		must(t, err)
+		quoted := dbtest.Must(json.Marshal(text))(t)
 		for _, line := range []string{
 			`{"queue": %s}`, `{%s: 1}`, `{"queue": "plain", "job_type": "send", "scheduled_run_time": %s}`,
 			`{"queue": "plain", "job_type": "send", "timeout": [%s]}`, `{"queue": "plain", "job_type": "send", "timeout": %s}`,
@@ -332,9 +327,7 @@ func (h hostileDB) refused(args ...string) (code int, errs string) {
 	dbtest.Same(h.t, cmp.Or(trick(out), trick(errs)), "", "hipq %.200q", args)
 	dbtest.Ensure(h.t, len(errs) <= 10<<10, "hipq %.200q: a message of %d bytes", args, len(errs))
 	for line := range strings.Lines(errs) {
-		if !strings.HasPrefix(line, "hipq: ") && !strings.HasPrefix(line, "  ") {
-			h.t.Fatalf("hipq %.200q: the line %.200q", args, line)
-		}
+		dbtest.Require(h.t, strings.HasPrefix(line, "hipq: ") || strings.HasPrefix(line, "  "), "hipq %.200q: the line %.200q", args, line)
 	}
 	return code, errs
 }
@@ -360,8 +353,7 @@ func TestServersTextIsShownOnly(t *testing.T) {
 // rogue is a server that greets each client with an error of this text.
 func rogue(t *testing.T, text string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan struct{})
 	t.Cleanup(func() {
 		_ = listener.Close()

@@ -71,20 +71,14 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			}
 			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
 			within := time.Duration(rapid.Int64Range(0, int64(time.Hour)-1).Draw(t, "time"))
-			if !aggregate(t, m, hour.Add(within), AggregateOptions{}) {
-				t.Fatal("not aggregated")
-			}
+			dbtest.Require(t, aggregate(t, m, hour.Add(within), AggregateOptions{}), "not aggregated")
 			wantMetrics(t, m, hour, all)
 
 			// a second time changes nothing, even if there is more to count now; until somebody asks for it
 			more := append(all, draw(rapid.IntRange(1, 10).Draw(t, "more"))...)
-			if aggregate(t, m, hour, AggregateOptions{}) {
-				t.Fatal("aggregated twice")
-			}
+			dbtest.Require(t, !aggregate(t, m, hour, AggregateOptions{}), "aggregated twice")
 			wantMetrics(t, m, hour, all)
-			if !aggregate(t, m, hour, AggregateOptions{Again: true}) {
-				t.Fatal("not recounted")
-			}
+			dbtest.Require(t, aggregate(t, m, hour, AggregateOptions{Again: true}), "not recounted")
 			wantMetrics(t, m, hour, more)
 		})
 	})

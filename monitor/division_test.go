@@ -85,9 +85,7 @@ func TestDivision(t *testing.T) {
 					dbtest.Ensure(t, strings.HasPrefix(f.Text, "mail: ") && f.Severity == Warning && f.Value > f.Limit, "%+v", f)
 				}
 			}
-			if len(s.Divisions) != 1 || s.Divisions[0].Queue != "mail" {
-				t.Fatalf("%+v", s.Divisions)
-			}
+			dbtest.Require(t, len(s.Divisions) == 1 && s.Divisions[0].Queue == "mail", "%+v", s.Divisions)
 			return s.Divisions[0], whats
 		}
 		divideMail(t, db)

@@ -77,9 +77,7 @@ func TestGauge(t *testing.T) {
 			{"locked", 3, 40 * time.Second, 0, 2 + 3*3},
 			{"running", 1, 0, 0, 3},
 		}
-		if len(report.Gauges) != len(want) {
-			t.Fatalf("gauges %+v", report.Gauges)
-		}
+		dbtest.Require(t, len(report.Gauges) == len(want), "gauges %+v", report.Gauges)
 		for i, w := range want {
 			g := report.Gauges[i]
 			// it was measured at its own time, a little later than now; SQLite's clock has milliseconds

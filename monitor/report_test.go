@@ -63,9 +63,7 @@ func TestReportMergesHours(t *testing.T) {
 			engine.At(measured))
 		report := dbtest.Must(m.Report(t.Context(), hour.Add(59*time.Minute)))(t)
 		dbtest.Same(t, cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown), "", "hours (-recount +got)")
-		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
-			t.Fatalf("%+v", report)
-		}
+		dbtest.Require(t, report.Hour.Equal(hour) && len(report.Windows) == 4, "%+v", report)
 		for i, hours := range []int{6, 12, 24, 168} {
 			w := report.Windows[i]
 			length := time.Duration(hours) * time.Hour

@@ -49,9 +49,8 @@ func build(b *testing.B, dir, name, pkg string) string {
 	file := filepath.Join(dir, name)
 	c := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, pkg)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		b.Fatalf("build %s: %v: %s", name, err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Require(b, err == nil, "build %s: %v: %s", name, err, out)
 	return file
 }
 
@@ -59,8 +58,7 @@ func build(b *testing.B, dir, name, pkg string) string {
 func took(b *testing.B, argv ...string) time.Duration {
 	b.Helper()
 	began := time.Now()
-	if out, err := exec.CommandContext(b.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
+	out, err := exec.CommandContext(b.Context(), argv[0], argv[1:]...).CombinedOutput()
+	dbtest.Require(b, err == nil, "%v: %s", err, out)
 	return time.Since(began)
 }

@@ -60,9 +60,8 @@ func compare(b *testing.B, sides ...side) rates {
 			s := sides[(round+i)%len(sides)]
 			untimed(b, s, s.ready)
 			began := time.Now()
-			if err := s.run(b.Context()); err != nil {
-				b.Fatalf("%s: %v", s.name, err)
-			}
+			err := s.run(b.Context())
+			dbtest.Require(b, err == nil, "%s: %v", s.name, err)
 			r[s.name] = append(r[s.name], float64(s.jobs)/time.Since(began).Seconds())
 			untimed(b, s, s.check)
 		}

@@ -90,8 +90,7 @@ func TestBounded(t *testing.T) {
 	}
 
 	got := map[string]string{}
-	text, err := h.run(t.Context(), "jobs", "--json")
-	must(t, err)
+	text := dbtest.Must(h.run(t.Context(), "jobs", "--json"))(t)
 	for line := range strings.Lines(text) {
 		var j struct {
 			Queue string `json:"queue"`
@@ -114,9 +113,8 @@ func configureHostile(t *testing.T, url string) hipq {
 	t.Helper()
 	h := hipq{binaries: build(t), driver: "sqlite"}
 	h.handler = filepath.Join(t.TempDir(), "hostile")
-	if out, err := exec.Command("go", "build", "-o", h.handler, "./testdata/hostile").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.Command("go", "build", "-o", h.handler, "./testdata/hostile").CombinedOutput()
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	var c strings.Builder
 	c.WriteString("worker: {concurrency: 4, grace: 1s, run_for: 10m}\nretry: {attempts: 1}\nqueues:\n")
 	for kind, handler := range map[string]string{

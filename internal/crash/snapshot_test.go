@@ -73,8 +73,7 @@ func (d *database) effort(t *testing.T) (e effort) {
 	}
 	_, behindName, _ := strings.Cut(string(stat), ") ")
 	for _, ticks := range strings.Fields(behindName)[11:13] {
-		n, err := strconv.Atoi(ticks)
-		must(t, err)
+		n := dbtest.Must(strconv.Atoi(ticks))(t)
 		e.used += time.Duration(n) * time.Second / 100
 	}
 	return e

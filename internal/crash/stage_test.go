@@ -127,8 +127,7 @@ func (s *stage) start(options ...string) *worker {
 
 func (s *stage) startBy(h hipq, options ...string) *worker {
 	s.t.Helper()
-	w, err := s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...))
-	must(s.t, err)
+	w := dbtest.Must(s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...)))(s.t)
 	return w
 }
 
@@ -137,8 +136,7 @@ func (s *stage) startBy(h hipq, options ...string) *worker {
 func (s *stage) hire(ctx context.Context, h hipq) *worker {
 	s.t.Helper()
 	s.stock(ctx, hiring)
-	taken, err := s.db.slots()
-	must(s.t, err)
+	taken := dbtest.Must(s.db.slots())(s.t)
 	w := s.startBy(h, "--linger", "--run-for", "10m", "--concurrency", fmt.Sprint(taken+slotsEach))
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		id, done := s.idOf(w), 0
@@ -154,8 +152,7 @@ func (s *stage) hire(ctx context.Context, h hipq) *worker {
 
 func (s *stage) idOf(w *worker) string {
 	s.t.Helper()
-	id, err := s.db.workerOf(w.cmd.Process.Pid)
-	must(s.t, err)
+	id := dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
 	return id
 }
 

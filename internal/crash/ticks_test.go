@@ -178,8 +178,7 @@ func (s *tickTest) tick(told bool) *worker {
 	if s.fileLimit > 0 {
 		c = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, s.fileLimit), "sh"}, c.Args...)...)
 	}
-	w, err := s.fleet.start(c)
-	must(s.t, err)
+	w := dbtest.Must(s.fleet.start(c))(s.t)
 	w.excused = true
 	return w
 }
@@ -198,9 +197,8 @@ func (s *tickTest) await(w *worker, m moment) {
 	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		id, err := s.db.workerOf(w.cmd.Process.Pid)
 		ledger, e := readLedger(s.hipq.ledger)
-		if err = errors.Join(err, e); err != nil || time.Now().After(limit) {
-			s.t.Fatalf("the tick does nothing (%v): %s", err, w.stderr.String())
-		}
+		err = errors.Join(err, e)
+		dbtest.Require(s.t, err == nil && !time.Now().After(limit), "the tick does nothing (%v): %s", err, w.stderr.String())
 		if id != "" && (len(ledger) > 0) == (m == handling) {
 			time.Sleep(300 * time.Millisecond)
 			return

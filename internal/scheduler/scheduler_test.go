@@ -139,9 +139,7 @@ func (s *shop) row(name string) scheduler.Row {
 	s.t.Helper()
 	rows := dbtest.Must(s.table.Rows(s.t.Context()))(s.t)
 	r, known := rows[name]
-	if !known {
-		s.t.Fatalf("no schedule %s", name)
-	}
+	dbtest.Require(s.t, known, "no schedule %s", name)
 	return r
 }
 
@@ -152,17 +150,14 @@ func TestTend(t *testing.T) {
 		s.begin()
 		wait, err := s.table.Wait(s.t.Context())
 		dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "%s, %v", wait, err)
-		if n := s.tend() + s.tend(); n != 0 {
-			s.t.Fatalf("%d jobs", n)
-		}
+		n := s.tend() + s.tend()
+		dbtest.Require(s.t, n == 0, "%d jobs", n)
 		s.nobody(time.Hour)
 		slot := s.now().Truncate(time.Hour)
-		if n := s.tend(); n != 2 {
-			s.t.Fatalf("%d jobs", n)
-		}
-		if n := s.tend(); n != 0 {
-			s.t.Fatalf("%d jobs", n)
-		}
+		n = s.tend()
+		dbtest.Require(s.t, n == 2, "%d jobs", n)
+		n = s.tend()
+		dbtest.Require(s.t, n == 0, "%d jobs", n)
 		var j struct {
 			ID  int64
 			Key string      `db:"job_key"`

@@ -108,19 +108,6 @@ func TestAnswersAreOverdue(t *testing.T) {
 	})
 }
 
-// An error of an attempt goes to the retry decision like one of a handler.
-func TestAnswerToTryAgain(t *testing.T) {
-	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.Params{Type: "send", Key: "a"})
-		s.settle("w1", done, s.start("w1", 1)...)
-		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
-		ensure(t, err == nil && got.Changed && got.Job.State() == job.Error, "%+v, %v", got, err)
-		s.upkeep()
-		s.wantState(1, job.Retry, "scheduled", 1)
-		s.wantHistory(1, "added/0 starting/1 error/1")
-	})
-}
-
 // A job that was answered while its handler runs keeps its weight and its key until the handler has ended. The answer counts then.
 func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 	parallel(t)

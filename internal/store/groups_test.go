@@ -65,18 +65,6 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// What is held and doesn't fit beside the others of its group is not overtaken by what comes later and would.
-func TestNothingOvertakesInAGroup(t *testing.T) {
-	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s env) {
-		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
-		first := s.start("w1", 9)
-		s.wantState(s.nth(3), job.Initial, "throttled", 0)
-		s.settle("w1", done, first...)
-		s.add(inRegion("east", 1))
-		equal(t, s.places(s.start("w1", 9)), []int64{2}, "started")
-	})
-}
-
 // However many groups hold something back, all is found, and nothing overtakes.
 func TestManyFullGroups(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,8 +78,7 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		dbtest.OK(t, err)
-		return v
+		return dbtest.Must(v, err)(t)
 	}
 }
 
@@ -107,32 +105,13 @@ func fails(t *testing.T, want error, about ...any) func(any, error) {
 	}
 }
 
-// ensure wants something to be so, or says what is wrong.
-func ensure(t *testing.T, is bool, format string, args ...any) {
-	t.Helper()
-	if !is {
-		t.Errorf(format, args...)
-	}
-}
-
-// require is ensure where the test can't go on otherwise.
-func require(t *testing.T, is bool, format string, args ...any) {
-	t.Helper()
-	if !is {
-		t.Fatalf(format, args...)
-	}
-}
+// ensure wants something to be so, or says what is wrong; require ends the test then.
+var ensure, require = dbtest.Ensure, dbtest.Require
 
 // equal wants two values to be the same; about says of what they are, as a format and what goes into it.
 func equal[T any](t *testing.T, got, want T, about ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		what := ""
-		if len(about) > 0 {
-			what = fmt.Sprintf(about[0].(string), about[1:]...) + ": "
-		}
-		t.Errorf("%sgot %+v, want %+v", what, got, want)
-	}
+	dbtest.Same(t, got, want, about...)
 }
 
 func (s env) add(jobs ...job.Params) []job.Added {
@@ -688,18 +667,6 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 			s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
 		})
 	}
-}
-
-func TestLaterJobsArePromoted(t *testing.T) {
-	suite(t, func(s env) {
-		id := s.add(job.Params{Type: "send", In: time.Hour})[0].ID
-		s.wantState(id, job.Initial, "scheduled", 0)
-		s.upkeep()
-		s.wantState(id, job.Initial, "scheduled", 0)
-		s.exec("UPDATE shop_emails SET wake_time = create_time")
-		s.upkeep()
-		s.wantState(id, job.Initial, "available", 0)
-	})
 }
 
 func TestPlainInsertIsTakenIn(t *testing.T) {

@@ -23,9 +23,7 @@ const send job.Kind[receipt] = "send"
 func TestOf(t *testing.T) {
 	want := receipt{4711, "<a@example.org>"}
 	j, err := send.New(want)
-	if err != nil || j.Type != "send" || j.Data != `{"Order":4711,"to":"<a@example.org>"}` {
-		t.Fatalf("%+v, %v", j, err)
-	}
+	dbtest.Require(t, err == nil && j.Type == "send" && j.Data == `{"Order":4711,"to":"<a@example.org>"}`, "%+v, %v", j, err)
 	got, err := send.Read(&job.Job{Type: j.Type, Data: j.Data})
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)

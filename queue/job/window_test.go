@@ -294,9 +294,7 @@ func TestWindowsRoundTrip(t *testing.T) {
 		ws, err := job.ParseWindows(list)
 		dbtest.OK(t, err)
 		again, err := job.ParseWindows(ws.Strings())
-		if err != nil || !slices.Equal(ws, again) {
-			t.Fatalf("%v as strings: %v, %v", ws, again, err)
-		}
+		dbtest.Require(t, err == nil && slices.Equal(ws, again), "%v as strings: %v, %v", ws, again, err)
 		decoded, err := job.DecodeWindows(ws.Encode())
 		if err != nil || !slices.Equal(ws, decoded) {
 			t.Fatalf("%s decoded: %v, %v", ws.Encode(), decoded, err)
@@ -317,9 +315,7 @@ func TestParseWindowReadsBackOrRefuses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, err := job.ParseWindow(anything.Draw(t, "text"))
 		if err != nil {
-			if !errors.Is(err, job.ErrWindow) {
-				t.Fatal(err)
-			}
+			dbtest.Require(t, errors.Is(err, job.ErrWindow), "%v", err)
 			return
 		}
 		if again, err := job.ParseWindow(w.String()); err != nil || again != w {

@@ -157,9 +157,7 @@ func TestJobOf(t *testing.T) {
 	for n := range 200 {
 		at := slot.AddDate(0, 0, n)
 		by := s.JobOf(at).At.Sub(at)
-		if by < 0 || by > s.Jitter || by%time.Second != 0 || !s.JobOf(at).At.Equal(s.JobOf(at).At) {
-			t.Fatalf("put off by %s", by)
-		}
+		dbtest.Require(t, by >= 0 && by <= s.Jitter && by%time.Second == 0 && s.JobOf(at).At.Equal(s.JobOf(at).At), "put off by %s", by)
 		seen[by] = true
 	}
 	dbtest.Ensure(t, len(seen) >= 50, "%d ways to put it off", len(seen))
