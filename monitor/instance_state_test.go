@@ -20,8 +20,7 @@ func TestState(t *testing.T) {
 		most := int64(0)
 		state := func() State {
 			t.Helper()
-			s := dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
-			return s
+			return dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
 		}
 		s := state()
 		dbtest.Ensure(t, len(s.Types) == 0 && s.LastTick.IsZero() && s.DeadWorkers+int64(s.MissedHours) <= 0, "a new instance: %+v", s)

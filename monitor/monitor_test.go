@@ -64,8 +64,7 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 // aggregate aggregates an hour and fails the test if that fails.
 func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
-	done := dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
-	return done
+	return dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
 }
 
 // stored are the metrics of one hour.
@@ -82,8 +81,7 @@ func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 
 func complete(t *testing.T, m *Monitor) time.Time {
 	t.Helper()
-	hour := dbtest.Must(m.LastComplete(t.Context()))(t)
-	return hour
+	return dbtest.Must(m.LastComplete(t.Context()))(t)
 }
 
 // anyEntry is an entry of a worker or a job at a time within [from, to), often at its very beginning or end.

@@ -99,6 +99,5 @@ func median[T float64 | time.Duration](list []T) T {
 // open is Open in a benchmark.
 func open(b *testing.B, db *schema.DB, o queue.Options) *Queue {
 	b.Helper()
-	q := dbtest.Must(Open(b.Context(), db, o))(b)
-	return q
+	return dbtest.Must(Open(b.Context(), db, o))(b)
 }

@@ -127,8 +127,7 @@ func (s *stage) start(options ...string) *worker {
 
 func (s *stage) startBy(h hipq, options ...string) *worker {
 	s.t.Helper()
-	w := dbtest.Must(s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...)))(s.t)
-	return w
+	return dbtest.Must(s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...)))(s.t)
 }
 
 // hire starts another worker, and waits until it is at work. It takes the slots that the others leave it, and would like
@@ -152,8 +151,7 @@ func (s *stage) hire(ctx context.Context, h hipq) *worker {
 
 func (s *stage) idOf(w *worker) string {
 	s.t.Helper()
-	id := dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
-	return id
+	return dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
 }
 
 // tick starts a worker as cron would, in the midst of it. What it gives complains if that one could not do its work soon.

@@ -326,55 +326,6 @@ func order(n int) (list []int) {
 	return list
 }
 
-// Two jobs of which each takes the whole limit, or more, in two shards: one goes, then the other.
-func TestTwoHeavyJobs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 20).Draw(t, "limit")
-		heavy := rapid.IntRange(limit, limit+5)
-		q := newQueue(limit, rapid.IntRange(2, 8).Draw(t, "shards"))
-		a := rapid.IntRange(0, len(q.shares)-2).Draw(t, "a")
-		b := rapid.IntRange(a+1, len(q.shares)-1).Draw(t, "b")
-		q.waiting[a], q.waiting[b] = []int{heavy.Draw(t, "heavy")}, []int{heavy.Draw(t, "heavy")}
-		dbtest.Ensure(t, q.ask(t, a) == 1 && q.ask(t, b) == 0, "who asks first goes: %+v", q.shares)
-		q.end(a, 0)
-		dbtest.Same(t, q.ask(t, b), 1, "when the first has ended, the other goes: %+v", q.shares)
-	})
-}
-
-// Where a limit is lowered below what is used, nothing starts until less is used; then what becomes free is for whoever has
-// waited longest.
-func TestLimitLowered(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q := newQueue(10, 3)
-		for i := range q.shares {
-			q.waiting[i] = []int{1, 1, 1, 1, 1, 1, 1, 1}
-			q.ask(t, i)
-		}
-		dbtest.Ensure(t, q.used() == 10, "%d are used of 10", q.used())
-		q.limit = 4
-		q.divide(t)
-		for q.used() > 4 {
-			i := rapid.SampledFrom(busy(q)).Draw(t, "busy")
-			q.end(i, 0)
-			if q.used() < 4 {
-				break
-			}
-			for _, i := range rapid.Permutation(order(3)).Draw(t, "order") {
-				n := q.ask(t, i)
-				dbtest.Ensure(t, n <= 0, "with %d used of 4, %d have started", q.used()-n, n)
-			}
-		}
-		q.end(busy(q)[0], 0)
-		started := 0
-		for range 2 {
-			for i := range q.shares {
-				started += q.ask(t, i)
-			}
-		}
-		dbtest.Ensure(t, started != 0 && q.used() == 4, "with %d used of 4, %d have started", q.used(), started)
-	})
-}
-
 // However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the
 // limit only.
 func TestLimitDividedAnew(t *testing.T) {

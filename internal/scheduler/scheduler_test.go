@@ -102,8 +102,7 @@ func (s *shop) exec(query string, args ...any) {
 // now is the database's clock.
 func (s *shop) now() time.Time {
 	s.t.Helper()
-	now := dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
-	return now
+	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
 // nobody makes it so that nobody has seen to the schedules for so long.

@@ -61,24 +61,21 @@ func TestOfRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", data, got, err)
 		}
 	}
-	_, err := send.Read(&job.Job{Type: "sent", Data: "{}"})
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "of another type: %v", err)
-	_, err = job.ResultOf[receipt](&job.Job{Result: "sent"})
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "another result: %v", err)
-	_, err = job.Kind[float64]("f").New(math.NaN())
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no JSON: %v", err)
-	_, err = job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1))
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "large: %v", err)
-	_, err = job.Kind[string]("s").New(job.None)
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "no data"), "a text that reads as nothing: %v", err)
-	_, err = job.Kind[broken]("b").New(broken{})
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "panic: broken"), "a panic: %v", err)
-	_, err = send.Read(nil)
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no job: %v", err)
-	_, err = job.ResultOf[receipt](nil)
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no job: %v", err)
-	_, err = job.Kind[string]("").New("x")
-	dbtest.Ensure(t, errors.Is(err, job.ErrInvalid), "no type: %v", err)
+	refuses := func(what, says string) func(any, error) {
+		return func(_ any, err error) {
+			t.Helper()
+			dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), says), "%s: %v", what, err)
+		}
+	}
+	refuses("of another type", "")(send.Read(&job.Job{Type: "sent", Data: "{}"}))
+	refuses("another result", "")(job.ResultOf[receipt](&job.Job{Result: "sent"}))
+	refuses("no JSON", "")(job.Kind[float64]("f").New(math.NaN()))
+	refuses("large", "")(job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)))
+	refuses("a text that reads as nothing", "no data")(job.Kind[string]("s").New(job.None))
+	refuses("a panic", "panic: broken")(job.Kind[broken]("b").New(broken{}))
+	refuses("no job", "")(send.Read(nil))
+	refuses("no job", "")(job.ResultOf[receipt](nil))
+	refuses("no type", "")(job.Kind[string]("").New("x"))
 }
 
 // TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.

@@ -42,8 +42,7 @@ func windowZone(t rapid.TB, name string) *time.Location {
 
 func windowsOf(t *testing.T, list ...string) job.Windows {
 	t.Helper()
-	ws := dbtest.Must(job.ParseWindows(list))(t)
-	return ws
+	return dbtest.Must(job.ParseWindows(list))(t)
 }
 
 // windowModel says for every minute of the week, from Sunday's midnight, whether it is inside.
@@ -146,17 +145,6 @@ func TestWindowsNextIsTheFirstInstantInside(t *testing.T) {
 		}
 		ws := dbtest.Must(job.ParseWindows(list))(t)
 		checkNext(t, ws, &m, drawInstant(t))
-	})
-}
-
-func TestWindowsContainsIsTheWallClock(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var m windowModel
-		text := drawWindow(t, &m)
-		w := dbtest.Must(job.ParseWindow(text))(t)
-		at := drawInstant(t)
-		got, want := (job.Windows{w}).Contains(at), m.contains(at)
-		dbtest.Ensure(t, got == want, "%s contains %v: %v", text, at, got)
 	})
 }
 
