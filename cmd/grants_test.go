@@ -133,9 +133,7 @@ func onceOnly(t *testing.T, app *sql.DB) {
 	if _, err = tx.ExecContext(t.Context(), "INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good and new')"); err == nil {
 		err = tx.Commit()
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	dbtest.Ensure(t, err == nil, "%v", err)
 }
 
 // openAs opens the database as a user.

@@ -135,9 +135,8 @@ func uncommented(t *testing.T, file string) string {
 func TestExamplesAreShown(t *testing.T) {
 	page := dbtest.Must(os.ReadFile("../docs/operations.md"))(t)
 	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
-		if !strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))) {
-			t.Errorf("docs/operations.md doesn't show docs/examples/%s", name)
-		}
+		dbtest.Ensure(t, strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))),
+			"docs/operations.md doesn't show docs/examples/%s", name)
 	}
 }
 

@@ -210,9 +210,8 @@ func mistaken(t *testing.T, driver, source string) hand {
 func (h hand) tell(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	code, out, errs := shown(args...)
-	if code != want || code != 0 && out != "" {
-		t.Errorf("hipq %s: exit code %d, want %d, and it prints %s\n%s", strings.Join(args, " "), code, want, out, errs)
-	}
+	dbtest.Ensure(t, code == want && (code == 0 || out == ""),
+		"hipq %s: exit code %d, want %d, and it prints %s\n%s", strings.Join(args, " "), code, want, out, errs)
 	for _, words := range foreign {
 		dbtest.Ensure(t, !strings.Contains(errs, words), "hipq %s speaks a foreign language: %s", strings.Join(args, " "), errs)
 	}

@@ -69,9 +69,8 @@ func grants(t *testing.T, p page) {
 				at += n
 				continue
 			}
-			if at >= len(printed) || printed[at] != line {
-				t.Fatalf("%s:%d: %q is not line %d of what is printed", p.name, b.line, line, at+1)
-			}
+			dbtest.Require(t, at < len(printed) && printed[at] == line,
+				"%s:%d: %q is not line %d of what is printed", p.name, b.line, line, at+1)
 			at++
 		}
 		dbtest.Ensure(t, at == len(printed), "%s:%d: it has %d of %d lines", p.name, b.line, at, len(printed))

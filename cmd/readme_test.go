@@ -247,9 +247,8 @@ func (d docs) commands(t *testing.T, p page) {
 			name := m[1]
 			if _, ok := helps[name]; !ok {
 				out, err := d.command(t.TempDir(), "hipq", name, "--help").CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "hipq "+name) {
-					t.Errorf("%s: there is no command %q: %s", p.name, name, text)
-				}
+				dbtest.Ensure(t, err == nil && strings.Contains(string(out), "hipq "+name),
+					"%s: there is no command %q: %s", p.name, name, text)
 				helps[name] = string(out)
 			}
 			for _, flag := range longFlag.FindAllStringSubmatch(m[2], -1) {
@@ -367,9 +366,8 @@ func (d docs) crontabs(t *testing.T, p page) {
 			ran++
 		}
 	}
-	if ran < 3*len(blocks) || len(blocks) < map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name] {
-		t.Errorf("%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
-	}
+	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name],
+		"%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 }
 
 // checkPHP has PHP read a program, where there is one, without running it.
@@ -484,9 +482,7 @@ func inserts(t *testing.T, p page) {
 			_, err := db.SQL.ExecContext(t.Context(), b.text)
 			dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 		}
-		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must((*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil))(t)
 		n := 0
 		err = admin.Of(q).Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 			n++
@@ -495,9 +491,7 @@ func inserts(t *testing.T, p page) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		dbtest.Ensure(t, err == nil, "%v", err)
 		dbtest.Ensure(t, n == len(blocks), "%d jobs of %d", n, len(blocks))
 	})
 }

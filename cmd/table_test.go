@@ -110,9 +110,7 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 	defer out.Close()
 	c.Stdout, c.Stderr = in, &errs
 	must(t, c.Start())
-	if _, err := io.ReadFull(out, make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(io.ReadFull(out, make([]byte, 100)))(t)
 	for !read && !full(t, in) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}

@@ -211,9 +211,7 @@ func (h hostileDB) insertTrick(n int, text string) {
 	h.t.Helper()
 	exec := func(query string, args ...any) {
 		h.t.Helper()
-		if _, err := h.conn.ExecContext(context.Background(), query, args...); err != nil {
-			h.t.Fatal(err)
-		}
+		dbtest.Must(h.conn.ExecContext(context.Background(), query, args...))(h.t)
 	}
 	valid := strings.ToValidUTF8(text, "?")
 	short := valid
@@ -341,9 +339,8 @@ func TestServersTextIsShownOnly(t *testing.T) {
 		must(t, os.WriteFile(config, []byte(yaml), 0o600))
 		for _, args := range [][]string{{"jobs"}, {"work"}, {"work", "-v"}, {"init"}, {"status", "--json"}, {"show", "plain", "1"}} {
 			code, out, errs := shown(append(args, "--config", config)...)
-			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") && !strings.HasPrefix(errs, `{"error":`) {
-				t.Errorf("hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
-			}
+			dbtest.Ensure(t, code != 0 && out == "" && (strings.HasPrefix(errs, "hipq: ") || strings.HasPrefix(errs, `{"error":`)),
+				"hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
 			found := trick(errs)
 			dbtest.Ensure(t, found == "" && len(errs) <= 10<<10, "hipq %q: %d bytes: %s", args, len(errs), found)
 		}

@@ -23,14 +23,10 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 	for k, r := range stored(t, m, hour) {
 		if k == workersKey {
 			gotWorkers = r.Workers
-			if !cmp.Equal(r.Counts, Counts{}, shown) {
-				t.Fatalf("jobs are counted as workers: %+v", r.Counts)
-			}
+			dbtest.Require(t, cmp.Equal(r.Counts, Counts{}, shown), "jobs are counted as workers: %+v", r.Counts)
 			continue
 		}
-		if r.Workers != (Workers{}) {
-			t.Fatalf("workers are counted as jobs: %+v", r.Workers)
-		}
+		dbtest.Require(t, r.Workers == (Workers{}), "workers are counted as jobs: %+v", r.Workers)
 		got[k] = r.Counts
 	}
 	merged := map[key]Counts{} // from the histograms
@@ -39,13 +35,10 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		got[k], merged[k] = c, c
 	}
 	for how, got := range map[string]map[key]Counts{"stored": got, "merged": summed(merged)} {
-		if diff := cmp.Diff(summed(counts), got, shown); diff != "" {
-			t.Fatalf("%s of %s (-recount +got):\n%s", how, hour, diff)
-		}
+		diff := cmp.Diff(summed(counts), got, shown)
+		dbtest.Require(t, diff == "", "%s of %s (-recount +got):\n%s", how, hour, diff)
 	}
-	if workers != gotWorkers {
-		t.Fatalf("workers of %s: %+v, recounted %+v", hour, gotWorkers, workers)
-	}
+	dbtest.Ensure(t, workers == gotWorkers, "workers of %s: %+v, recounted %+v", hour, gotWorkers, workers)
 }
 
 func TestI8MetricsEqualRecount(t *testing.T) {

@@ -82,9 +82,8 @@ func TestGauge(t *testing.T) {
 			g := report.Gauges[i]
 			// it was measured at its own time, a little later than now; SQLite's clock has milliseconds
 			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
-			if g.Queue != "mail" || g.JobType != w.jobType || g.Backlog != w.backlog || since < 0 || since > time.Minute {
-				t.Errorf("%+v, want %+v", g, w)
-			}
+			dbtest.Ensure(t, g.Queue == "mail" && g.JobType == w.jobType && g.Backlog == w.backlog && since >= 0 && since <= time.Minute,
+				"%+v, want %+v", g, w)
 			if *g.Held != w.held || *g.ThrottleUsed != w.used || *g.ThrottleLimit != 20 {
 				t.Errorf("%s: %d held, %d of %d used, want %+v", g.JobType, *g.Held, *g.ThrottleUsed, *g.ThrottleLimit, w)
 			}

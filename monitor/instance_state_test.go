@@ -89,8 +89,7 @@ func TestState(t *testing.T) {
 		aggregate(t, m, hour.Add(-3*time.Hour), AggregateOptions{})
 		exec(t, db, "DELETE FROM "+db.Hours()+" WHERE hour > ?", engine.At(hour.Add(-2*time.Hour)))
 		got = state()
-		if got.MissedHours != 1 || len(got.Types) != 2 || got.Types[0].Counts.Failed != 0 {
-			t.Errorf("after the monitor stood still: %+v", got)
-		}
+		dbtest.Ensure(t, got.MissedHours == 1 && len(got.Types) == 2 && got.Types[0].Counts.Failed == 0,
+			"after the monitor stood still: %+v", got)
 	})
 }

@@ -42,9 +42,7 @@ type fataler interface {
 
 func exec(t fataler, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.SQL.ExecContext(context.Background(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	dbtest.Must(db.SQL.ExecContext(context.Background(), statement, args...))(t)
 }
 
 // logged appends entries to the activity, at their own times.
@@ -175,8 +173,7 @@ func TestLastComplete(t *testing.T) {
 		now := dbtest.Must(time.Parse(time.RFC3339Nano, c.now))(t)
 		hour := lastComplete(now)
 		dbtest.Same(t, hour.Format(time.RFC3339), c.want, "at %s", c.now)
-		if now.Before(completeAt(hour)) || !now.Before(completeAt(hour.Add(time.Hour))) {
-			t.Errorf("at %s: %s is not the last that is complete", c.now, hour)
-		}
+		dbtest.Ensure(t, !now.Before(completeAt(hour)) && now.Before(completeAt(hour.Add(time.Hour))),
+			"at %s: %s is not the last that is complete", c.now, hour)
 	}
 }

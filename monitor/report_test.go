@@ -68,15 +68,13 @@ func TestReportMergesHours(t *testing.T) {
 			w := report.Windows[i]
 			length := time.Duration(hours) * time.Hour
 			from := to.Add(-length)
-			if w.Name != []string{"6h", "12h", "1d", "1w"}[i] || !w.From.Equal(from) || !w.To.Equal(to) || w.Of != hours {
-				t.Errorf("window %+v", w)
-			}
+			dbtest.Ensure(t, w.Name == []string{"6h", "12h", "1d", "1w"}[i] && w.From.Equal(from) && w.To.Equal(to) && w.Of == hours,
+				"window %+v", w)
 			now, workers, covered := sum(entries, aggregated, from, to)
 			before, _, coveredBefore := sum(entries, aggregated, from.Add(-length), from)
 			earlier, _, coveredEarlier := sum(entries, aggregated, from.Add(-week), to.Add(-week))
-			if w.Hours != covered || w.Workers != workers {
-				t.Errorf("%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
-			}
+			dbtest.Ensure(t, w.Hours == covered && w.Workers == workers,
+				"%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
 			gotNow, gotBefore, gotEarlier := map[key]Counts{}, map[key]Counts{}, map[key]Counts{}
 			for _, q := range w.Queues {
 				var all, allBefore Counts
@@ -157,9 +155,8 @@ func TestReportWithoutHistogram(t *testing.T) {
 			report := dbtest.Must(m.Report(t.Context(), hour))(t)
 			for i, w := range report.Windows {
 				q := w.Queues[0]
-				if (q.Run.P50MS == nil) != (i > 0) || q.Run.MaxMS != 7 || q.Run.Count+q.Before.Run.Count != 2 {
-					t.Errorf("with the histogram %v: %s: %+v", spoilt, w.Name, q)
-				}
+				dbtest.Ensure(t, (q.Run.P50MS == nil) == (i > 0) && q.Run.MaxMS == 7 && q.Run.Count+q.Before.Run.Count == 2,
+					"with the histogram %v: %s: %+v", spoilt, w.Name, q)
 			}
 		}
 	})

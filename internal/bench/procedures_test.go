@@ -24,9 +24,7 @@ func BenchmarkProcedures(b *testing.B) {
 	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)
 	db := dbtest.Open(b, "mysql", source)
 	q := open(b, db, Plain("bench"))
-	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Options).Table()}); err != nil {
-		b.Fatal(err)
-	}
+	dbtest.Must(db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Options).Table()}))(b)
 	c, err := mysql.ParseDSN(source)
 	dbtest.OK(b, err)
 	host, port, err := net.SplitHostPort(c.Addr)
@@ -41,9 +39,7 @@ func BenchmarkProcedures(b *testing.B) {
 		for line := range bytes.Lines(out) {
 			var name string
 			var rate float64
-			if _, err := fmt.Sscan(string(line), &name, &rate); err != nil {
-				b.Fatal(err)
-			}
+			dbtest.Must(fmt.Sscan(string(line), &name, &rate))(b)
 			r[name] = rate
 			b.ReportMetric(rate, name+"/s")
 		}

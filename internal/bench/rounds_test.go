@@ -28,9 +28,8 @@ func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
 
 func closeAfter(b *testing.B, f func() error) {
 	b.Cleanup(func() {
-		if err := f(); err != nil {
-			b.Error(err)
-		}
+		err := f()
+		dbtest.Ensure(b, err == nil, "%v", err)
 	})
 }
 

@@ -135,7 +135,6 @@ func (h hipq) run(ctx context.Context, args ...string) (string, error) {
 
 func (h hipq) mustRun(t *testing.T, args ...string) {
 	t.Helper()
-	if _, err := h.run(context.Background(), args...); err != nil {
-		t.Error(err)
-	}
+	_, err := h.run(context.Background(), args...)
+	dbtest.Ensure(t, err == nil, "%v", err)
 }

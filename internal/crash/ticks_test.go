@@ -221,9 +221,8 @@ func full(s *tickTest) func() {
 	}
 	return func() {
 		for _, table := range []string{activityTable, workersTable} {
-			if _, err := s.db.Exec("DROP TRIGGER full_" + table); err != nil {
-				s.t.Error(err)
-			}
+			_, err := s.db.Exec("DROP TRIGGER full_" + table)
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 		}
 	}
 }

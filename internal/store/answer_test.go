@@ -25,9 +25,8 @@ func (s env) answer(a queue.Answer) (queue.Answered, error) {
 	dry.DryRun = true
 	would, refused := s.Answer(s.t.Context(), dry)
 	got, err := s.Answer(s.t.Context(), a)
-	if fmt.Sprint(refused) != fmt.Sprint(err) || would.Changed != got.Changed || (would.Job == nil) != (got.Job == nil) {
-		s.t.Errorf("answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
-	}
+	ensure(s.t, fmt.Sprint(refused) == fmt.Sprint(err) && would.Changed == got.Changed && (would.Job == nil) == (got.Job == nil),
+		"answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
 	return got, err
 }
 

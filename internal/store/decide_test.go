@@ -131,9 +131,8 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
 		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
-		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
-			t.Errorf("taken were %+v, then %+v", first, again)
-		}
+		ensure(t, len(again) == 2 && reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) && again[1].Job.ID == first[1].Job.ID,
+			"taken were %+v, then %+v", first, again)
 		// what it takes otherwise has nothing to do with it
 		equal(t, len(s.undecided("w2", 9)), 2, "left")
 		for i := range again {

@@ -223,9 +223,8 @@ func TestWouldEnqueue(t *testing.T) {
 						added[i].ID = 0 // a new job's, or that of a twin before it
 					}
 				}
-				if errors.Is(err, job.ErrDuplicateKey) != errors.Is(refused, job.ErrDuplicateKey) || !slices.Equal(added, would) {
-					s.t.Errorf("%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
-				}
+				ensure(s.t, errors.Is(err, job.ErrDuplicateKey) == errors.Is(refused, job.ErrDuplicateKey) && slices.Equal(added, would),
+					"%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
 				s.exec("DELETE FROM shop_emails WHERE job_key NOT IN ('live', 'runs')")
 			}
 		}

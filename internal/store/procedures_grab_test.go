@@ -205,9 +205,8 @@ func TestProceduresGrabTypes(t *testing.T) {
 					list := s.call("job_grab", "w1", "emails", types, n)
 					for _, r := range list {
 						j := s.get(s.byKey(r["job_key"]))
-						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != idOf("w1") {
-							t.Errorf("%v, but the job is %+v", r, j)
-						}
+						ensure(t, r["token"] == j.Token && r["id"] == fmt.Sprint(j.ID) && j.Status == "locked" && j.WorkerID == idOf("w1"),
+							"%v, but the job is %+v", r, j)
 						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
 					}
 					if len(list) == 0 {

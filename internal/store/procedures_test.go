@@ -162,9 +162,8 @@ func (s env) wantRefusal(code uint16, message, name string, args ...any) {
 	before := s.all()
 	_, err := s.try(name, args...)
 	my, _ := errors.AsType[*mysql.MySQLError](err)
-	if my == nil || my.Number != code || !strings.Contains(my.Message, message) || string(my.SQLState[:]) != "45000" {
-		s.t.Errorf("%s %.100v: %v, want %d %s", name, args, err, code, message)
-	}
+	ensure(s.t, my != nil && my.Number == code && strings.Contains(my.Message, message) && string(my.SQLState[:]) == "45000",
+		"%s %.100v: %v, want %d %s", name, args, err, code, message)
 	diff := cmp.Diff(before, s.all())
 	ensure(s.t, diff == "", "%s %.100v changed\n%s", name, args, diff)
 }

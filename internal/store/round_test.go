@@ -56,18 +56,16 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Waits: job.StatusDeciding},
 				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Waits: job.StatusUndecided})
 			first := s.do(r)
-			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
-				s.t.Fatalf("the first time: %+v", first)
-			}
+			require(s.t, slices.Equal(s.places(first.Started), []int64{6, 7}) && len(first.Resting) == 1 && first.Resting[0].Job == jobs[3],
+				"the first time: %+v", first)
 			var before []job.Job
 			for n := range 9 {
 				before = append(before, *s.get(s.nth(n + 1)))
 			}
 			for r.Again = true; len(r.Token) == 36; r.Token += " " {
 				again := s.do(r)
-				if !reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)) {
-					s.t.Errorf("started %v, then %v", ids(first.Started), ids(again.Started))
-				}
+				ensure(s.t, reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)),
+					"started %v, then %v", ids(first.Started), ids(again.Started))
 				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
 					s.t.Errorf("resting are %+v", again.Resting)
 				}

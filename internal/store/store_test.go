@@ -307,9 +307,8 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
 			s.t.Errorf("defaults: %+v", j)
 		}
-		if j.CreateTime.IsZero() || !j.ScheduledRunTime.Equal(j.CreateTime) {
-			s.t.Errorf("created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
-		}
+		ensure(s.t, !j.CreateTime.IsZero() && j.ScheduledRunTime.Equal(j.CreateTime),
+			"created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
 		s.wantHistory(added.ID, "added/0")
 	})
 }
@@ -499,9 +498,8 @@ func roundsShareNothing(s env) {
 	}
 	// a round that skipped rows of another may end early; then they are still due
 	c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
-	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
-		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
-	}
+	ensure(s.t, int(c.Running) == len(seen) && int(c.Running+c.Due+c.Held) == n,
+		"%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 

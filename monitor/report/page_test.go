@@ -41,9 +41,8 @@ func TestExamples(t *testing.T) {
 		}
 		dbtest.Ensure(t, len(page) <= 512<<10, "%s: %d bytes", name, len(page))
 		if dir := os.Getenv("HIPQ_REPORTS"); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(page), 0o600); err != nil {
-				t.Error(err)
-			}
+			err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(page), 0o600)
+			dbtest.Ensure(t, err == nil, "%v", err)
 		}
 	}
 }

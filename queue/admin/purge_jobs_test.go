@@ -73,9 +73,8 @@ func TestPurge(t *testing.T) {
 
 		for _, dry := range []bool{true, false} {
 			finished, failed, err := q.Purge(t.Context(), PurgeOptions{DryRun: dry})
-			if err != nil || finished != 3000 || failed != 700 {
-				t.Errorf("dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
-			}
+			dbtest.Ensure(t, err == nil && finished == 3000 && failed == 700,
+				"dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
 			rows, keys := 0, purgeLeft(t, q)
 			for _, n := range keys {
 				rows += n

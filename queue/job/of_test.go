@@ -57,9 +57,8 @@ func TestOfRefuses(t *testing.T) {
 		`{"Order":1,"to":`: "unexpected end",
 	} {
 		got, err := send.Read(&job.Job{Type: "send", Data: data})
-		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), says) || got != (receipt{}) {
-			t.Errorf("%s: %+v, %v", data, got, err)
-		}
+		dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), says) && got == (receipt{}),
+			"%s: %+v, %v", data, got, err)
 	}
 	refuses := func(what, says string) func(any, error) {
 		return func(_ any, err error) {

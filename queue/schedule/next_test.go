@@ -86,9 +86,8 @@ func TestChangesOfClocks(t *testing.T) {
 				at = spec(t, c.spec).Next(at, zone(t, c.zone))
 				got = append(got, at.In(zone(t, c.zone)).Format(time.RFC3339))
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%s in %s after %s:\ngot  %s\nwant %s", c.spec, c.zone, c.after, strings.Join(got, " "), strings.Join(c.want, " "))
-			}
+			dbtest.Ensure(t, slices.Equal(got, c.want),
+				"%s in %s after %s:\ngot  %s\nwant %s", c.spec, c.zone, c.after, strings.Join(got, " "), strings.Join(c.want, " "))
 		})
 	}
 }

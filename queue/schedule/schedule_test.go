@@ -101,9 +101,8 @@ func TestDue(t *testing.T) {
 			if !left.Slot.IsZero() != (c.leftOut > 0) || c.leftOut > 0 && !left.Slot.Equal(now.Add(-c.leftOut)) || (left.Why == "") != left.Slot.IsZero() {
 				t.Errorf("left out is %+v", left)
 			}
-			if len(slots) != c.slots || c.slots > 0 && !slots[len(slots)-1].Equal(now.Add(-c.last)) {
-				t.Errorf("slots are %d, %v", len(slots), slots)
-			}
+			dbtest.Ensure(t, len(slots) == c.slots && (c.slots <= 0 || slots[len(slots)-1].Equal(now.Add(-c.last))),
+				"slots are %d, %v", len(slots), slots)
 			want := now.Add(-c.latest)
 			dbtest.Ensure(t, latest.IsZero() == (c.latest == 0) && (c.latest == 0 || latest.Equal(want)), "the latest is %s", latest)
 		})
@@ -116,9 +115,8 @@ func TestDueWithKey(t *testing.T) {
 	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.Params{Key: "one"}}
 	slots, latest, left := s.Due(now.Add(-3*time.Hour), now)
 	noon := now.Truncate(time.Hour)
-	if len(slots) != 1 || !slots[0].Equal(noon) || !latest.Equal(noon) || !left.Slot.Equal(noon.Add(-time.Hour)) {
-		t.Errorf("%v, %s, %+v", slots, latest, left)
-	}
+	dbtest.Ensure(t, len(slots) == 1 && slots[0].Equal(noon) && latest.Equal(noon) && left.Slot.Equal(noon.Add(-time.Hour)),
+		"%v, %s, %+v", slots, latest, left)
 }
 
 // Two Specs with the same slots are equal, however they are written.
