@@ -57,16 +57,14 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	want := func(all ...any) {
 		t.Helper()
 		for _, w := range all {
-			if got := next(); got != w {
-				t.Fatalf("%v came, not %v", got, w)
-			}
+			got := next()
+			dbtest.Require(t, got == w, "%v came, not %v", got, w)
 		}
 	}
 	want(int64(2), int64(3))
 	proxy.Cut()
-	if err, ok := next().(error); !ok {
-		t.Fatalf("not an error: %v", err)
-	}
+	err, ok := next().(error)
+	dbtest.Require(t, ok, "not an error: %v", err)
 	recordJobs(t, direct, 4, 5)
 	select { // it asks in vain, and says nothing more
 	case e := <-events:
@@ -95,8 +93,7 @@ func TestFollowEndsForGood(t *testing.T) {
 			t.Error(err)
 		}
 		mustExec(t, l.db, "DROP TABLE "+l.db.Activity())
-		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return nil }); err == nil {
-			t.Error("it ended without an error")
-		}
+		err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return nil })
+		dbtest.Ensure(t, err != nil, "it ended without an error")
 	})
 }

@@ -31,9 +31,7 @@ func openLog(t *testing.T, driver, source string) testLog {
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.SQL.ExecContext(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	dbtest.Must(db.SQL.ExecContext(t.Context(), statement, args...))(t)
 }
 
 // fill records n entries at each of these times.
@@ -94,22 +92,16 @@ func TestPurge(t *testing.T) {
 		purge := func(what string) {
 			t.Helper()
 			got := dbtest.Must(l.Purge(t.Context(), o))(t)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
+			dbtest.Same(t, cmp.Diff(want, got), "", "%s (-want +got)", what)
 		}
 		purge("dry run")
-		if diff := cmp.Diff(all, left(t, l)); diff != "" {
-			t.Errorf("a dry run deleted:\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(all, left(t, l)), "", "a dry run deleted")
 		o.DryRun = false
 		purge("purge")
 		for _, gone := range []time.Time{at(0, time.Minute), at(0, 0), at(0, end), at(2, 0), at(2, end), at(5, 0)} {
 			delete(all, gone)
 		}
-		if diff := cmp.Diff(all, left(t, l)); diff != "" {
-			t.Errorf("after the purge (-want +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(all, left(t, l)), "", "after the purge (-want +got)")
 		want.Deleted = 0
 		purge("a second purge")
 
@@ -119,9 +111,7 @@ func TestPurge(t *testing.T) {
 		o.DryRun = false
 		purge("forced")
 		rest := map[time.Time]int{at(5, 10*time.Minute): 2, at(5, 10*time.Minute+time.Microsecond): 2, at(6, 0): 2}
-		if diff := cmp.Diff(rest, left(t, l)); diff != "" {
-			t.Errorf("after the forced purge (-want +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(rest, left(t, l)), "", "after the forced purge (-want +got)")
 	})
 }
 
@@ -159,9 +149,8 @@ func TestPurgeStops(t *testing.T) {
 			dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
 		}
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped with %v", err)
-		}
+		err := <-done
+		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
 		dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
 		// a commit whose answer the end of the context cut off may not be counted
 		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+engine.PurgeBatch {

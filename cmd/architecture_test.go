@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 var citation = regexp.MustCompile("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)")
@@ -15,12 +17,10 @@ var citation = regexp.MustCompile("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go
 // TestCitations: what a page of the docs cites from the source, as a link from a name to its file, is declared there: a
 // function, a type or a variable, or with its type before it a method.
 func TestCitations(t *testing.T) {
-	pages, err := filepath.Glob("../docs/*.md")
-	must(t, err)
+	pages := dbtest.Must(filepath.Glob("../docs/*.md"))(t)
 	found := 0
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		must(t, err)
+		text := dbtest.Must(os.ReadFile(page))(t)
 		for _, m := range citation.FindAllStringSubmatch(string(text), -1) {
 			found++
 			of, name, file := m[1], m[2], m[3]
@@ -38,9 +38,7 @@ func TestCitations(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("citations found: %d", found)
-	}
+	dbtest.Ensure(t, found >= 50, "citations found: %d", found)
 }
 
 var (
@@ -75,7 +73,5 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 }

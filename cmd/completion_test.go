@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Who presses Tab doesn't wait for a database that doesn't answer: what the config knows is offered, without a word.
@@ -30,9 +32,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 	} {
 		began := time.Now()
 		code, out, errs := shown(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...)...)
-		if code != 0 || out != want || errs != "" {
-			t.Errorf("hipq %s: exit code %d, %q, want %q\n%s", line, code, out, want, errs)
-		}
+		dbtest.Ensure(t, code == 0 && out == want && errs == "", "hipq %s: exit code %d, %q, want %q\n%s", line, code, out, want, errs)
 		if took := time.Since(began); took > 5*time.Second { // a server has 10 s to greet, and is asked again
 			t.Errorf("hipq %s: it took %s", line, took)
 		}

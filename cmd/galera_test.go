@@ -20,9 +20,7 @@ func TestGaleraCommandsSeeOthers(t *testing.T) {
 		text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails}]\n", nodes[node].DSN)
 		must(t, os.WriteFile(config, []byte(text), 0o600))
 		code, out, errs := shown(append(args, "--config", config)...)
-		if code != 0 {
-			t.Errorf("hipq %s: exit code %d: %s", strings.Join(args, " "), code, errs)
-		}
+		dbtest.Ensure(t, code == 0, "hipq %s: exit code %d: %s", strings.Join(args, " "), code, errs)
 		return strings.TrimSpace(out)
 	}
 	run(0, "init")
@@ -36,7 +34,6 @@ func TestGaleraCommandsSeeOthers(t *testing.T) {
 	end := nodes[1].ReadOnly()
 	id := run(0, "enqueue", "emails", "send")
 	time.AfterFunc(300*time.Millisecond, end)
-	if listed := run(1, "jobs", "emails", "--json"); !strings.Contains(listed, `"id":`+id+`,`) {
-		t.Errorf("job %s is not listed: %s", id, listed)
-	}
+	listed := run(1, "jobs", "emails", "--json")
+	dbtest.Ensure(t, strings.Contains(listed, `"id":`+id+`,`), "job %s is not listed: %s", id, listed)
 }

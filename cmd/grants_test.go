@@ -45,9 +45,7 @@ func TestGrantsSuffice(t *testing.T) {
 		var errs strings.Builder
 		c.Stderr = &errs
 		out, err := c.Output()
-		if err != nil || errs.Len() > 0 {
-			t.Fatalf("hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
-		}
+		dbtest.Require(t, err == nil && errs.Len() == 0, "hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
 		return string(out)
 	}
 	grants := strings.Split(strings.TrimSpace(hipq("", "init", "--print-grants")), "\n")
@@ -60,9 +58,7 @@ func TestGrantsSuffice(t *testing.T) {
 				n++
 			}
 		}
-		if n == 0 {
-			t.Fatalf("no rights for %s in:\n%s", printed, strings.Join(grants, "\n"))
-		}
+		dbtest.Ensure(t, n != 0, "no rights for %s in:\n%s", printed, strings.Join(grants, "\n"))
 	}
 	grant("hipq_init", user("hipq_init"))
 	making := own
@@ -88,9 +84,7 @@ func TestGrantsSuffice(t *testing.T) {
 		h.insertGood(queue)
 	}
 	onceOnly(t, app)
-	if in < 26 {
-		t.Errorf("only %d hostile rows were taken", in)
-	}
+	dbtest.Ensure(t, in >= 26, "only %d hostile rows were taken", in)
 	hipq("", "work")
 	hipq("", "work")
 	for _, queue := range []string{"plain", "limited"} {
@@ -98,9 +92,8 @@ func TestGrantsSuffice(t *testing.T) {
 		if queue == "plain" {
 			good++ // that of onceOnly
 		}
-		if done := strings.Count(hipq("", "jobs", queue, "--state", "finished", "--json"), `"job_key":"good `); done != good {
-			t.Errorf("%s: %d of %d good jobs are done", queue, done, good)
-		}
+		done := strings.Count(hipq("", "jobs", queue, "--state", "finished", "--json"), `"job_key":"good `)
+		dbtest.Ensure(t, done == good, "%s: %d of %d good jobs are done", queue, done, good)
 	}
 	for _, args := range [][]string{
 		{"jobs"},
@@ -133,17 +126,14 @@ func onceOnly(t *testing.T, app *sql.DB) {
 		"INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good 0') ON DUPLICATE KEY UPDATE id = id": 1142,
 	} {
 		_, err := tx.ExecContext(t.Context(), statement)
-		if my, ok := errors.AsType[*mysql.MySQLError](err); !ok || my.Number != want {
-			t.Errorf("%s: %v, want error %d", statement, err, want)
-		}
+		my, ok := errors.AsType[*mysql.MySQLError](err)
+		dbtest.Ensure(t, ok && my.Number == want, "%s: %v, want error %d", statement, err, want)
 	}
 	// the transaction goes on
 	if _, err = tx.ExecContext(t.Context(), "INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good and new')"); err == nil {
 		err = tx.Commit()
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	dbtest.Ensure(t, err == nil, "%v", err)
 }
 
 // openAs opens the database as a user.
@@ -151,15 +141,12 @@ func openAs(t *testing.T, cfg *mysql.Config, user, password string) *sql.DB {
 	t.Helper()
 	as := *cfg
 	as.User, as.Passwd = user, password
-	db, err := sql.Open("mysql", as.FormatDSN())
-	must(t, err)
+	db := dbtest.Must(sql.Open("mysql", as.FormatDSN()))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 func run(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	dbtest.Must(db.ExecContext(context.Background(), statement))(t)
 }

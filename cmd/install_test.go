@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built,
@@ -24,16 +26,14 @@ func (d docs) install(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command("make", "install", "DESTDIR="+dir, "PREFIX=/usr", "BINARY="+filepath.Join(d.bin, "hipq"))
 	c.Dir = d.root
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	d.installed(t, dir)
 	d.packages(t, filesIn(t, dir))
 	if deb := os.Getenv("HIPQ_TEST_DEB"); deb != "" {
 		unpacked := t.TempDir()
-		if out, err := exec.Command("dpkg-deb", "-x", deb, unpacked).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := exec.Command("dpkg-deb", "-x", deb, unpacked).CombinedOutput()
+		dbtest.Require(t, err == nil, "%v\n%s", err, out)
 		d.installed(t, unpacked)
 	}
 }
@@ -48,14 +48,11 @@ func (d docs) installed(t *testing.T, dir string) {
 		`usr/share/fish/vendor_completions\.d/hipq\.fish`, `usr/share/doc/hipq/hipq\.example\.yaml`,
 		`usr/share/doc/hipq/examples/crontab`, `usr/share/doc/hipq/examples/hipq-work@\.timer`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(all) {
-			t.Errorf("there is no %s in:\n%s", want, all)
-		}
+		dbtest.Ensure(t, regexp.MustCompile(`(?m)^`+want+`$`).MatchString(all), "there is no %s in:\n%s", want, all)
 	}
 	d.bin = filepath.Join(dir, "usr", "bin")
-	if out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput(); err != nil {
-		t.Errorf("hipq version: %v\n%s", err, out)
-	}
+	out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput()
+	dbtest.Ensure(t, err == nil, "hipq version: %v\n%s", err, out)
 	examples := filepath.Join(dir, "usr", "share", "doc", "hipq", "examples")
 	d.crontabs(t, page{name: "examples/crontab", fences: []codeBlock{{language: "crontab", mark: "cron.d", text: uncommented(t, filepath.Join(examples, "crontab"))}}})
 	d.units(t, examples)
@@ -69,14 +66,11 @@ func (d docs) units(t *testing.T, examples string) {
 		return
 	}
 	found, err := filepath.Glob(filepath.Join(examples, "hipq-*.*"))
-	if err != nil || len(found) < 6 {
-		t.Fatalf("units found: %v, %v", found, err)
-	}
+	dbtest.Require(t, err == nil && len(found) >= 6, "units found: %v, %v", found, err)
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, file := range found {
-		text, err := os.ReadFile(file)
-		must(t, err)
+		text := dbtest.Must(os.ReadFile(file))(t)
 		// where this hipq is systemd doesn't look for programs
 		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
 		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
@@ -91,17 +85,15 @@ func (d docs) units(t *testing.T, examples string) {
 // packages looks whether packages have all that make install brings, and whether what is in the source for them is there.
 func (d docs) packages(t *testing.T, installed []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml"))
-	must(t, err)
+	text := dbtest.Must(os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml")))(t)
 	var release struct {
 		Nfpms []struct {
 			Bindir   string
 			Contents []struct{ Src, Dst string }
 		}
 	}
-	if err := yaml.Unmarshal(text, &release); err != nil || len(release.Nfpms) != 1 {
-		t.Fatalf("%v: %+v", err, release)
-	}
+	err := yaml.Unmarshal(text, &release)
+	dbtest.Require(t, err == nil && len(release.Nfpms) == 1, "%v: %+v", err, release)
 	places := []string{release.Nfpms[0].Bindir + "/"}
 	for _, c := range release.Nfpms[0].Contents {
 		places = append(places, c.Dst)
@@ -114,9 +106,7 @@ func (d docs) packages(t *testing.T, installed []string) {
 		for _, place := range places {
 			there = there || place == "/"+file || strings.HasSuffix(place, "/") && filepath.Dir("/"+file)+"/" == place
 		}
-		if !there {
-			t.Errorf("packages have no %s", file)
-		}
+		dbtest.Ensure(t, there, "packages have no %s", file)
 	}
 }
 
@@ -137,19 +127,16 @@ func filesIn(t *testing.T, dir string) (names []string) {
 // uncommented is a file without the lines that are comments.
 func uncommented(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must(t, err)
+	text := dbtest.Must(os.ReadFile(file))(t)
 	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
 }
 
 // The page for operators shows the examples as they are installed.
 func TestExamplesAreShown(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
+	page := dbtest.Must(os.ReadFile("../docs/operations.md"))(t)
 	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
-		if !strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))) {
-			t.Errorf("docs/operations.md doesn't show docs/examples/%s", name)
-		}
+		dbtest.Ensure(t, strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))),
+			"docs/operations.md doesn't show docs/examples/%s", name)
 	}
 }
 
@@ -157,15 +144,11 @@ func TestExamplesAreShown(t *testing.T) {
 func TestYAML(t *testing.T) {
 	for _, pattern := range []string{".goreleaser.yaml", ".github/*/*.yml"} {
 		names, err := filepath.Glob(filepath.Join("..", pattern))
-		if err != nil || len(names) == 0 {
-			t.Errorf("%s: %v, %v", pattern, names, err)
-		}
+		dbtest.Ensure(t, err == nil && len(names) > 0, "%s: %v, %v", pattern, names, err)
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			must(t, err)
-			if err := yaml.Unmarshal(text, new(map[string]any)); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			text := dbtest.Must(os.ReadFile(name))(t)
+			err := yaml.Unmarshal(text, new(map[string]any))
+			dbtest.Ensure(t, err == nil, "%s: %v", name, err)
 		}
 	}
 }
@@ -176,12 +159,9 @@ func TestReleaseIsSigned(t *testing.T) {
 		".github/workflows/release.yml": {"id-token: write", "uses: actions/attest@", "subject-checksums: dist/checksums.txt", "run: make release"},
 		".goreleaser.yaml":              {"checksum", "build/sbom.cdx.json"},
 	} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		must(t, err)
+		text := dbtest.Must(os.ReadFile(filepath.Join("..", name)))(t)
 		for _, part := range parts {
-			if !strings.Contains(string(text), part) {
-				t.Errorf("%s has no %s", name, part)
-			}
+			dbtest.Ensure(t, strings.Contains(string(text), part), "%s has no %s", name, part)
 		}
 	}
 }
@@ -189,13 +169,10 @@ func TestReleaseIsSigned(t *testing.T) {
 // An action is code that runs with a workflow's rights: each is the commit that somebody has looked at, with its version for people.
 func TestActionsArePinned(t *testing.T) {
 	workflows, err := filepath.Glob("../.github/workflows/*.yml")
-	if err != nil || len(workflows) == 0 {
-		t.Fatalf("%v, %v", workflows, err)
-	}
+	dbtest.Require(t, err == nil && len(workflows) > 0, "%v, %v", workflows, err)
 	uses, pinned := regexp.MustCompile(`uses: *(.+)`), regexp.MustCompile(`^(\./.+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$`)
 	for _, name := range workflows {
-		text, err := os.ReadFile(name)
-		must(t, err)
+		text := dbtest.Must(os.ReadFile(name))(t)
 		for _, use := range uses.FindAllStringSubmatch(string(text), -1) {
 			if !pinned.MatchString(use[1]) {
 				t.Errorf("%s: %s", name, use[1])

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
@@ -55,10 +56,7 @@ var documents = map[string]any{
 
 // TestJSONIsDocumented: docs/json.md has each field of each object, with its type, and no other.
 func TestJSONIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := dbtest.Must(os.ReadFile("../docs/json.md"))(t)
 	told := map[string]map[string]string{}
 	heading := ""
 	for line := range strings.Lines(string(text)) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -28,13 +29,9 @@ func TestMailOutage(t *testing.T) {
 			a.report(exitTryLater, err, "")
 		}
 		said := out.String()
-		if len(want) == 0 && said != "" {
-			t.Errorf("it says %q", said)
-		}
+		dbtest.Ensure(t, len(want) > 0 || said == "", "it says %q", said)
 		for _, w := range want {
-			if !strings.Contains(said, w) {
-				t.Errorf("it says %q, without %q", said, w)
-			}
+			dbtest.Ensure(t, strings.Contains(said, w), "it says %q, without %q", said, w)
 		}
 	}
 	since := zonedTime(at, time.UTC)
@@ -45,9 +42,7 @@ func TestMailOutage(t *testing.T) {
 	// one that was caught says it all the same; of a lost lock another tick knows whether the database is there
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+"; hipq work has failed since "+since)
 	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "what became of 1 job could not be written")
-	if strings.Contains(out.String(), "has failed since") {
-		t.Errorf("a lost lock is an outage: %s", &out)
-	}
+	dbtest.Ensure(t, !strings.Contains(out.String(), "has failed since"), "a lost lock is an outage: %s", &out)
 	// who has an answer, though no good one, says what it is
 	ends(worker.Summary{Started: 1}, schema.ErrHeld, schema.ErrHeld.Error()+"\n")
 	c.Mail = false

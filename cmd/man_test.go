@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Each command that people see has a page, which shows it as its help does: crontab's lines are no list with asterisks. The same
@@ -23,41 +25,28 @@ func TestMan(t *testing.T) {
 		return nil
 	})
 	slices.Sort(want)
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pages))); diff != "" || len(want) < 20 {
-		t.Errorf("commands (-) and pages (+):\n%s", diff)
-	}
+	diff := cmp.Diff(want, slices.Sorted(maps.Keys(pages)))
+	dbtest.Ensure(t, diff == "" && len(want) >= 20, "commands (-) and pages (+):\n%s", diff)
 	for name, words := range map[string][]string{
 		"hipq.1":            {"\n* * * * *          hipq work      runs due jobs\n", "78 configuration", "Nov 2023"},
 		"hipq-enqueue.1":    {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
 		"hipq-completion.1": {"source <(hipq completion bash)"},
 	} {
 		for _, w := range words {
-			if !strings.Contains(pages[name], w) {
-				t.Errorf("%s doesn't have %q:\n%s", name, w, pages[name])
-			}
+			dbtest.Ensure(t, strings.Contains(pages[name], w), "%s doesn't have %q:\n%s", name, w, pages[name])
 		}
 	}
-	if diff := cmp.Diff(pages, manPages(t)); diff != "" {
-		t.Errorf("two runs give different pages:\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(pages, manPages(t)), "", "two runs give different pages")
 }
 
 func manPages(t *testing.T) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "share", "man1")
-	if err := writeMan(dir); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, writeMan(dir))
+	entries := dbtest.Must(os.ReadDir(dir))(t)
 	pages := map[string]string{}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := dbtest.Must(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		pages[e.Name()] = string(text)
 	}
 	return pages

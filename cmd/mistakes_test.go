@@ -148,9 +148,7 @@ func TestMistakes(t *testing.T) {
 				}
 				want += fmt.Sprintf("  usage: hipq %s; see %s --help\n", line, strings.TrimSpace("hipq "+name))
 			}
-			if got := h.tell(t, 64, words(m.line)...); got != want {
-				t.Errorf("hipq %s says\n%swant\n%s", m.line, got, want)
-			}
+			dbtest.Same(t, h.tell(t, 64, words(m.line)...), want, "hipq %s says", m.line)
 		}
 	})
 }
@@ -183,9 +181,7 @@ func TestMistakesOfEachCommand(t *testing.T) {
 			}
 		})
 	})
-	if seen < 20 {
-		t.Errorf("commands found: %d", seen)
-	}
+	dbtest.Ensure(t, seen >= 20, "commands found: %d", seen)
 }
 
 // each calls f with a command and those below it.
@@ -214,13 +210,10 @@ func mistaken(t *testing.T, driver, source string) hand {
 func (h hand) tell(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	code, out, errs := shown(args...)
-	if code != want || code != 0 && out != "" {
-		t.Errorf("hipq %s: exit code %d, want %d, and it prints %s\n%s", strings.Join(args, " "), code, want, out, errs)
-	}
+	dbtest.Ensure(t, code == want && (code == 0 || out == ""),
+		"hipq %s: exit code %d, want %d, and it prints %s\n%s", strings.Join(args, " "), code, want, out, errs)
 	for _, words := range foreign {
-		if strings.Contains(errs, words) {
-			t.Errorf("hipq %s speaks a foreign language: %s", strings.Join(args, " "), errs)
-		}
+		dbtest.Ensure(t, !strings.Contains(errs, words), "hipq %s speaks a foreign language: %s", strings.Join(args, " "), errs)
 	}
 	return errs
 }

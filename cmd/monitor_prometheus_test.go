@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -29,13 +30,9 @@ func TestPrometheus(t *testing.T) {
 
 	var text bytes.Buffer
 	a := &app{out: &output{ctx: t.Context(), Writer: &text}}
-	if err := a.printMetrics("shop", r); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, a.printMetrics("shop", r))
 	problems, err := promlint.New(bytes.NewReader(text.Bytes())).Lint()
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %+v in\n%s", err, problems, text.String())
-	}
+	dbtest.Ensure(t, err == nil && len(problems) == 0, "%v, %+v in\n%s", err, problems, text.String())
 	for _, line := range []string{
 		`hipq_monitor_last_success_timestamp_seconds{hipq="shop"} 1.7952556005e+09`,
 		`hipq_last_tick_timestamp_seconds{hipq="shop"} 1.7952552405e+09`,
@@ -47,8 +44,6 @@ func TestPrometheus(t *testing.T) {
 		`hipq_window_coverage_ratio{hipq="shop",window="6h"} 0.5`,
 		`hipq_window_wait_p95_seconds{hipq="shop",job_type="send",queue="emails",window="6h"} 1.5`,
 	} {
-		if !strings.Contains("\n"+text.String(), "\n"+line+"\n") {
-			t.Errorf("no line %s in\n%s", line, text.String())
-		}
+		dbtest.Ensure(t, strings.Contains("\n"+text.String(), "\n"+line+"\n"), "no line %s in\n%s", line, text.String())
 	}
 }

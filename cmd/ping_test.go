@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestPinged: what is told at a start and at an end, and that nothing of it gets in the way or shows the secret.
@@ -83,14 +85,10 @@ func TestPinged(t *testing.T) {
 				cancel() // a signal ends the run; its end is told all the same
 				return failure
 			})
-			if !errors.Is(err, failure) || ran != 1 {
-				t.Errorf("it ran %d times, and gave %v", ran, err)
-			}
+			dbtest.Ensure(t, errors.Is(err, failure) && ran == 1, "it ran %d times, and gave %v", ran, err)
 			mu.Lock()
 			defer mu.Unlock()
-			if c.asked != nil && !slices.Equal(asked, c.asked) {
-				t.Errorf("asked for %q, want %q", asked, c.asked)
-			}
+			dbtest.Ensure(t, c.asked == nil || slices.Equal(asked, c.asked), "asked for %q, want %q", asked, c.asked)
 			if said := out.String(); !strings.HasSuffix(said, c.warns) || c.warns == "" && said != "" || strings.Contains(said, "s3cret") {
 				t.Errorf("it said %q, want %q at its end", said, c.warns)
 			}
@@ -103,9 +101,8 @@ func TestPinged(t *testing.T) {
 func TestPingWithoutProxy(t *testing.T) {
 	const to = "HIPQ_TEST_PING_TO"
 	if url := os.Getenv(to); url != "" {
-		if err := ping(t.Context(), url, ""); err == nil {
-			t.Error("who answers for a host that is none?")
-		}
+		err := ping(t.Context(), url, "")
+		dbtest.Ensure(t, err != nil, "who answers for a host that is none?")
 		return
 	}
 	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -114,7 +111,6 @@ func TestPingWithoutProxy(t *testing.T) {
 	defer proxy.Close()
 	c := exec.Command(os.Args[0], "-test.run=^TestPingWithoutProxy$")
 	c.Env = append(os.Environ(), to+"=http://hipq.invalid/s3cret", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Ensure(t, err == nil, "%v: %s", err, out)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -47,9 +48,7 @@ func claims(t *testing.T, p page) {
 			}
 		}
 	}
-	if held < 50 {
-		t.Errorf("%s: claims with tests: %d", p.name, held)
-	}
+	dbtest.Ensure(t, held >= 50, "%s: claims with tests: %d", p.name, held)
 }
 
 var moreLines = regexp.MustCompile(`^-- … and (\d+) more$`)
@@ -70,13 +69,10 @@ func grants(t *testing.T, p page) {
 				at += n
 				continue
 			}
-			if at >= len(printed) || printed[at] != line {
-				t.Fatalf("%s:%d: %q is not line %d of what is printed", p.name, b.line, line, at+1)
-			}
+			dbtest.Require(t, at < len(printed) && printed[at] == line,
+				"%s:%d: %q is not line %d of what is printed", p.name, b.line, line, at+1)
 			at++
 		}
-		if at != len(printed) {
-			t.Errorf("%s:%d: it has %d of %d lines", p.name, b.line, at, len(printed))
-		}
+		dbtest.Ensure(t, at == len(printed), "%s:%d: it has %d of %d lines", p.name, b.line, at, len(printed))
 	}
 }

@@ -47,22 +47,18 @@ func TestDocs(t *testing.T) {
 		t.Skip("it builds a hipq of its own, without the race detector")
 	}
 	t.Parallel()
-	root, err := filepath.Abs("..")
-	must(t, err)
+	root := dbtest.Must(filepath.Abs(".."))(t)
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(bin, "hipq"), ".")
 	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
 	d := docs{root: root, bin: bin}
 	var pages, story []page // story is the quick start, and what goes on from there
 	for _, names := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, names))
-		must(t, err)
+		found := dbtest.Must(filepath.Glob(filepath.Join(root, names)))(t)
 		for _, file := range found {
-			name, err := filepath.Rel(root, file)
-			must(t, err)
+			name := dbtest.Must(filepath.Rel(root, file))(t)
 			p := d.read(t, name)
 			pages = append(pages, p)
 			if len(p.with("sh", "quickstart")) > 0 {
@@ -112,8 +108,7 @@ type codeBlock struct {
 
 func (d docs) read(t *testing.T, name string) page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.root, name))
-	must(t, err)
+	text := dbtest.Must(os.ReadFile(filepath.Join(d.root, name)))(t)
 	p := page{name: name}
 	open := false
 	for i, line := range strings.Split(string(text), "\n") {
@@ -131,9 +126,7 @@ func (d docs) read(t *testing.T, name string) page {
 			p.text += line + "\n"
 		}
 	}
-	if open {
-		t.Fatalf("%s: a fence is not closed", name)
-	}
+	dbtest.Require(t, !open, "%s: a fence is not closed", name)
 	return p
 }
 
@@ -152,9 +145,7 @@ func (d docs) command(dir, name string, args ...string) *exec.Cmd {
 }
 
 func (d docs) quickStart(t *testing.T, story []page) {
-	if len(story) == 0 || story[0].name != "README.md" {
-		t.Fatal("README.md has no quick start")
-	}
+	dbtest.Require(t, len(story) > 0 && story[0].name == "README.md", "README.md has no quick start")
 	dir := t.TempDir()
 	for _, p := range story {
 		for i, b := range p.fences {
@@ -162,9 +153,7 @@ func (d docs) quickStart(t *testing.T, story []page) {
 				continue
 			}
 			out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
-			}
+			dbtest.Require(t, err == nil, "%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
 			p.wantOutput(t, i, string(out))
 		}
 	}
@@ -223,14 +212,10 @@ func (d docs) demo(t *testing.T) {
 	before, err := os.ReadDir(dir)
 	must(t, err)
 	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	after, err := os.ReadDir(dir)
 	must(t, err)
-	if len(after) != len(before) {
-		t.Errorf("it leaves something behind: %v", after)
-	}
+	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
 }
 
 var (
@@ -262,9 +247,8 @@ func (d docs) commands(t *testing.T, p page) {
 			name := m[1]
 			if _, ok := helps[name]; !ok {
 				out, err := d.command(t.TempDir(), "hipq", name, "--help").CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "hipq "+name) {
-					t.Errorf("%s: there is no command %q: %s", p.name, name, text)
-				}
+				dbtest.Ensure(t, err == nil && strings.Contains(string(out), "hipq "+name),
+					"%s: there is no command %q: %s", p.name, name, text)
 				helps[name] = string(out)
 			}
 			for _, flag := range longFlag.FindAllStringSubmatch(m[2], -1) {
@@ -274,9 +258,7 @@ func (d docs) commands(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "docs/commands.md" && len(helps) < 10 {
-		t.Errorf("%s: commands found: %d", p.name, len(helps))
-	}
+	dbtest.Ensure(t, p.name != "docs/commands.md" || len(helps) >= 10, "%s: commands found: %d", p.name, len(helps))
 }
 
 // configs loads each config, and each part of one with what it lacks.
@@ -291,9 +273,8 @@ func configs(t *testing.T, p page) {
 		}
 		file := filepath.Join(t.TempDir(), "hipq.yaml")
 		must(t, os.WriteFile(file, []byte(text), 0o600))
-		if _, err := config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
-			t.Errorf("%s:%d: %v", p.name, b.line, err)
-		}
+		_, err := config.Load(config.LoadOptions{File: file, Env: []string{}})
+		dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 	}
 }
 
@@ -305,9 +286,7 @@ func (d docs) programs(t *testing.T, p page) {
 		if b.language != "go" {
 			continue
 		}
-		if strings.Contains(b.text, "hipq/internal/") {
-			t.Errorf("%s:%d: it uses what only hipq can", p.name, b.line)
-		}
+		dbtest.Ensure(t, !strings.Contains(b.text, "hipq/internal/"), "%s:%d: it uses what only hipq can", p.name, b.line)
 		files, run := map[string]string{"main.go": b.text}, []string{"build"}
 		if b.mark == "test" {
 			files = map[string]string{"main.go": program, "main_test.go": b.text}
@@ -336,9 +315,7 @@ func (d docs) programs(t *testing.T, p page) {
 			continue
 		}
 		out, err := d.command(t.TempDir(), filepath.Join(dir, "program")).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-		}
+		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 		if b.mark == "run" {
 			p.wantOutput(t, i, string(out))
 		}
@@ -357,11 +334,9 @@ func (d docs) crontabs(t *testing.T, p page) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
-		err := os.WriteFile(file, []byte(text), 0o600)
-		must(t, err)
-		if out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput()
+		dbtest.Require(t, err == nil, "%v\n%s", err, out)
 		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // for the sake of --linger
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSpace(line)
@@ -377,9 +352,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 			}
 			m := crontabLine.FindStringSubmatch(line)
 			if m == nil {
-				if line != "" {
-					t.Errorf("%s:%d: no line of a crontab: %s", p.name, b.line, line)
-				}
+				dbtest.Same(t, line, "", "%s:%d: no line of a crontab", p.name, b.line)
 				continue
 			}
 			run := m[1]
@@ -388,15 +361,13 @@ func (d docs) crontabs(t *testing.T, p page) {
 			}
 			c := exec.Command("/bin/sh", "-c", run)
 			c.Dir, c.Env = dir, env
-			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, run, err, out)
-			}
+			out, err := c.CombinedOutput()
+			dbtest.Ensure(t, err == nil && len(out) == 0, "%s:%d: %s: %v\n%s", p.name, b.line, run, err, out)
 			ran++
 		}
 	}
-	if ran < 3*len(blocks) || len(blocks) < map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name] {
-		t.Errorf("%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
-	}
+	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name],
+		"%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 }
 
 // checkPHP has PHP read a program, where there is one, without running it.
@@ -407,9 +378,8 @@ func checkPHP(t *testing.T, p page, b codeBlock) {
 	}
 	c := exec.Command("php", "-l")
 	c.Stdin = strings.NewReader(b.text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 }
 
 // interpreters run programs in other languages.
@@ -430,13 +400,10 @@ func (d docs) scripts(t *testing.T, p page) {
 		}
 		file := filepath.Join(t.TempDir(), "test")
 		must(t, os.WriteFile(file, []byte(b.text), 0o600))
-		if out, err := d.command(dir, interpreter, file).CombinedOutput(); err != nil {
-			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
-		}
+		out, err := d.command(dir, interpreter, file).CombinedOutput()
+		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
-	if p.name == "docs/testing.md" && ran < 3 {
-		t.Errorf("%s: tests found: %d", p.name, ran)
-	}
+	dbtest.Ensure(t, p.name != "docs/testing.md" || ran >= 3, "%s: tests found: %d", p.name, ran)
 }
 
 // handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
@@ -495,9 +462,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "docs/handlers.md" && ran < 6 {
-		t.Errorf("%s: handlers found: %d", p.name, ran)
-	}
+	dbtest.Ensure(t, p.name != "docs/handlers.md" || ran >= 6, "%s: handlers found: %d", p.name, ran)
 }
 
 // bothFailed are the answers of a stream.
@@ -514,13 +479,10 @@ func inserts(t *testing.T, p page) {
 		q, err := queue.New(db, queue.Options{Name: "emails"})
 		must(t, err)
 		for _, b := range blocks {
-			if _, err := db.SQL.ExecContext(t.Context(), b.text); err != nil {
-				t.Errorf("%s:%d: %v", p.name, b.line, err)
-			}
+			_, err := db.SQL.ExecContext(t.Context(), b.text)
+			dbtest.Ensure(t, err == nil, "%s:%d: %v", p.name, b.line, err)
 		}
-		if _, err := (*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must((*store.Queue)(q).Upkeep(t.Context(), workers.Worker{ID: "docs"}, store.Poll{New: true}, nil, nil))(t)
 		n := 0
 		err = admin.Of(q).Find(t.Context(), admin.Filter{}, func(j *job.Job) error {
 			n++
@@ -529,12 +491,8 @@ func inserts(t *testing.T, p page) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
-		if n != len(blocks) {
-			t.Errorf("%d jobs of %d", n, len(blocks))
-		}
+		dbtest.Ensure(t, err == nil, "%v", err)
+		dbtest.Ensure(t, n == len(blocks), "%d jobs of %d", n, len(blocks))
 	})
 }
 

@@ -77,21 +77,15 @@ func (d docs) verify(t *testing.T, p page) {
 			c := d.command(filepath.Dir(file), client, file)
 			c.Stdin = strings.NewReader(string(input))
 			out, err := c.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
-			}
+			dbtest.Require(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 			var want strings.Builder
 			for _, r := range requests {
 				want.WriteString(map[bool]string{true: "1", false: "0"}[r.good])
 			}
-			if diff := cmp.Diff(want.String(), string(out)); diff != "" {
-				t.Errorf("%s:%d: which requests are good: want (-), said (+):\n%s", p.name, b.line, diff)
-			}
+			dbtest.Same(t, cmp.Diff(want.String(), string(out)), "", "%s:%d: which requests are good: want (-), said (+)", p.name, b.line)
 		})
 	}
-	if p.name == "docs/handlers.md" && ran < len(verifiers) {
-		t.Errorf("%s: found %d of what verifies signatures", p.name, ran)
-	}
+	dbtest.Ensure(t, p.name != "docs/handlers.md" || ran >= len(verifiers), "%s: found %d of what verifies signatures", p.name, ran)
 }
 
 // sent is a request of hipq's.
@@ -107,13 +101,11 @@ func sent(t *testing.T, secret string) (s signed) {
 	defer endpoint.Close()
 	file := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
-	h, err := config.HTTP{URL: endpoint.URL, SecretFile: file, Networks: []string{"127.0.0.0/8", "::1/128"}}.Handler()
-	must(t, err)
+	h := dbtest.Must(config.HTTP{URL: endpoint.URL, SecretFile: file, Networks: []string{"127.0.0.0/8", "::1/128"}}.Handler())(t)
 	defer h.Close()
 	j := &job.Job{ID: 7, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"añn🙂"}`, Attempt: 1, CreateTime: time.Now()}
-	if o := h.Handle(t.Context(), j); o.Verdict != job.Finished || s.Secret == "" {
-		t.Fatalf("%+v", o)
-	}
+	o := h.Handle(t.Context(), j)
+	dbtest.Require(t, o.Verdict == job.Finished && s.Secret != "", "%+v", o)
 	return s
 }
 

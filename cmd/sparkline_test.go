@@ -1,6 +1,10 @@
 package cmd
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
 
 func TestSparkline(t *testing.T) {
 	for _, c := range []struct {
@@ -14,8 +18,6 @@ func TestSparkline(t *testing.T) {
 		{[]int64{1, 2, 3, 4, 5, 6, 7}, "▂▃▄▅▆▇█"},
 		{[]int64{1 << 40, 1}, "█▂"},
 	} {
-		if got := sparkline(c.values); got != c.want {
-			t.Errorf("%d: %q, want %q", c.values, got, c.want)
-		}
+		dbtest.Same(t, sparkline(c.values), c.want, "%d", c.values)
 	}
 }

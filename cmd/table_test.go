@@ -88,17 +88,12 @@ func (h hostileDB) measure(t *testing.T, args []string) {
 	before := inUse()
 	var out measured
 	var errs bytes.Buffer
-	if code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs); code != 0 || errs.Len() > 0 {
-		t.Fatalf("exit code %d: %s", code, errs.String())
-	}
+	code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs)
+	dbtest.Require(t, code == 0 && errs.Len() == 0, "exit code %d: %s", code, errs.String())
 	grown := int64(out.most) - int64(before)
 	t.Logf("%d lines in %d writes, %d MiB", out.lines, out.writes, grown>>20)
-	if out.lines != many+1 || out.writes < many/1000 {
-		t.Errorf("%d lines in %d writes", out.lines, out.writes)
-	}
-	if grown > 4<<20 {
-		t.Errorf("%d MiB of memory for %d rows", grown>>20, many)
-	}
+	dbtest.Ensure(t, out.lines == many+1 && out.writes >= many/1000, "%d lines in %d writes", out.lines, out.writes)
+	dbtest.Ensure(t, grown <= 4<<20, "%d MiB of memory for %d rows", grown>>20, many)
 	last := "  a key that is much longer than those before it  –        –       –    –       exit status 1\n"
 	if args[0] == "activity" && (!strings.HasPrefix(out.first, "AT ") || !strings.HasSuffix(out.last, last)) {
 		t.Errorf("it begins with\n%.200s\nand ends with\n%s", out.first, out.last[max(0, len(out.last)-200):])
@@ -115,9 +110,7 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 	defer out.Close()
 	c.Stdout, c.Stderr = in, &errs
 	must(t, c.Start())
-	if _, err := io.ReadFull(out, make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(io.ReadFull(out, make([]byte, 100)))(t)
 	for !read && !full(t, in) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -125,14 +118,12 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 	began := time.Now()
 	must(t, c.Process.Signal(syscall.SIGTERM))
 	if read {
-		if n, err := io.Copy(io.Discard, out); err != nil || n > many*50 {
-			t.Errorf("%d bytes more were printed, %v", n, err)
-		}
+		n, err := io.Copy(io.Discard, out)
+		dbtest.Ensure(t, err == nil && n <= many*50, "%d bytes more were printed, %v", n, err)
 	}
 	_ = c.Wait() // the process's state has it too
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s to end", took)
-	}
+	took := time.Since(began)
+	dbtest.Ensure(t, took <= 10*time.Second, "it took %s to end", took)
 	if code, got := c.ProcessState.ExitCode(), errs.String(); code != 143 || got != "hipq: interrupted\n" && got != `{"error":{"code":143,"message":"interrupted","hint":null}}`+"\n" {
 		t.Errorf("exit code %d, and it said %q", code, got)
 	}
@@ -141,8 +132,6 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 // full says whether a pipe takes nothing more: who writes to it waits for its reader.
 func full(t *testing.T, in *os.File) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLOUT}}, 0)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		t.Fatal(err)
-	}
+	dbtest.Require(t, err == nil || errors.Is(err, unix.EINTR), "%v", err)
 	return n == 0 && err == nil
 }

@@ -90,20 +90,15 @@ func TestTextsAreShownOnly(t *testing.T) {
 				ran = h.apart
 			}
 			code, out, errs := ran(append(args, "--config", h.config())...)
-			if code == 64 || code == 78 {
-				t.Errorf("hipq %q: exit code %d: %.300s", args, code, errs)
-			}
-			if found := cmp.Or(trick(out), trick(errs)); found != "" {
-				t.Errorf("hipq %.200q: %s", args, found)
-			}
+			dbtest.Ensure(t, code != 64 && code != 78, "hipq %q: exit code %d: %.300s", args, code, errs)
+			dbtest.Same(t, cmp.Or(trick(out), trick(errs)), "", "hipq %.200q", args)
 			return out
 		}
 		for _, args := range [][]string{
 			{"jobs"}, {"jobs", "plain", "--state", "failed"}, {"activity"}, {"activity", "--limit", "0"}, {"status"}, {"purge", "--dry-run"}, {"monitor"},
 		} {
-			if out := ask(args...); out == "" && args[0] != "monitor" {
-				t.Errorf("hipq %q: nothing", args)
-			}
+			out := ask(args...)
+			dbtest.Ensure(t, out != "" || args[0] == "monitor", "hipq %q: nothing", args)
 			ask(append(args, "--json")...)
 		}
 		for _, id := range h.ids("plain", "1 = 1") {
@@ -127,9 +122,8 @@ func TestTextsAreShownOnly(t *testing.T) {
 		ask("run", "plain", h.add("run"))
 		last := h.add("work")
 		ask("work", "-v")
-		if out := ask("show", "plain", last); !strings.Contains(out, "\n    "+forged[0]+"\n") {
-			t.Errorf("show says %q", out)
-		}
+		out := ask("show", "plain", last)
+		dbtest.Ensure(t, strings.Contains(out, "\n    "+forged[0]+"\n"), "show says %q", out)
 
 		// As JSON it is the same value still.
 		for n, text := range tricks {
@@ -151,8 +145,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, false)
-		config, err := os.ReadFile(h.config())
-		must(t, err)
+		config := dbtest.Must(os.ReadFile(h.config()))(t)
 		must(t, os.WriteFile(h.config(), bytes.Replace(config, []byte("mail: off\n"), nil, 1), 0o600))
 		const lines = "s\n\thipq: all is well\n  retry: rm x\r\v\x1b"
 		for _, row := range []map[string]string{
@@ -167,18 +160,14 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		check := func(mail string) {
 			t.Helper()
 			for _, said := range []string{"failed for good", "no worker of the last day handled that type"} {
-				if strings.Count(mail, said) != 1 {
-					t.Errorf("the mail says %q and not %q once", mail, said)
-				}
+				dbtest.Same(t, strings.Count(mail, said), 1, "the mail says %q and not %q once", mail, said)
 			}
 			for line := range strings.Lines(mail) {
 				if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(strings.TrimSpace(line), "hipq: all is") || strings.HasPrefix(line, "  retry: rm") {
 					t.Errorf("the mail has the line %q", line)
 				}
 			}
-			if found := trick(mail); found != "" {
-				t.Errorf("the mail: %s", found)
-			}
+			dbtest.Same(t, trick(mail), "", "the mail")
 		}
 		_, out, errs := h.apart("work", "--config", h.config())
 		if check(errs); out != "" {
@@ -191,9 +180,8 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		mail := ""
 		for line := range strings.Lines(errs) {
 			var said struct{ Notice string }
-			if err := json.Unmarshal([]byte(line), &said); err != nil {
-				t.Errorf("%q: %v", line, err)
-			}
+			err := json.Unmarshal([]byte(line), &said)
+			dbtest.Ensure(t, err == nil, "%q: %v", line, err)
 			mail += said.Notice + "\n"
 		}
 		check(mail)
@@ -203,8 +191,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 // printTricks makes the handler print them, and fail.
 func (h hostileDB) printTricks() {
 	h.t.Helper()
-	config, err := os.ReadFile(h.config())
-	must(h.t, err)
+	config := dbtest.Must(os.ReadFile(h.config()))(h.t)
 	text := strings.Join(tricks, "\n")
 	must(h.t, os.WriteFile(filepath.Join(h.dir, "tricks"), []byte(text), 0o600))
 	config = bytes.ReplaceAll(config, []byte(`["true"]`), []byte(`[sh, -c, "cat tricks; exit 1"]`))
@@ -215,9 +202,7 @@ func (h hostileDB) printTricks() {
 func (h hostileDB) add(key string) (id string) {
 	h.t.Helper()
 	code, out, errs := shown("enqueue", "plain", "send", "--key", key+rand.Text(), "--priority", "-1000", "--config", h.config())
-	if code != 0 {
-		h.t.Fatal(errs)
-	}
+	dbtest.Require(h.t, code == 0, "%v", errs)
 	return strings.TrimSpace(out)
 }
 
@@ -226,9 +211,7 @@ func (h hostileDB) insertTrick(n int, text string) {
 	h.t.Helper()
 	exec := func(query string, args ...any) {
 		h.t.Helper()
-		if _, err := h.conn.ExecContext(context.Background(), query, args...); err != nil {
-			h.t.Fatal(err)
-		}
+		dbtest.Must(h.conn.ExecContext(context.Background(), query, args...))(h.t)
 	}
 	valid := strings.ToValidUTF8(text, "?")
 	short := valid
@@ -303,9 +286,8 @@ func TestErrorsAreShownOnly(t *testing.T) {
 
 func (h hostileDB) wantRefused(args []string) {
 	h.t.Helper()
-	if code, errs := h.refused(args...); code == 0 {
-		h.t.Errorf("hipq %.200q is not refused: %q", args, errs)
-	}
+	code, errs := h.refused(args...)
+	dbtest.Ensure(h.t, code != 0, "hipq %.200q is not refused: %q", args, errs)
 }
 
 // So do a file's lines, which may be longer.
@@ -318,8 +300,7 @@ func TestLinesErrorsAreShownOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	const long = 2 << 20
 	for _, text := range append(slices.Clone(tricks), strings.Repeat("x", long), strings.Repeat("\u202e", long/3)) {
-		quoted, err := json.Marshal(text)
-		must(t, err)
+		quoted := dbtest.Must(json.Marshal(text))(t)
 		for _, line := range []string{
 			`{"queue": %s}`, `{%s: 1}`, `{"queue": "plain", "job_type": "send", "scheduled_run_time": %s}`,
 			`{"queue": "plain", "job_type": "send", "timeout": [%s]}`, `{"queue": "plain", "job_type": "send", "timeout": %s}`,
@@ -341,16 +322,10 @@ func (h hostileDB) refused(args ...string) (code int, errs string) {
 		args = append(args, "--config", h.config())
 	}
 	code, out, errs := shown(args...)
-	if found := cmp.Or(trick(out), trick(errs)); found != "" {
-		h.t.Errorf("hipq %.200q: %s", args, found)
-	}
-	if len(errs) > 10<<10 {
-		h.t.Errorf("hipq %.200q: a message of %d bytes", args, len(errs))
-	}
+	dbtest.Same(h.t, cmp.Or(trick(out), trick(errs)), "", "hipq %.200q", args)
+	dbtest.Ensure(h.t, len(errs) <= 10<<10, "hipq %.200q: a message of %d bytes", args, len(errs))
 	for line := range strings.Lines(errs) {
-		if !strings.HasPrefix(line, "hipq: ") && !strings.HasPrefix(line, "  ") {
-			h.t.Fatalf("hipq %.200q: the line %.200q", args, line)
-		}
+		dbtest.Require(h.t, strings.HasPrefix(line, "hipq: ") || strings.HasPrefix(line, "  "), "hipq %.200q: the line %.200q", args, line)
 	}
 	return code, errs
 }
@@ -364,12 +339,10 @@ func TestServersTextIsShownOnly(t *testing.T) {
 		must(t, os.WriteFile(config, []byte(yaml), 0o600))
 		for _, args := range [][]string{{"jobs"}, {"work"}, {"work", "-v"}, {"init"}, {"status", "--json"}, {"show", "plain", "1"}} {
 			code, out, errs := shown(append(args, "--config", config)...)
-			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") && !strings.HasPrefix(errs, `{"error":`) {
-				t.Errorf("hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
-			}
-			if found := trick(errs); found != "" || len(errs) > 10<<10 {
-				t.Errorf("hipq %q: %d bytes: %s", args, len(errs), found)
-			}
+			dbtest.Ensure(t, code != 0 && out == "" && (strings.HasPrefix(errs, "hipq: ") || strings.HasPrefix(errs, `{"error":`)),
+				"hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
+			found := trick(errs)
+			dbtest.Ensure(t, found == "" && len(errs) <= 10<<10, "hipq %q: %d bytes: %s", args, len(errs), found)
 		}
 	}
 }
@@ -377,8 +350,7 @@ func TestServersTextIsShownOnly(t *testing.T) {
 // rogue is a server that greets each client with an error of this text.
 func rogue(t *testing.T, text string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan struct{})
 	t.Cleanup(func() {
 		_ = listener.Close()

@@ -65,9 +65,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 		for _, groups := range []int{3, 2000} { // the latter are too many to be counted one by one
 			mailAtRandom(t, db, now, 1500, groups)
 			all := measure(0)
-			if len(all) != 3 || all["send"][0] < 200 || all["send"][1] < 50 || all["send"][2] < 1000 {
-				t.Fatalf("%v", all)
-			}
+			dbtest.Require(t, len(all) == 3 && all["send"][0] >= 200 && all["send"][1] >= 50 && all["send"][2] >= 1000, "%v", all)
 			for _, most := range []int64{1, 60, 100_000} {
 				got := measure(most)
 				for name, want := range all {
@@ -94,8 +92,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
 	reads := func() (n int64) {
-		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-		dbtest.OK(t, err)
+		rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var name string
@@ -113,7 +110,6 @@ func TestBacklogReadsLittle(t *testing.T) {
 		dbtest.Must(m.failed(t.Context(), schema.Queue{Name: q}, most))(t)
 	}
 	// 24,000 jobs, of which 14,000 are due: some hundred looks for what is there and is the oldest, and what is counted twice over
-	if n := reads() - before; n > 2000 {
-		t.Errorf("it read %d times", n)
-	}
+	n := reads() - before
+	dbtest.Ensure(t, n <= 2000, "it read %d times", n)
 }

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -72,35 +71,6 @@ func BenchmarkAggregate(b *testing.B) {
 			began := time.Now()
 			dbtest.Must(m.Aggregate(b.Context(), hour, AggregateOptions{Again: true}))(b)
 			b.ReportMetric(float64(time.Since(began))/float64(beside), "x/plain")
-		}
-	})
-}
-
-// BenchmarkReport makes a report, with the hours of its week, of two weeks of 20 queues with 20 types each.
-func BenchmarkReport(b *testing.B) {
-	eachEngine(b, func(b *testing.B, db *schema.DB) {
-		m := New(db)
-		last := dbtest.Must(m.LastComplete(b.Context()))(b)
-		r := rand.New(rand.NewPCG(1, 1))
-		for n := range 2 * 7 * 24 {
-			counted := newMetrics(last.Add(-time.Duration(n) * time.Hour))
-			for q := range 20 {
-				for t := range 20 {
-					row := counted.row(key{fmt.Sprint("queue", q), fmt.Sprint("type", t)})
-					for range 50 {
-						row.Added++
-						row.Counts.Started++
-						row.Counts.Finished++
-						row.Wait.put(int64(r.ExpFloat64() * 2000))
-						row.Run.put(int64(r.ExpFloat64() * 500))
-					}
-					row.sum()
-				}
-			}
-			dbtest.OK(b, db.SQL.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) }))
-		}
-		for b.Loop() {
-			dbtest.Must(m.Report(context.Background(), last))(b)
 		}
 	})
 }

@@ -85,9 +85,7 @@ func TestDivision(t *testing.T) {
 					dbtest.Ensure(t, strings.HasPrefix(f.Text, "mail: ") && f.Severity == Warning && f.Value > f.Limit, "%+v", f)
 				}
 			}
-			if len(s.Divisions) != 1 || s.Divisions[0].Queue != "mail" {
-				t.Fatalf("%+v", s.Divisions)
-			}
+			dbtest.Require(t, len(s.Divisions) == 1 && s.Divisions[0].Queue == "mail", "%+v", s.Divisions)
 			return s.Divisions[0], whats
 		}
 		divideMail(t, db)
@@ -110,9 +108,8 @@ func TestDivision(t *testing.T) {
 		dbtest.Ensure(t, d.Misplaced == 0 && len(whats) == 0, "%+v, %v", d, whats)
 		job("available", 8005, ago(time.Hour))
 		job("available", 5001, ago(time.Minute))
-		if d, whats = judge(); d.Misplaced != 1 || !slices.Equal(whats, []string{"shard_oldest_due"}) {
-			t.Errorf("%+v, %v", d, whats)
-		}
+		d, whats = judge()
+		dbtest.Ensure(t, d.Misplaced == 1 && slices.Equal(whats, []string{"shard_oldest_due"}), "%+v, %v", d, whats)
 		job("available", 1000, ago(time.Hour))
 		exec(t, db, "UPDATE "+db.Shards()+" SET share = 4 WHERE shard = 8006")
 		slices.Sort(whats)
@@ -121,18 +118,15 @@ func TestDivision(t *testing.T) {
 		}
 		// many wait in every shard: that is the queue's affair
 		exec(t, db, "UPDATE shop_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
-		if _, whats = judge(); slices.Contains(whats, "shard_oldest_due") {
-			t.Errorf("%v", whats)
-		}
+		_, whats = judge()
+		dbtest.Ensure(t, !slices.Contains(whats, "shard_oldest_due"), "%v", whats)
 		// somebody wanted it so
 		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'mail'")
-		if _, whats = judge(); !slices.Equal(whats, []string{"shard_parts"}) {
-			t.Errorf("%v", whats)
-		}
+		_, whats = judge()
+		dbtest.Ensure(t, slices.Equal(whats, []string{"shard_parts"}), "%v", whats)
 		// of one shard, there are but the jobs in none
 		exec(t, db, "UPDATE "+db.Queues()+" SET division = 1, paused = 0 WHERE queue = 'mail'")
-		if d, whats = judge(); len(d.Shards) > 0 || d.Of != 1 || !slices.Equal(whats, []string{"misplaced"}) {
-			t.Errorf("%+v, %v", d, whats)
-		}
+		d, whats = judge()
+		dbtest.Ensure(t, len(d.Shards) == 0 && d.Of == 1 && slices.Equal(whats, []string{"misplaced"}), "%+v, %v", d, whats)
 	})
 }

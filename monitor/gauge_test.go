@@ -77,16 +77,13 @@ func TestGauge(t *testing.T) {
 			{"locked", 3, 40 * time.Second, 0, 2 + 3*3},
 			{"running", 1, 0, 0, 3},
 		}
-		if len(report.Gauges) != len(want) {
-			t.Fatalf("gauges %+v", report.Gauges)
-		}
+		dbtest.Require(t, len(report.Gauges) == len(want), "gauges %+v", report.Gauges)
 		for i, w := range want {
 			g := report.Gauges[i]
 			// it was measured at its own time, a little later than now; SQLite's clock has milliseconds
 			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
-			if g.Queue != "mail" || g.JobType != w.jobType || g.Backlog != w.backlog || since < 0 || since > time.Minute {
-				t.Errorf("%+v, want %+v", g, w)
-			}
+			dbtest.Ensure(t, g.Queue == "mail" && g.JobType == w.jobType && g.Backlog == w.backlog && since >= 0 && since <= time.Minute,
+				"%+v, want %+v", g, w)
 			if *g.Held != w.held || *g.ThrottleUsed != w.used || *g.ThrottleLimit != 20 {
 				t.Errorf("%s: %d held, %d of %d used, want %+v", g.JobType, *g.Held, *g.ThrottleUsed, *g.ThrottleLimit, w)
 			}

@@ -123,9 +123,8 @@ func TestJudge(t *testing.T) {
 	h := DefaultAlert().Judge(s)
 	const full = "4 critical, 1 warning: queue new is left out: no table; and 4 more: mail/send failed, mail/send error_rate, missed_hours, …"
 	dbtest.Same(t, h.Text, full, "the verdict says")
-	if rate := h.Findings[2].Text; !strings.Contains(rate, "attempts in 2 h up to 00:00 UTC ended") {
-		t.Errorf("of the error rate it says %q", rate)
-	}
+	rate := h.Findings[2].Text
+	dbtest.Ensure(t, strings.Contains(rate, "attempts in 2 h up to 00:00 UTC ended"), "of the error rate it says %q", rate)
 }
 
 // What was counted up to a number is judged by limits up to it, and said to be more.

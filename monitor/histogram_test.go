@@ -54,9 +54,8 @@ func TestStoredHistogram(t *testing.T) {
 		}
 		value := dbtest.Must(counted.Value())(t)
 		got.put(3, 7) // what a row before it had
-		if err := got.Scan(value); err != nil || !slices.Equal(got, counted) {
-			t.Fatalf("%v is read as %v: %v", counted, got, err)
-		}
+		err := got.Scan(value)
+		dbtest.Require(t, err == nil && slices.Equal(got, counted), "%v is read as %v: %v", counted, got, err)
 		text := append(value.([]byte), rapid.SliceOf(rapid.Byte()).Draw(t, "spoilt")...)
 		dbtest.OK(t, spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]))
 		spoilt.percentiles(int64(len(text)))

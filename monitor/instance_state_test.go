@@ -20,12 +20,10 @@ func TestState(t *testing.T) {
 		most := int64(0)
 		state := func() State {
 			t.Helper()
-			s := dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
-			return s
+			return dbtest.Must(m.State(t.Context(), 2*time.Hour, most))(t)
 		}
-		if s := state(); len(s.Types) > 0 || !s.LastTick.IsZero() || s.DeadWorkers+int64(s.MissedHours) > 0 {
-			t.Errorf("a new instance: %+v", s)
-		}
+		s := state()
+		dbtest.Ensure(t, len(s.Types) == 0 && s.LastTick.IsZero() && s.DeadWorkers+int64(s.MissedHours) <= 0, "a new instance: %+v", s)
 
 		hour := complete(t, m)
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
@@ -91,8 +89,7 @@ func TestState(t *testing.T) {
 		aggregate(t, m, hour.Add(-3*time.Hour), AggregateOptions{})
 		exec(t, db, "DELETE FROM "+db.Hours()+" WHERE hour > ?", engine.At(hour.Add(-2*time.Hour)))
 		got = state()
-		if got.MissedHours != 1 || len(got.Types) != 2 || got.Types[0].Counts.Failed != 0 {
-			t.Errorf("after the monitor stood still: %+v", got)
-		}
+		dbtest.Ensure(t, got.MissedHours == 1 && len(got.Types) == 2 && got.Types[0].Counts.Failed == 0,
+			"after the monitor stood still: %+v", got)
 	})
 }

@@ -42,9 +42,7 @@ type fataler interface {
 
 func exec(t fataler, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.SQL.ExecContext(context.Background(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	dbtest.Must(db.SQL.ExecContext(context.Background(), statement, args...))(t)
 }
 
 // logged appends entries to the activity, at their own times.
@@ -64,8 +62,7 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 // aggregate aggregates an hour and fails the test if that fails.
 func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
-	done := dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
-	return done
+	return dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
 }
 
 // stored are the metrics of one hour.
@@ -82,8 +79,7 @@ func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 
 func complete(t *testing.T, m *Monitor) time.Time {
 	t.Helper()
-	hour := dbtest.Must(m.LastComplete(t.Context()))(t)
-	return hour
+	return dbtest.Must(m.LastComplete(t.Context()))(t)
 }
 
 // anyEntry is an entry of a worker or a job at a time within [from, to), often at its very beginning or end.
@@ -177,8 +173,7 @@ func TestLastComplete(t *testing.T) {
 		now := dbtest.Must(time.Parse(time.RFC3339Nano, c.now))(t)
 		hour := lastComplete(now)
 		dbtest.Same(t, hour.Format(time.RFC3339), c.want, "at %s", c.now)
-		if now.Before(completeAt(hour)) || !now.Before(completeAt(hour.Add(time.Hour))) {
-			t.Errorf("at %s: %s is not the last that is complete", c.now, hour)
-		}
+		dbtest.Ensure(t, !now.Before(completeAt(hour)) && now.Before(completeAt(hour.Add(time.Hour))),
+			"at %s: %s is not the last that is complete", c.now, hour)
 	}
 }

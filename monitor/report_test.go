@@ -62,25 +62,19 @@ func TestReportMergesHours(t *testing.T) {
 		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
 			engine.At(measured))
 		report := dbtest.Must(m.Report(t.Context(), hour.Add(59*time.Minute)))(t)
-		if diff := cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown); diff != "" {
-			t.Errorf("hours (-recount +got):\n%s", diff)
-		}
-		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
-			t.Fatalf("%+v", report)
-		}
+		dbtest.Same(t, cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown), "", "hours (-recount +got)")
+		dbtest.Require(t, report.Hour.Equal(hour) && len(report.Windows) == 4, "%+v", report)
 		for i, hours := range []int{6, 12, 24, 168} {
 			w := report.Windows[i]
 			length := time.Duration(hours) * time.Hour
 			from := to.Add(-length)
-			if w.Name != []string{"6h", "12h", "1d", "1w"}[i] || !w.From.Equal(from) || !w.To.Equal(to) || w.Of != hours {
-				t.Errorf("window %+v", w)
-			}
+			dbtest.Ensure(t, w.Name == []string{"6h", "12h", "1d", "1w"}[i] && w.From.Equal(from) && w.To.Equal(to) && w.Of == hours,
+				"window %+v", w)
 			now, workers, covered := sum(entries, aggregated, from, to)
 			before, _, coveredBefore := sum(entries, aggregated, from.Add(-length), from)
 			earlier, _, coveredEarlier := sum(entries, aggregated, from.Add(-week), to.Add(-week))
-			if w.Hours != covered || w.Workers != workers {
-				t.Errorf("%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
-			}
+			dbtest.Ensure(t, w.Hours == covered && w.Workers == workers,
+				"%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
 			gotNow, gotBefore, gotEarlier := map[key]Counts{}, map[key]Counts{}, map[key]Counts{}
 			for _, q := range w.Queues {
 				var all, allBefore Counts
@@ -106,15 +100,9 @@ func TestReportMergesHours(t *testing.T) {
 					t.Errorf("%s of %s: %+v, not %+v", q.Queue, w.Name, q.Counts, all)
 				}
 			}
-			if diff := cmp.Diff(now, gotNow, shown); diff != "" {
-				t.Errorf("%s (-recount +got):\n%s", w.Name, diff)
-			}
-			if diff := cmp.Diff(before, gotBefore, shown); diff != "" {
-				t.Errorf("before %s (-recount +got):\n%s", w.Name, diff)
-			}
-			if diff := cmp.Diff(earlier, gotEarlier, shown); diff != "" {
-				t.Errorf("%s a week earlier (-recount +got):\n%s", w.Name, diff)
-			}
+			dbtest.Same(t, cmp.Diff(now, gotNow, shown), "", "%s (-recount +got)", w.Name)
+			dbtest.Same(t, cmp.Diff(before, gotBefore, shown), "", "before %s (-recount +got)", w.Name)
+			dbtest.Same(t, cmp.Diff(earlier, gotEarlier, shown), "", "%s a week earlier (-recount +got)", w.Name)
 		}
 		var missing []time.Time
 		for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
@@ -122,9 +110,7 @@ func TestReportMergesHours(t *testing.T) {
 				missing = append(missing, h)
 			}
 		}
-		if diff := cmp.Diff(missing, report.Missing); diff != "" {
-			t.Errorf("missing (-want +got):\n%s", diff)
-		}
+		dbtest.Same(t, cmp.Diff(missing, report.Missing), "", "missing (-want +got)")
 	})
 }
 
@@ -169,9 +155,8 @@ func TestReportWithoutHistogram(t *testing.T) {
 			report := dbtest.Must(m.Report(t.Context(), hour))(t)
 			for i, w := range report.Windows {
 				q := w.Queues[0]
-				if (q.Run.P50MS == nil) != (i > 0) || q.Run.MaxMS != 7 || q.Run.Count+q.Before.Run.Count != 2 {
-					t.Errorf("with the histogram %v: %s: %+v", spoilt, w.Name, q)
-				}
+				dbtest.Ensure(t, (q.Run.P50MS == nil) == (i > 0) && q.Run.MaxMS == 7 && q.Run.Count+q.Before.Run.Count == 2,
+					"with the histogram %v: %s: %+v", spoilt, w.Name, q)
 			}
 		}
 	})
@@ -210,8 +195,6 @@ func TestMissing(t *testing.T) {
 		want("an hour in which nothing happened was aggregated", hour)
 		exec(t, m.db, "INSERT INTO "+m.db.Metrics()+" (hour, queue, job_type) VALUES (?, 'mail', 'send')", engine.At(ago(400)))
 		got, err := m.Missing(t.Context(), hour)
-		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {
-			t.Errorf("of a week, %d hours are missing (%v)", len(got), err)
-		}
+		dbtest.Ensure(t, err == nil && len(got) == 165 && got[0].Equal(ago(167)), "of a week, %d hours are missing (%v)", len(got), err)
 	})
 }

@@ -53,18 +53,6 @@ func BenchmarkDrain(b *testing.B) {
 	})
 }
 
-// BenchmarkDrainTypes drains a queue of 20 job types, which is work of its own for a worker: it has a line for each.
-func BenchmarkDrainTypes(b *testing.B) {
-	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
-		q := open(b, db, ManyTypes("bench"))
-		for b.Loop() {
-			compare(b,
-				hipqDrain("c4", q, 4000, Workers{Concurrency: 4}),
-				hipqDrain("c100", q, 20_000, Workers{Concurrency: 100}))
-		}
-	})
-}
-
 // BenchmarkDrainThrottled has four workers drain a queue whose limit and groups hold jobs back.
 func BenchmarkDrainThrottled(b *testing.B) {
 	engines(b, func(b *testing.B, db *schema.DB, _ floor) {

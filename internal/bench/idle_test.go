@@ -26,9 +26,7 @@ func BenchmarkIdle(b *testing.B) {
 	hipq, least := build(b, dir, "hipq", "../.."), build(b, dir, "idle", "./idle")
 	idle := func(b *testing.B, driver, key, source string) {
 		config := filepath.Join(b.TempDir(), "hipq.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, idleConfig, driver, key, source), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		dbtest.OK(b, os.WriteFile(config, fmt.Appendf(nil, idleConfig, driver, key, source), 0o600))
 		took(b, hipq, "init", "--config", config)
 		for b.Loop() {
 			var floors, ticks []time.Duration
@@ -51,9 +49,8 @@ func build(b *testing.B, dir, name, pkg string) string {
 	file := filepath.Join(dir, name)
 	c := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, pkg)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		b.Fatalf("build %s: %v: %s", name, err, out)
-	}
+	out, err := c.CombinedOutput()
+	dbtest.Require(b, err == nil, "build %s: %v: %s", name, err, out)
 	return file
 }
 
@@ -61,8 +58,7 @@ func build(b *testing.B, dir, name, pkg string) string {
 func took(b *testing.B, argv ...string) time.Duration {
 	b.Helper()
 	began := time.Now()
-	if out, err := exec.CommandContext(b.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
+	out, err := exec.CommandContext(b.Context(), argv[0], argv[1:]...).CombinedOutput()
+	dbtest.Require(b, err == nil, "%v: %s", err, out)
 	return time.Since(began)
 }

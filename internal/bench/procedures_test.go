@@ -24,35 +24,22 @@ func BenchmarkProcedures(b *testing.B) {
 	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)
 	db := dbtest.Open(b, "mysql", source)
 	q := open(b, db, Plain("bench"))
-	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Options).Table()}); err != nil {
-		b.Fatal(err)
-	}
+	dbtest.Must(db.MakeProcedures(b.Context(), []schema.Queue{queue.Options(q.Options).Table()}))(b)
 	c, err := mysql.ParseDSN(source)
-	if err != nil {
-		b.Fatal(err)
-	}
+	dbtest.OK(b, err)
 	host, port, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	dbtest.OK(b, err)
 	for b.Loop() {
-		if err := q.Fill(b.Context(), ways*roundsEach*chunk); err != nil {
-			b.Fatal(err)
-		}
+		dbtest.OK(b, q.Fill(b.Context(), ways*roundsEach*chunk))
 		cmd := exec.CommandContext(b.Context(), python, "testdata/procedures.py", strconv.Itoa(roundsEach), strconv.Itoa(chunk))
 		cmd.Env = append(os.Environ(), "DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			b.Fatal(err)
-		}
+		out := dbtest.Must(cmd.Output())(b)
 		r := map[string]float64{}
 		for line := range bytes.Lines(out) {
 			var name string
 			var rate float64
-			if _, err := fmt.Sscan(string(line), &name, &rate); err != nil {
-				b.Fatal(err)
-			}
+			dbtest.Must(fmt.Sscan(string(line), &name, &rate))(b)
 			r[name] = rate
 			b.ReportMetric(rate, name+"/s")
 		}

@@ -15,18 +15,12 @@ import (
 // disk.
 func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
 	b.Run("sqlite", func(b *testing.B) {
-		bare, err := openSQLiteFloor(b.Context(), dbtest.SQLite(b))
-		if err != nil {
-			b.Fatal(err)
-		}
+		bare := dbtest.Must(openSQLiteFloor(b.Context(), dbtest.SQLite(b)))(b)
 		closeAfter(b, bare.close)
 		f(b, dbtest.Open(b, "sqlite", dbtest.SQLite(b)), bare)
 	})
 	b.Run("mysql", func(b *testing.B) {
-		bare, err := openMySQLFloor(b.Context(), dbtest.MySQL(b))
-		if err != nil {
-			b.Fatal(err)
-		}
+		bare := dbtest.Must(openMySQLFloor(b.Context(), dbtest.MySQL(b)))(b)
 		closeAfter(b, bare.close)
 		f(b, dbtest.Open(b, "mysql", dbtest.MySQL(b)), bare)
 	})
@@ -34,9 +28,8 @@ func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
 
 func closeAfter(b *testing.B, f func() error) {
 	b.Cleanup(func() {
-		if err := f(); err != nil {
-			b.Error(err)
-		}
+		err := f()
+		dbtest.Ensure(b, err == nil, "%v", err)
 	})
 }
 
@@ -66,9 +59,8 @@ func compare(b *testing.B, sides ...side) rates {
 			s := sides[(round+i)%len(sides)]
 			untimed(b, s, s.ready)
 			began := time.Now()
-			if err := s.run(b.Context()); err != nil {
-				b.Fatalf("%s: %v", s.name, err)
-			}
+			err := s.run(b.Context())
+			dbtest.Require(b, err == nil, "%s: %v", s.name, err)
 			r[s.name] = append(r[s.name], float64(s.jobs)/time.Since(began).Seconds())
 			untimed(b, s, s.check)
 		}
@@ -85,9 +77,8 @@ func untimed(b *testing.B, s side, f func(context.Context) error) {
 	if f == nil {
 		return
 	}
-	if err := f(b.Context()); err != nil {
-		b.Fatalf("%s: %v", s.name, err)
-	}
+	err := f(b.Context())
+	dbtest.Ensure(b, err == nil, "%s: %v", s.name, err)
 }
 
 // report gives one side's rate as a part of another's, within the round, as name.
@@ -107,9 +98,5 @@ func median[T float64 | time.Duration](list []T) T {
 // open is Open in a benchmark.
 func open(b *testing.B, db *schema.DB, o queue.Options) *Queue {
 	b.Helper()
-	q, err := Open(b.Context(), db, o)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return q
+	return dbtest.Must(Open(b.Context(), db, o))(b)
 }

@@ -92,10 +92,7 @@ func BenchmarkShardsGalera(b *testing.B) {
 			dbs = append(dbs, dbtest.Open(b, "mysql", dsn))
 			continue
 		}
-		db, err := schema.Open(b.Context(), schema.Options{Driver: "mysql", DSN: dsn}, schema.Named("shop"))
-		if err != nil {
-			b.Fatal(err)
-		}
+		db := dbtest.Must(schema.Open(b.Context(), schema.Options{Driver: "mysql", DSN: dsn}, schema.Named("shop")))(b)
 		closeAfter(b, db.Close)
 		dbs = append(dbs, db)
 	}

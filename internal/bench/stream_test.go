@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -78,15 +79,12 @@ func BenchmarkStreamMemory(b *testing.B) {
 				}
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			dbtest.OK(b, err)
 			heaps = append(heaps, heap())
 		}
 		b.ReportMetric(heaps[0], "MiB-first")
 		b.ReportMetric(heaps[len(heaps)-1], "MiB-last")
-		if grown := heaps[len(heaps)-1] - heaps[0]; grown > 4 {
-			b.Errorf("the heap has grown by %.1f MiB: %.1f", grown, heaps)
-		}
+		grown := heaps[len(heaps)-1] - heaps[0]
+		dbtest.Ensure(b, grown <= 4, "the heap has grown by %.1f MiB: %.1f", grown, heaps)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // mostMemory is how much memory a worker may have come to use, in MiB, at a concurrency of 4.
@@ -81,19 +83,14 @@ func TestBounded(t *testing.T) {
 	began := time.Now()
 	most, said := watchMemory(t, work)
 	t.Logf("%s; %d MiB of memory at most", time.Since(began).Round(100*time.Millisecond), most)
-	if said != "" {
-		t.Errorf("hipq work: %s", said)
-	}
-	if most > mostMemory && !raceDetector {
-		t.Errorf("the worker came to use %d MiB of memory, and may use %d", most, mostMemory)
-	}
+	dbtest.Same(t, said, "", "hipq work")
+	dbtest.Ensure(t, most <= mostMemory || raceDetector, "the worker came to use %d MiB of memory, and may use %d", most, mostMemory)
 	for _, left := range h.processes() {
 		t.Errorf("left behind: %s", left)
 	}
 
 	got := map[string]string{}
-	text, err := h.run(t.Context(), "jobs", "--json")
-	must(t, err)
+	text := dbtest.Must(h.run(t.Context(), "jobs", "--json"))(t)
 	for line := range strings.Lines(text) {
 		var j struct {
 			Queue string `json:"queue"`
@@ -105,13 +102,10 @@ func TestBounded(t *testing.T) {
 		got[j.Queue+" "+j.Key] = j.State + " " + j.Error
 	}
 	for _, m := range misdeeds {
-		if now := got[m.kind+" "+m.do]; now != "final "+m.error {
-			t.Errorf("%s that does %s: %.300s; want final %s", m.kind, m.do, now, m.error)
-		}
+		now := got[m.kind+" "+m.do]
+		dbtest.Ensure(t, now == "final "+m.error, "%s that does %s: %.300s; want final %s", m.kind, m.do, now, m.error)
 	}
-	if len(got) != len(misdeeds) {
-		t.Errorf("jobs: %q", slices.Sorted(maps.Keys(got)))
-	}
+	dbtest.Same(t, len(got), len(misdeeds), "jobs: %q", slices.Sorted(maps.Keys(got)))
 }
 
 // configureHostile is a hipq with a queue for each kind of handlers.
@@ -119,9 +113,8 @@ func configureHostile(t *testing.T, url string) hipq {
 	t.Helper()
 	h := hipq{binaries: build(t), driver: "sqlite"}
 	h.handler = filepath.Join(t.TempDir(), "hostile")
-	if out, err := exec.Command("go", "build", "-o", h.handler, "./testdata/hostile").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.Command("go", "build", "-o", h.handler, "./testdata/hostile").CombinedOutput()
+	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	var c strings.Builder
 	c.WriteString("worker: {concurrency: 4, grace: 1s, run_for: 10m}\nretry: {attempts: 1}\nqueues:\n")
 	for kind, handler := range map[string]string{

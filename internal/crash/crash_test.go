@@ -220,9 +220,7 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 func (r *run) awaitFinal(ctx context.Context) {
 	for ctx.Err() == nil {
 		open, err := r.db.open()
-		if err != nil {
-			r.t.Error(err)
-		}
+		dbtest.Ensure(r.t, err == nil, "%v", err)
 		if open == 0 {
 			return
 		}
@@ -235,9 +233,7 @@ func (r *run) awaitBurial() {
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(500 * time.Millisecond) {
 		r.hipq.mustRun(r.t, "work")
 		working, err := r.db.working()
-		if err != nil {
-			r.t.Error(err)
-		}
+		dbtest.Ensure(r.t, err == nil, "%v", err)
 		if working == 0 {
 			return
 		}

@@ -44,8 +44,7 @@ func openDatabase(t *testing.T, driver, source string) *database {
 		d.now = "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"
 		source = "file:" + source + "?_pragma=busy_timeout(20000)"
 	}
-	db, err := sql.Open(driver, source)
-	must(t, err)
+	db := dbtest.Must(sql.Open(driver, source))(t)
 	d.DB = db
 	t.Cleanup(func() { _ = db.Close() })
 	return d
@@ -290,17 +289,14 @@ func (d *database) transactions() (map[string]bool, error) {
 // session has a connection of its own do this. What it gives makes an end of that.
 func (d *database) session(t *testing.T, end string, begin ...string) (letGo func()) {
 	t.Helper()
-	conn, err := d.Conn(context.Background())
-	must(t, err)
+	conn := dbtest.Must(d.Conn(context.Background()))(t)
 	for _, s := range begin {
-		_, err := conn.ExecContext(t.Context(), s)
-		must(t, err)
+		dbtest.Must(conn.ExecContext(t.Context(), s))(t)
 	}
 	return func() {
 		_, err := conn.ExecContext(context.Background(), end)
-		if err = errors.Join(err, conn.Close()); err != nil && !errors.Is(err, sql.ErrConnDone) {
-			t.Error(err)
-		}
+		err = errors.Join(err, conn.Close())
+		dbtest.Ensure(t, err == nil || errors.Is(err, sql.ErrConnDone), "%v", err)
 	}
 }
 

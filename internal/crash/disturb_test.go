@@ -172,9 +172,8 @@ func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() 
 		}
 		must(s.t, err)
 		return func() {
-			if err := tx.Rollback(); err != nil {
-				s.t.Error(err)
-			}
+			err := tx.Rollback()
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 		}
 	}
 }

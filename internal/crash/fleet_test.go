@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // fleet are the workers: processes of hipq work, as overlapping ticks of cron would be.
@@ -93,15 +95,12 @@ func (f *fleet) keep(ctx context.Context) {
 func (f *fleet) launch() {
 	f.turn++
 	if i := f.turn % (len(f.others) + 1); i > 0 {
-		if _, err := f.start(f.others[i-1]()); err != nil {
-			f.t.Error(err)
-		}
+		_, err := f.start(f.others[i-1]())
+		dbtest.Ensure(f.t, err == nil, "%v", err)
 		return
 	}
 	slots, err := f.db.slots()
-	if err != nil {
-		f.t.Error(err)
-	}
+	dbtest.Ensure(f.t, err == nil, "%v", err)
 	share := []int{2, 4, 8}
 	if f.aim {
 		share = []int{1, 2} // under a throttle limit, few jobs are to be many workers'
@@ -269,9 +268,7 @@ func (f *fleet) kill(w *worker) {
 	id, err := f.db.workerOf(w.cmd.Process.Pid)
 	w.signal(syscall.SIGKILL)
 	<-w.ended
-	if err != nil {
-		f.t.Error(err)
-	}
+	dbtest.Ensure(f.t, err == nil, "%v", err)
 	if !w.endedByKill() {
 		return // it had ended just before
 	}
@@ -335,9 +332,7 @@ func (f *fleet) sendHome() {
 func (f *fleet) awaitRegistered(w *worker) {
 	for limit := time.Now().Add(time.Minute); w.cmd.Path != f.hipq.program && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
 		id, err := f.db.workerOf(w.cmd.Process.Pid)
-		if err != nil {
-			f.t.Error(err)
-		}
+		dbtest.Ensure(f.t, err == nil, "%v", err)
 		select {
 		case <-w.ended:
 			return

@@ -131,9 +131,7 @@ func (r *run) enqueueNew(ctx context.Context, n int) {
 	if err == nil {
 		err = r.book.enqueueFile(ctx, r.fleet.ways[r.book.files%len(r.fleet.ways)], file, n)
 	}
-	if err != nil {
-		r.t.Error(err)
-	}
+	dbtest.Ensure(r.t, err == nil, "%v", err)
 }
 
 // doneOnce: in the ledger, for each job that has finished. A job whose worker lost its lock, or its life, just when it was done, is

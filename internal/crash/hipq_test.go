@@ -24,9 +24,8 @@ func build(t *testing.T) binaries {
 	b := binaries{program: filepath.Join(dir, "hipq"), handler: filepath.Join(dir, "handler")}
 	compile := func(to, pkg string, flags ...string) {
 		args := append([]string{"build", "-o", to}, flags...)
-		if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", pkg, err, out)
-		}
+		out, err := exec.Command("go", append(args, pkg)...).CombinedOutput()
+		dbtest.Require(t, err == nil, "build %s: %v\n%s", pkg, err, out)
 	}
 	var race []string
 	if raceDetector {
@@ -136,7 +135,6 @@ func (h hipq) run(ctx context.Context, args ...string) (string, error) {
 
 func (h hipq) mustRun(t *testing.T, args ...string) {
 	t.Helper()
-	if _, err := h.run(context.Background(), args...); err != nil {
-		t.Error(err)
-	}
+	_, err := h.run(context.Background(), args...)
+	dbtest.Ensure(t, err == nil, "%v", err)
 }

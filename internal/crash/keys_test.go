@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 const (
@@ -119,13 +121,9 @@ func (r *run) wantLive(specs []spec) {
 	err := r.db.each("SELECT job_key, job_data FROM "+jobsTable(queues[0])+" WHERE state <> 'final'", nil, func(rows *sql.Rows) error {
 		var key, data string
 		err := rows.Scan(&key, &data)
-		if want[key] != data {
-			r.t.Errorf("%s is live with %s, want %q", key, data, want[key])
-		}
+		dbtest.Same(r.t, want[key], data, "%s is live with", key)
 		delete(want, key)
 		return err
 	})
-	if err != nil || len(want) > 0 {
-		r.t.Errorf("%d are missing (%v)", len(want), err)
-	}
+	dbtest.Ensure(r.t, err == nil && len(want) == 0, "%d are missing (%v)", len(want), err)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 const (
@@ -113,8 +115,6 @@ func (s *stage) meanwhile() (text string) {
 		text += "\n" + line
 		return err
 	})
-	if err != nil {
-		s.t.Error(err)
-	}
+	dbtest.Ensure(s.t, err == nil, "%v", err)
 	return text
 }

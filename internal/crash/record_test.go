@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // record is all that is known when it is over.
@@ -161,8 +163,7 @@ func (r *run) leftovers() (left []string, err error) {
 
 // judge checks every invariant and prints what it was checked on.
 func (r *run) judge() {
-	c, err := r.record()
-	must(r.t, err)
+	c := dbtest.Must(r.record())(r.t)
 	for _, i := range r.invariants {
 		c.told = map[jobID]bool{}
 		violations, checked := i.check(c)

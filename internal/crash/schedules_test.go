@@ -40,12 +40,8 @@ schedules:
 		if driver == "sqlite" {
 			back = `UPDATE crash_schedules SET next_slot = '2026-01-01 00:00:00.000000', seen_until = strftime('%Y-%m-%d %H:%M:00', 'now', '-30 minutes') || '.000000'`
 		}
-		if _, err := db.Exec(back); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.Exec("DELETE FROM crash_activity"); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(db.Exec(back))(t)
+		dbtest.Must(db.Exec("DELETE FROM crash_activity"))(t)
 		ticks := scheduleTicks
 		if testing.Short() {
 			ticks = scheduleTicksShort
@@ -80,9 +76,7 @@ schedules:
 			must(t, err)
 		}
 		for slot, n := range slots {
-			if n != 1 || !strings.HasPrefix(slot, "schedule ") {
-				t.Errorf("%q has %d jobs", slot, n)
-			}
+			dbtest.Ensure(t, n == 1 && strings.HasPrefix(slot, "schedule "), "%q has %d jobs", slot, n)
 		}
 		for name, at := range map[string]int{"every": 0, "other": 0} {
 			for slot := range slots {

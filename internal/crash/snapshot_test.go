@@ -33,9 +33,8 @@ func TestSnapshot(t *testing.T) {
 	costs := costs(effortsOf(t, h, db), parts)
 	t.Logf("µs for each entry of the activity, by part: %.0f", costs)
 	// the first has what is done once
-	if first, last := costs[1], costs[len(costs)-1]; last > 2*first {
-		t.Errorf("each entry of the activity costs the server %.0f µs in the end, and %.0f at first", last, first)
-	}
+	first, last := costs[1], costs[len(costs)-1]
+	dbtest.Ensure(t, last <= 2*first, "each entry of the activity costs the server %.0f µs in the end, and %.0f at first", last, first)
 }
 
 // effort is how much processor time the server had used when the activity had so many entries.
@@ -74,8 +73,7 @@ func (d *database) effort(t *testing.T) (e effort) {
 	}
 	_, behindName, _ := strings.Cut(string(stat), ") ")
 	for _, ticks := range strings.Fields(behindName)[11:13] {
-		n, err := strconv.Atoi(ticks)
-		must(t, err)
+		n := dbtest.Must(strconv.Atoi(ticks))(t)
 		e.used += time.Duration(n) * time.Second / 100
 	}
 	return e

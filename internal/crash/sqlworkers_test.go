@@ -21,8 +21,7 @@ import (
 // their job. The invariants hold as they do among hipq's own workers.
 func TestSQLWorkers(t *testing.T) {
 	python, php, bin := dbtest.Client(t, "python"), dbtest.Client(t, "php"), build(t)
-	examples, err := filepath.Abs("../../examples/sql")
-	must(t, err)
+	examples := dbtest.Must(filepath.Abs("../../examples/sql"))(t)
 	late := invariant{"I5", "what comes too late changes nothing", someCameLate}
 	shared := invariant{"I4", "workers in each language do their share", eachDidItsShare}
 	for name, p := range map[string]plan{

@@ -89,9 +89,7 @@ func (s *stage) play(d disturbance) {
 	} else {
 		s.wantPace("while it lasts", before, d.stopped)
 	}
-	if s.holds() {
-		s.t.Error("what the dead one holds it holds for ever")
-	}
+	dbtest.Ensure(s.t, !s.holds(), "what the dead one holds it holds for ever")
 	undo()
 	undone := s.now()
 	s.stock(ctx, windows*window+breath)
@@ -129,9 +127,7 @@ func (s *stage) start(options ...string) *worker {
 
 func (s *stage) startBy(h hipq, options ...string) *worker {
 	s.t.Helper()
-	w, err := s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...))
-	must(s.t, err)
-	return w
+	return dbtest.Must(s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...)))(s.t)
 }
 
 // hire starts another worker, and waits until it is at work. It takes the slots that the others leave it, and would like
@@ -139,8 +135,7 @@ func (s *stage) startBy(h hipq, options ...string) *worker {
 func (s *stage) hire(ctx context.Context, h hipq) *worker {
 	s.t.Helper()
 	s.stock(ctx, hiring)
-	taken, err := s.db.slots()
-	must(s.t, err)
+	taken := dbtest.Must(s.db.slots())(s.t)
 	w := s.startBy(h, "--linger", "--run-for", "10m", "--concurrency", fmt.Sprint(taken+slotsEach))
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		id, done := s.idOf(w), 0
@@ -156,9 +151,7 @@ func (s *stage) hire(ctx context.Context, h hipq) *worker {
 
 func (s *stage) idOf(w *worker) string {
 	s.t.Helper()
-	id, err := s.db.workerOf(w.cmd.Process.Pid)
-	must(s.t, err)
-	return id
+	return dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
 }
 
 // tick starts a worker as cron would, in the midst of it. What it gives complains if that one could not do its work soon.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // A stopped worker comes back to find its lock expired, its handlers killed or long done, and its jobs in others'
@@ -67,9 +69,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	defer w.signal(syscall.SIGCONT)
 	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
 	stuck, err := f.db.stuck()
-	if err != nil {
-		f.t.Error(err)
-	}
+	dbtest.Ensure(f.t, err == nil, "%v", err)
 	if stuck || err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()

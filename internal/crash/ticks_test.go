@@ -154,9 +154,7 @@ func (s *tickTest) play(m moment, told bool) {
 	end()
 	said, code := w.stderr.String(), w.cmd.ProcessState.ExitCode()
 	s.t.Logf("%s, exit status %d: %s", time.Since(w.began).Round(time.Second/10), code, said)
-	if late > 0 {
-		s.t.Errorf("the tick has ended %s too late", late)
-	}
+	dbtest.Ensure(s.t, late <= 0, "the tick has ended %s too late", late)
 	inOrder := code == 0 && told // there may have been nothing left to do
 	if !inOrder && (code != 75 || !regexp.MustCompile(s.outage.says).MatchString(said)) {
 		s.t.Errorf("exit status %d: %s", code, said)
@@ -180,8 +178,7 @@ func (s *tickTest) tick(told bool) *worker {
 	if s.fileLimit > 0 {
 		c = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, s.fileLimit), "sh"}, c.Args...)...)
 	}
-	w, err := s.fleet.start(c)
-	must(s.t, err)
+	w := dbtest.Must(s.fleet.start(c))(s.t)
 	w.excused = true
 	return w
 }
@@ -200,9 +197,8 @@ func (s *tickTest) await(w *worker, m moment) {
 	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		id, err := s.db.workerOf(w.cmd.Process.Pid)
 		ledger, e := readLedger(s.hipq.ledger)
-		if err = errors.Join(err, e); err != nil || time.Now().After(limit) {
-			s.t.Fatalf("the tick does nothing (%v): %s", err, w.stderr.String())
-		}
+		err = errors.Join(err, e)
+		dbtest.Require(s.t, err == nil && !time.Now().After(limit), "the tick does nothing (%v): %s", err, w.stderr.String())
 		if id != "" && (len(ledger) > 0) == (m == handling) {
 			time.Sleep(300 * time.Millisecond)
 			return
@@ -225,9 +221,8 @@ func full(s *tickTest) func() {
 	}
 	return func() {
 		for _, table := range []string{activityTable, workersTable} {
-			if _, err := s.db.Exec("DROP TRIGGER full_" + table); err != nil {
-				s.t.Error(err)
-			}
+			_, err := s.db.Exec("DROP TRIGGER full_" + table)
+			dbtest.Ensure(s.t, err == nil, "%v", err)
 		}
 	}
 }

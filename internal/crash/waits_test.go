@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // halfAMinute is how long a command may wait for others, with the time that a very busy machine takes to start and end it. It
@@ -93,9 +95,8 @@ func (w wait) play(t *testing.T, bin binaries, driver string) {
 	letGo()
 	t.Logf("%s, exit status %d: %s", took.Round(time.Second/10), code, said)
 	isSilent := func(of string) bool { return !strings.Contains(said, of) }
-	if code != 75 || took > halfAMinute || slices.ContainsFunc(says, isSilent) {
-		t.Errorf("hipq %s took %s, with exit status %d, and said: %s", strings.Join(w.args, " "), took, code, said)
-	}
+	dbtest.Ensure(t, code == 75 && took <= halfAMinute && !slices.ContainsFunc(says, isSilent),
+		"hipq %s took %s, with exit status %d, and said: %s", strings.Join(w.args, " "), took, code, said)
 	if took, code, said := h.outcome(w.args...); code != 0 {
 		t.Errorf("afterwards it took %s, with exit status %d, and said: %s", took, code, said)
 	}

@@ -48,3 +48,11 @@ func Ensure(t tester, is bool, format string, args ...any) {
 		t.Errorf(format, args...)
 	}
 }
+
+// Require is Ensure where the test can't go on otherwise.
+func Require(t tester, is bool, format string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Fatal(fmt.Sprintf(format, args...))
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -34,9 +35,7 @@ func drawRandom(t *rapid.T) float64 {
 
 func decideAgain(t *rapid.T, p job.RetryPolicy, attempt int, random float64) time.Duration {
 	d := policy.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, random)
-	if !d.Again {
-		t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
-	}
+	dbtest.Ensure(t, d.Again, "%+v after attempt %d: %+v", p, attempt, d)
 	return d.In
 }
 
@@ -44,17 +43,13 @@ func TestRetryStaysBetweenDelayAndCap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
 		got := decideAgain(t, p, drawAttempt(t, p), drawRandom(t))
-		if got < p.Delay {
-			t.Fatalf("%+v: %s is too early", p, got)
-		}
+		dbtest.Ensure(t, got >= p.Delay, "%+v: %s is too early", p, got)
 		limit := p.MaxDelay
 		if p.Backoff == job.Fixed {
 			limit = p.Delay
 		}
 		// The last bits of a float of this size are some nanoseconds.
-		if float64(got) > float64(limit)*(1+p.Jitter)+64 {
-			t.Fatalf("%+v: %s is too late", p, got)
-		}
+		dbtest.Ensure(t, float64(got) <= float64(limit)*(1+p.Jitter)+64, "%+v: %s is too late", p, got)
 	})
 }
 
@@ -83,32 +78,22 @@ func TestRetryJitterOnlyLengthens(t *testing.T) {
 		p := drawRetry(t)
 		attempt, r, s := drawAttempt(t, p), drawRandom(t), drawRandom(t)
 		exact, low, high := decideAgain(t, p, attempt, 0), decideAgain(t, p, attempt, min(r, s)), decideAgain(t, p, attempt, max(r, s))
-		if low < exact || high < low {
-			t.Fatalf("%+v: %s, %s with %v, %s with %v", p, exact, low, min(r, s), high, max(r, s))
-		}
+		dbtest.Ensure(t, low >= exact && high >= low, "%+v: %s, %s with %v, %s with %v", p, exact, low, min(r, s), high, max(r, s))
 	})
 }
 
+// Neither is tried again: what has failed for good, nor what has no attempts left, whatever its handler wishes.
 func TestRetryEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
-		p.Attempts = rapid.IntRange(0, math.MaxInt).Draw(t, "all attempts")
-		after := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))
-		o := job.Outcome{Verdict: job.TryAgain, RetryAfter: after}
-		attempt := rapid.IntRange(max(p.Attempts, 1), math.MaxInt).Draw(t, "attempt")
-		if d := policy.Retry(p, attempt, o, drawRandom(t)); d.Again || d.In != 0 {
-			t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
-		}
-	})
-}
-
-func TestRetryFailedIsForGood(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := drawRetry(t)
 		o := job.Outcome{Verdict: job.Failed, RetryAfter: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))}
-		if d := policy.Retry(p, drawAttempt(t, p), o, drawRandom(t)); d.Again || d.In != 0 {
-			t.Fatalf("%+v: %+v", p, d)
-		}
+		d := policy.Retry(p, drawAttempt(t, p), o, drawRandom(t))
+		dbtest.Ensure(t, !d.Again && d.In == 0, "failed for good: %+v: %+v", p, d)
+		p.Attempts = rapid.IntRange(0, math.MaxInt).Draw(t, "all attempts")
+		o.Verdict = job.TryAgain
+		attempt := rapid.IntRange(max(p.Attempts, 1), math.MaxInt).Draw(t, "attempt")
+		d = policy.Retry(p, attempt, o, drawRandom(t))
+		dbtest.Ensure(t, !d.Again && d.In == 0, "%+v after attempt %d: %+v", p, attempt, d)
 	})
 }
 
@@ -117,9 +102,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 		p := drawRetry(t)
 		after := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "retry after"))
 		d := policy.Retry(p, drawAttempt(t, p), job.Outcome{Verdict: job.TryAgain, RetryAfter: after}, drawRandom(t))
-		if !d.Again || d.In != after {
-			t.Fatalf("%+v after %s: %+v", p, after, d)
-		}
+		dbtest.Ensure(t, d.Again && d.In == after, "%+v after %s: %+v", p, after, d)
 	})
 }
 
@@ -135,9 +118,8 @@ func TestRetryDoesNotOverflow(t *testing.T) {
 		}
 		floor := min(p.Delay, 100*365*24*time.Hour)
 		// A float of this size is off by some hundreds of nanoseconds.
-		if got := decideAgain(t, p, drawAttempt(t, p), drawRandom(t)); got < floor-time.Microsecond {
-			t.Fatalf("%+v: %s", p, got)
-		}
+		got := decideAgain(t, p, drawAttempt(t, p), drawRandom(t))
+		dbtest.Ensure(t, got >= floor-time.Microsecond, "%+v: %s", p, got)
 	})
 }
 
@@ -145,11 +127,8 @@ func TestDefaultRetry(t *testing.T) {
 	want := []time.Duration{time.Minute, 2 * time.Minute}
 	for i, w := range want {
 		d := policy.Retry(job.DefaultRetry, i+1, job.Outcome{Verdict: job.TryAgain}, 0)
-		if !d.Again || d.In != w {
-			t.Errorf("after attempt %d: %+v, want %s", i+1, d, w)
-		}
+		dbtest.Ensure(t, d.Again && d.In == w, "after attempt %d: %+v, want %s", i+1, d, w)
 	}
-	if d := policy.Retry(job.DefaultRetry, 3, job.Outcome{Verdict: job.TryAgain}, 0); d.Again {
-		t.Errorf("after attempt 3: %+v", d)
-	}
+	d := policy.Retry(job.DefaultRetry, 3, job.Outcome{Verdict: job.TryAgain}, 0)
+	dbtest.Ensure(t, !d.Again, "after attempt 3: %+v", d)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // number is what may stand in a row: mostly something sensible.
@@ -39,25 +41,20 @@ func TestSharesAddUp(t *testing.T) {
 		demands := demands(limit).Draw(t, "demands")
 		given := slices.Clone(demands)
 		shares := Divide(limit, demands)
-		if !slices.Equal(given, demands) {
-			t.Fatalf("it has changed what it was given: %+v is %+v", given, demands)
-		}
+		dbtest.Same(t, given, demands, "it has changed what it was given")
 		sum := 0
 		for _, share := range shares {
 			if sum += share; share < 0 {
 				t.Fatalf("below 0: %v", shares)
 			}
 		}
-		if sum > limit || len(shares) != len(demands) {
-			t.Fatalf("of a limit of %d the shares are %v", limit, shares)
-		}
+		dbtest.Ensure(t, sum <= limit && len(shares) == len(demands), "of a limit of %d the shares are %v", limit, shares)
 	})
 }
 
 func TestDivideNothing(t *testing.T) {
-	if shares := Divide(3, nil); len(shares) > 0 {
-		t.Fatal(shares)
-	}
+	shares := Divide(3, nil)
+	dbtest.Ensure(t, len(shares) == 0, "%v", shares)
 }
 
 // A share never gives away what is in use: where no more than the limit is used, the shares and what is used beyond them are the limit.
@@ -70,9 +67,8 @@ func TestOnlyWhatIsFreeMoves(t *testing.T) {
 			demands[i].Used = rapid.IntRange(0, limit-used).Draw(t, "used")
 			used += demands[i].Used
 		}
-		if shares := Divide(limit, demands); held(shares, demands) != limit {
-			t.Fatalf("of a limit of %d the shares are %v: %+v", limit, shares, demands)
-		}
+		shares := Divide(limit, demands)
+		dbtest.Ensure(t, held(shares, demands) == limit, "of a limit of %d the shares are %v: %+v", limit, shares, demands)
 	})
 }
 
@@ -83,9 +79,8 @@ func TestOneHotShard(t *testing.T) {
 		demands := make([]Demand, rapid.IntRange(1, 20).Draw(t, "n"))
 		hot := rapid.IntRange(0, len(demands)-1).Draw(t, "hot")
 		demands[hot].Wants, demands[hot].First = limit, 1
-		if shares := Divide(limit, demands); shares[hot] != limit {
-			t.Fatalf("of a limit of %d the hot shard has its share of %v", limit, shares)
-		}
+		shares := Divide(limit, demands)
+		dbtest.Ensure(t, shares[hot] == limit, "of a limit of %d the hot shard has its share of %v", limit, shares)
 		if len(demands) == 1 {
 			return
 		}
@@ -93,13 +88,11 @@ func TestOneHotShard(t *testing.T) {
 		demands[hot].Used, demands[hot].Since = limit, 1
 		demands[other].Wants, demands[other].First = limit, 1
 		even := max(limit/2, 1)
-		if shares := Divide(limit, demands); shares[other] != 0 || shares[hot] > limit-even {
-			t.Fatalf("the hot shard should leave %d: %v", even, shares)
-		}
+		shares = Divide(limit, demands)
+		dbtest.Ensure(t, shares[other] == 0 && shares[hot] <= limit-even, "the hot shard should leave %d: %v", even, shares)
 		demands[hot].Used = 0
-		if shares := Divide(limit, demands); shares[other] < even {
-			t.Fatalf("the other shard should have %d: %v", even, shares)
-		}
+		shares = Divide(limit, demands)
+		dbtest.Ensure(t, shares[other] >= even, "the other shard should have %d: %v", even, shares)
 	})
 }
 
@@ -116,9 +109,7 @@ func TestNoPieces(t *testing.T) {
 			started++
 		}
 	}
-	if started != 2 {
-		t.Fatalf("of jobs of weight 4 a limit of 10 has started %d: %v", started, shares)
-	}
+	dbtest.Ensure(t, started == 2, "of jobs of weight 4 a limit of 10 has started %d: %v", started, shares)
 }
 
 // Who gets what, of a limit of 12.
@@ -151,9 +142,7 @@ func TestDivide(t *testing.T) {
 			[]Demand{{Used: 9, Wants: 1, First: 1}, {Used: 6}}, []int{6, 2},
 		},
 	} {
-		if got := Divide(12, c.demands); !slices.Equal(got, c.want) {
-			t.Errorf("%s: the shares of %+v are %v, want %v", name, c.demands, got, c.want)
-		}
+		dbtest.Same(t, Divide(12, c.demands), c.want, "%s: the shares of %+v", name, c.demands)
 	}
 }
 
@@ -166,9 +155,8 @@ func TestDivideIsQuick(t *testing.T) {
 	for _, limit := range []int{998, 1_000_000, math.MaxInt32} {
 		began := time.Now()
 		Divide(limit, demands)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("a limit of %d takes %s", limit, took)
-		}
+		took := time.Since(began)
+		dbtest.Ensure(t, took <= time.Second, "a limit of %d takes %s", limit, took)
 	}
 }
 
@@ -188,9 +176,8 @@ func TestHasRoom(t *testing.T) {
 		{2, -5, 3, false},
 		{6, 10, 1, false},
 	} {
-		if got := HasRoom(10, c.share, c.used, c.weight); got != c.want {
-			t.Errorf("with %d used of a share of %d, room for %d is %v", c.used, c.share, c.weight, got)
-		}
+		got := HasRoom(10, c.share, c.used, c.weight)
+		dbtest.Ensure(t, got == c.want, "with %d used of a share of %d, room for %d is %v", c.used, c.share, c.weight, got)
 	}
 }
 
@@ -258,9 +245,8 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 // is used.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
-	if sum := held(q.shares, q.demands); sum > max(q.limit, q.used()) {
-		t.Fatalf("of a limit of %d the shares are %v: %+v", q.limit, q.shares, q.demands)
-	}
+	sum := held(q.shares, q.demands)
+	dbtest.Ensure(t, sum <= max(q.limit, q.used()), "of a limit of %d the shares are %v: %+v", q.limit, q.shares, q.demands)
 }
 
 // end ends a job.
@@ -338,64 +324,6 @@ func order(n int) (list []int) {
 		list = append(list, i)
 	}
 	return list
-}
-
-// Two jobs of which each takes the whole limit, or more, in two shards: one goes, then the other.
-func TestTwoHeavyJobs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 20).Draw(t, "limit")
-		heavy := rapid.IntRange(limit, limit+5)
-		q := newQueue(limit, rapid.IntRange(2, 8).Draw(t, "shards"))
-		a := rapid.IntRange(0, len(q.shares)-2).Draw(t, "a")
-		b := rapid.IntRange(a+1, len(q.shares)-1).Draw(t, "b")
-		q.waiting[a], q.waiting[b] = []int{heavy.Draw(t, "heavy")}, []int{heavy.Draw(t, "heavy")}
-		if q.ask(t, a) != 1 || q.ask(t, b) != 0 {
-			t.Fatalf("who asks first goes: %+v", q.shares)
-		}
-		q.end(a, 0)
-		if q.ask(t, b) != 1 {
-			t.Fatalf("when the first has ended, the other goes: %+v", q.shares)
-		}
-	})
-}
-
-// Where a limit is lowered below what is used, nothing starts until less is used; then what becomes free is for whoever has
-// waited longest.
-func TestLimitLowered(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		q := newQueue(10, 3)
-		for i := range q.shares {
-			q.waiting[i] = []int{1, 1, 1, 1, 1, 1, 1, 1}
-			q.ask(t, i)
-		}
-		if q.used() != 10 {
-			t.Fatalf("%d are used of 10", q.used())
-		}
-		q.limit = 4
-		q.divide(t)
-		for q.used() > 4 {
-			i := rapid.SampledFrom(busy(q)).Draw(t, "busy")
-			q.end(i, 0)
-			if q.used() < 4 {
-				break
-			}
-			for _, i := range rapid.Permutation(order(3)).Draw(t, "order") {
-				if n := q.ask(t, i); n > 0 {
-					t.Fatalf("with %d used of 4, %d have started", q.used()-n, n)
-				}
-			}
-		}
-		q.end(busy(q)[0], 0)
-		started := 0
-		for range 2 {
-			for i := range q.shares {
-				started += q.ask(t, i)
-			}
-		}
-		if started == 0 || q.used() != 4 {
-			t.Fatalf("with %d used of 4, %d have started", q.used(), started)
-		}
-	})
 }
 
 // However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the

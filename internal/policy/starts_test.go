@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,13 +23,10 @@ func TestRate(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(r.Per)/2).Draw(t, "pause")))
 			left, wait := s.Left(r, now)
-			if left > 0 != (wait == 0) || wait > r.Per+slice(r) {
-				t.Fatalf("%d left, wait %v", left, wait)
-			}
+			dbtest.Ensure(t, left > 0 == (wait == 0) && wait <= r.Per+slice(r), "%d left, wait %v", left, wait)
 			if left == 0 {
-				if later, _ := s.Left(r, now.Add(wait)); later == 0 {
-					t.Fatalf("after %v there is still no room", wait)
-				}
+				later, _ := s.Left(r, now.Add(wait))
+				dbtest.Ensure(t, later != 0, "after %v there is still no room", wait)
 				continue
 			}
 			n := rapid.IntRange(1, left).Draw(t, "n")
@@ -42,12 +40,9 @@ func TestRate(t *testing.T) {
 				t.Fatalf("%d starts within %v", r.Starts+1, at[j].Sub(at[i]))
 			}
 		}
-		if left, _ := s.Left(r, now.Add(r.Per+slice(r))); left != r.Starts {
-			t.Fatalf("after all of it is over, %d are left of %d", left, r.Starts)
-		}
-		if len(s) > rateSlices+2 {
-			t.Fatalf("%d slices are kept", len(s))
-		}
+		left, _ := s.Left(r, now.Add(r.Per+slice(r)))
+		dbtest.Ensure(t, left == r.Starts, "after all of it is over, %d are left of %d", left, r.Starts)
+		dbtest.Ensure(t, len(s) <= rateSlices+2, "%d slices are kept", len(s))
 	})
 }
 
@@ -57,20 +52,14 @@ func TestRateOfAClockThatWasPutBack(t *testing.T) {
 		late := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 		s := Starts{}.Add(r, 2, late).Add(r, 1, late.Add(r.Per/2))
 		now := late.Add(-time.Hour)
-		if left, wait := s.Left(r, now); left != 0 || wait > r.Per+slice(r) {
-			t.Errorf("%d left, wait %s", left, wait)
-		}
-		if !s.After(now) {
-			t.Error("nothing is after now")
-		}
-		if s = s.asOf(r, now); s.After(now) {
-			t.Errorf("still later than now: %v", s)
-		}
-		if left, wait := s.Left(r, now); left != 0 || wait > r.Per+slice(r) {
-			t.Errorf("then %d left, wait %s", left, wait)
-		}
-		if left, _ := s.Left(r, now.Add(r.Per+slice(r))); left != r.Starts {
-			t.Errorf("after a whole period there are %d left", left)
-		}
+		left, wait := s.Left(r, now)
+		dbtest.Ensure(t, left == 0 && wait <= r.Per+slice(r), "%d left, wait %s", left, wait)
+		dbtest.Ensure(t, s.After(now), "nothing is after now")
+		s = s.asOf(r, now)
+		dbtest.Ensure(t, !s.After(now), "still later than now: %v", s)
+		left, wait = s.Left(r, now)
+		dbtest.Ensure(t, left == 0 && wait <= r.Per+slice(r), "then %d left, wait %s", left, wait)
+		left, _ = s.Left(r, now.Add(r.Per+slice(r)))
+		dbtest.Ensure(t, left == r.Starts, "after a whole period there are %d left", left)
 	}
 }

@@ -102,8 +102,7 @@ func (s *shop) exec(query string, args ...any) {
 // now is the database's clock.
 func (s *shop) now() time.Time {
 	s.t.Helper()
-	now := dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
-	return now
+	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
 // nobody makes it so that nobody has seen to the schedules for so long.
@@ -139,9 +138,7 @@ func (s *shop) row(name string) scheduler.Row {
 	s.t.Helper()
 	rows := dbtest.Must(s.table.Rows(s.t.Context()))(s.t)
 	r, known := rows[name]
-	if !known {
-		s.t.Fatalf("no schedule %s", name)
-	}
+	dbtest.Require(s.t, known, "no schedule %s", name)
 	return r
 }
 
@@ -150,20 +147,16 @@ func TestTend(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
 		s.begin()
-		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait <= 0 || wait > time.Hour {
-			s.t.Errorf("%s, %v", wait, err)
-		}
-		if n := s.tend() + s.tend(); n != 0 {
-			s.t.Fatalf("%d jobs", n)
-		}
+		wait, err := s.table.Wait(s.t.Context())
+		dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "%s, %v", wait, err)
+		n := s.tend() + s.tend()
+		dbtest.Require(s.t, n == 0, "%d jobs", n)
 		s.nobody(time.Hour)
 		slot := s.now().Truncate(time.Hour)
-		if n := s.tend(); n != 2 {
-			s.t.Fatalf("%d jobs", n)
-		}
-		if n := s.tend(); n != 0 {
-			s.t.Fatalf("%d jobs", n)
-		}
+		n = s.tend()
+		dbtest.Require(s.t, n == 2, "%d jobs", n)
+		n = s.tend()
+		dbtest.Require(s.t, n == 0, "%d jobs", n)
 		var j struct {
 			ID  int64
 			Key string      `db:"job_key"`
@@ -272,14 +265,12 @@ func TestTendOnPool(t *testing.T) {
 		s := shopIn(t, db, of(t, "hourly", "@hourly"))
 		s.begin()
 		s.exec("UPDATE shop_schedules SET seen_until = '2026-03-29 02:30:00.123456', next_slot = '2026-03-29 03:00:00.000000'")
-		if r := s.row("hourly"); r.SeenUntil.Format(time.RFC3339Nano) != "2026-03-29T02:30:00.123456Z" {
-			t.Error(r.SeenUntil)
-		}
+		r := s.row("hourly")
+		dbtest.Ensure(t, r.SeenUntil.Format(time.RFC3339Nano) == "2026-03-29T02:30:00.123456Z", "%v", r.SeenUntil)
 		dbtest.Same(t, s.tend(), 1, "jobs")
 		dbtest.Same(t, s.tend(), 0, "jobs")
-		if r := s.row("hourly"); !r.LastSlot.Equal(r.SeenUntil.Time) || !r.NextSlot.Equal(r.LastSlot.Add(time.Hour)) {
-			t.Errorf("%+v", r)
-		}
+		r = s.row("hourly")
+		dbtest.Ensure(t, r.LastSlot.Equal(r.SeenUntil.Time) && r.NextSlot.Equal(r.LastSlot.Add(time.Hour)), "%+v", r)
 	})
 }
 
@@ -344,15 +335,13 @@ func TestChange(t *testing.T) {
 		s.nobody(10 * time.Minute)
 		s.have(of(s.t, "one", "@every 10m", func(o *schedule.Schedule) { o.Queue, o.Job.Type = "reports", "monthly" }))
 		dbtest.Same(s.t, s.tend(), 1, "jobs")
-		if r := s.row("one"); r.Queue != "reports" || r.LastQueue != "reports" || r.JobType != "monthly" {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("one")
+		dbtest.Ensure(s.t, r.Queue == "reports" && r.LastQueue == "reports" && r.JobType == "monthly", "%+v", r)
 		dbtest.Same(s.t, s.tend(), 0, "jobs")
 		s.have(of(s.t, "one", "@every 10m"))
 		s.begin()
-		if r := s.row("one"); r.Queue != "emails" || r.LastQueue != "reports" {
-			s.t.Errorf("%+v", r)
-		}
+		r = s.row("one")
+		dbtest.Ensure(s.t, r.Queue == "emails" && r.LastQueue == "reports", "%+v", r)
 	})
 }
 
@@ -425,9 +414,8 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		dbtest.Same(s.t, s.tend(), 1, "jobs")
 		s.once("here", 1)
 		s.have(of(s.t, "here", "@daily")) // as many as there were
-		if wait, err := s.table.Wait(s.t.Context()); err != nil || wait != 0 {
-			s.t.Errorf("of a change: %s, %v", wait, err)
-		}
+		wait, err := s.table.Wait(s.t.Context())
+		dbtest.Ensure(s.t, err == nil && wait == 0, "of a change: %s, %v", wait, err)
 	})
 }
 
@@ -445,17 +433,15 @@ func TestOneAtATime(t *testing.T) {
 			s.once("hourly", 1)
 		}
 		first := s.row("hourly").LastJobID
-		if r := s.row("hourly"); r.LeftSlot.IsZero() || r.LeftWhy != fmt.Sprintf("job %d has its key, and was not final", first) {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("hourly")
+		dbtest.Ensure(s.t, !r.LeftSlot.IsZero() && r.LeftWhy == fmt.Sprintf("job %d has its key, and was not final", first), "%+v", r)
 		s.exec("DELETE FROM shop_emails")
 		s.exec("DELETE FROM shop_activity") // what is purged there, the schedule still knows
 		s.nobody(time.Hour)
 		s.tend()
 		s.once("hourly", 1)
-		if r := s.row("hourly"); r.LastJobID <= first {
-			s.t.Errorf("%+v", r)
-		}
+		r = s.row("hourly")
+		dbtest.Ensure(s.t, r.LastJobID > first, "%+v", r)
 	})
 }
 
@@ -471,9 +457,8 @@ func TestClockPutBack(t *testing.T) {
 		}
 		s.exec("UPDATE shop_schedules SET next_slot = ?, seen_until = ?", engine.At(s.now().AddDate(1, 0, 0)), engine.At(s.now().AddDate(1, 0, 0)))
 		s.tend()
-		if r := s.row("often"); r.NextSlot.After(s.now().Add(time.Minute)) {
-			s.t.Errorf("%+v", r)
-		}
+		r := s.row("often")
+		dbtest.Ensure(s.t, !r.NextSlot.After(s.now().Add(time.Minute)), "%+v", r)
 	})
 }
 
@@ -506,9 +491,8 @@ func TestPurge(t *testing.T) {
 		s.nobody(48 * time.Hour)
 		s.have(s.all[2])
 		for _, dry := range []bool{true, false} {
-			if n, err := s.table.Purge(s.t.Context(), s.now().Add(-24*time.Hour), dry); n != 1 || err != nil {
-				s.t.Errorf("%d, %v", n, err)
-			}
+			n, err := s.table.Purge(s.t.Context(), s.now().Add(-24*time.Hour), dry)
+			dbtest.Ensure(s.t, n == 1 && err == nil, "%d, %v", n, err)
 		}
 		rows, err := s.table.Rows(s.t.Context())
 		dbtest.Ensure(s.t, err == nil && len(rows) == 2 && rows["held"].Name != "" && rows["here"].Name != "", "%+v, %v", rows, err)

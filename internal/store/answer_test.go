@@ -25,9 +25,8 @@ func (s env) answer(a queue.Answer) (queue.Answered, error) {
 	dry.DryRun = true
 	would, refused := s.Answer(s.t.Context(), dry)
 	got, err := s.Answer(s.t.Context(), a)
-	if fmt.Sprint(refused) != fmt.Sprint(err) || would.Changed != got.Changed || (would.Job == nil) != (got.Job == nil) {
-		s.t.Errorf("answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
-	}
+	ensure(s.t, fmt.Sprint(refused) == fmt.Sprint(err) && would.Changed == got.Changed && (would.Job == nil) == (got.Job == nil),
+		"answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
 	return got, err
 }
 
@@ -105,19 +104,6 @@ func TestAnswersAreOverdue(t *testing.T) {
 		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
 		s.upkeep()
 		equal(t, len(s.start("w2", 9)), 0, "can be started")
-	})
-}
-
-// An error of an attempt goes to the retry decision like one of a handler.
-func TestAnswerToTryAgain(t *testing.T) {
-	suiteWith(t, asynchronous, func(s env) {
-		s.add(job.Params{Type: "send", Key: "a"})
-		s.settle("w1", done, s.start("w1", 1)...)
-		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
-		ensure(t, err == nil && got.Changed && got.Job.State() == job.Error, "%+v, %v", got, err)
-		s.upkeep()
-		s.wantState(1, job.Retry, "scheduled", 1)
-		s.wantHistory(1, "added/0 starting/1 error/1")
 	})
 }
 
@@ -255,9 +241,8 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
-					t.Error(err)
-				}
+				_, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"})
+				ensure(t, err == nil || errors.Is(err, queue.ErrFinal), "%v", err)
 			})
 			wg.Wait()
 			want := "added/0 starting/1 finished/1"

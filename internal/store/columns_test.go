@@ -34,9 +34,8 @@ func TestEveryFieldIsRead(t *testing.T) {
 
 		// what the wanted job leaves out, this test would not see
 		for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
-			if f := v.Type().Field(i); f.Name != "Left" && f.Name != "Invalid" && v.Field(i).IsZero() {
-				s.t.Errorf("the test has no value for %s", f.Name)
-			}
+			f := v.Type().Field(i)
+			ensure(s.t, f.Name == "Left" || f.Name == "Invalid" || !v.Field(i).IsZero(), "the test has no value for %s", f.Name)
 		}
 		read := map[string]*job.Job{"Get": s.get(17)}
 		must[any](s.t)(nil, s.Find(s.t.Context(), admin.Filter{}, func(j *job.Job) error {

@@ -60,21 +60,17 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		}
 
 		again := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
-		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
-			t.Errorf("%+v", again)
-		}
+		ensure(t, again.Data == "new" && again.Priority == -3 && again.ScheduledRunTime.Equal(at) && again.Error == "e", "%+v", again)
 		equal(t, s.wantState(s.nth(2), job.Final, "failed", 1).Error, "e", "error")
-		if j := s.wantState(s.nth(3), job.Retry, "scheduled", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
-			t.Errorf("scheduled to %v", j.ScheduledRunTime)
-		}
+		j := s.wantState(s.nth(3), job.Retry, "scheduled", 1)
+		ensure(t, !j.ScheduledRunTime.Before(at.Add(50*time.Minute)), "scheduled to %v", j.ScheduledRunTime)
 		s.wantState(s.nth(4), job.Retry, "scheduled", 1)
 		for n, want := range []string{"error/1", "failed/1", "error/1", "error/1"} {
 			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
 		told := value[string](s, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4))
-		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
-			t.Errorf("the activity says %q", told)
-		}
+		want := "e (the retry handler failed, so the policy decided: exit status 1)"
+		ensure(t, told == want, "the activity says %q", told)
 	})
 }
 
@@ -135,9 +131,8 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
 		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
-		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
-			t.Errorf("taken were %+v, then %+v", first, again)
-		}
+		ensure(t, len(again) == 2 && reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) && again[1].Job.ID == first[1].Job.ID,
+			"taken were %+v, then %+v", first, again)
 		// what it takes otherwise has nothing to do with it
 		equal(t, len(s.undecided("w2", 9)), 2, "left")
 		for i := range again {
@@ -150,9 +145,8 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		}
 		// one that was not committed takes them now
 		r = s.newRound("w2", 3)
-		if r.Again = true; len(must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))) != 0 {
-			t.Error("there is nothing left to take")
-		}
+		r.Again = true
+		ensure(t, len(must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))) == 0, "there is nothing left to take")
 	})
 }
 
@@ -203,9 +197,8 @@ func TestStop(t *testing.T) {
 			id := s.nth(n)
 			last := "finished"
 			if j := s.wantState(id, job.Final, status, 1); status == job.StatusClosed {
-				if last = "failed"; j.Error != job.Cancelled {
-					t.Errorf("%d: error %q", id, j.Error)
-				}
+				last = "failed"
+				ensure(t, j.Error == job.Cancelled, "%d: error %q", id, j.Error)
 			}
 			s.wantHistory(id, "added/0 starting/1 "+last+"/1")
 		}
@@ -235,16 +228,14 @@ func TestStartNow(t *testing.T) {
 		}
 		s.lockOutside("w1", s.nth(4))
 		s.do(s.newRound("w1", 0, settled(done, s.get(s.nth(2)))...))
-		if _, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
-			t.Errorf("with room again: %v", err)
-		}
+		_, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), s.nth(5))
+		ensure(t, err == nil, "with room again: %v", err)
 		for id, want := range map[int64]error{
 			s.nth(1): store.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): store.ErrNoRoom, s.nth(4): store.ErrLocked,
 			s.nth(6): store.ErrNotIngested, s.nth(6) + 1: queue.ErrNotFound,
 		} {
-			if _, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
-				t.Errorf("%d: %v, want %v", id, err, want)
-			}
+			_, err := s.core().StartNow(t.Context(), s.newRound("w1", 0), id)
+			ensure(t, errors.Is(err, want), "%d: %v, want %v", id, err, want)
 		}
 		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})

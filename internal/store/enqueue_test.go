@@ -15,7 +15,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 func keyed(n int, on job.OnDuplicate) []job.Params {
@@ -65,28 +64,6 @@ func TestHundredsOfTypes(t *testing.T) {
 		}
 		s.hire("w1")
 		equal(t, len(s.doWith(s.candidates(types...), "w1", 1000).Started), len(types), "started")
-	})
-}
-
-// An application's open transaction with the same key holds an enqueue up for less than half a minute; a busy machine adds to that.
-func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as Enqueue has patience")
-	}
-	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		open := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
-		defer func() { _ = open.Rollback() }()
-		for _, statement := range []string{
-			"SET /*M! idle_transaction_timeout = 0, */ wait_timeout = 100", // an application's has no such bounds as hipq's
-			"INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'k')",
-		} {
-			must[any](t)(open.ExecContext(t.Context(), statement))
-		}
-		began := time.Now()
-		_, err := s.Enqueue(t.Context(), job.Params{Type: "send", Key: "k"})
-		kind, _ := schema.Diagnose(err)
-		ensure(t, kind == schema.TryLater && time.Since(began) <= time.Minute, "after %s: %v", time.Since(began), err)
-		s.add(job.Params{Type: "send", Key: "other"})
 	})
 }
 
@@ -246,15 +223,13 @@ func TestWouldEnqueue(t *testing.T) {
 						added[i].ID = 0 // a new job's, or that of a twin before it
 					}
 				}
-				if errors.Is(err, job.ErrDuplicateKey) != errors.Is(refused, job.ErrDuplicateKey) || !slices.Equal(added, would) {
-					s.t.Errorf("%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
-				}
+				ensure(s.t, errors.Is(err, job.ErrDuplicateKey) == errors.Is(refused, job.ErrDuplicateKey) && slices.Equal(added, would),
+					"%s, %s: %v, %v, it said %v, %v", how, name, added, err, would, refused)
 				s.exec("DELETE FROM shop_emails WHERE job_key NOT IN ('live', 'runs')")
 			}
 		}
 		before := written()
-		if _, err := s.WouldEnqueue(s.t.Context(), []job.Params{{Type: "unheard-of"}}); err != nil || written() != before {
-			s.t.Errorf("a new type: %v, or it was registered", err)
-		}
+		_, err := s.WouldEnqueue(s.t.Context(), []job.Params{{Type: "unheard-of"}})
+		ensure(s.t, err == nil && written() == before, "a new type: %v, or it was registered", err)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -31,8 +32,6 @@ func (q *Queue) enqueue(tb testing.TB, jobs ...job.Params) (added []job.Added) {
 			})
 		}
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dbtest.OK(tb, err)
 	return added
 }

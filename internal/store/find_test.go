@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,9 +28,7 @@ func TestFindAmong(t *testing.T) {
 				found = append(found, j.ID)
 				return nil
 			}))
-			if !slices.Equal(found, want) {
-				s.t.Errorf("among %d: %v, want %v", among, found, want)
-			}
+			equal(s.t, found, want, "among %d", among)
 		}
 		equal(s.t, find(admin.Filter{Status: admin.Failed, Among: 3, Limit: 1}), []int64{1000}, "the newest of those")
 	})
@@ -44,9 +41,7 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 			s.t.Helper()
 			got, _ := errors.AsType[admin.Refused](err)
 			for n := range want {
-				if len(got) != len(want) || !errors.Is(got[n], want[n]) || (got[n] == nil) != (want[n] == nil) {
-					s.t.Errorf("%s: %v", what, got)
-				}
+				ensure(s.t, len(got) == len(want) && errors.Is(got[n], want[n]) && (got[n] == nil) == (want[n] == nil), "%s: %v", what, got)
 			}
 		}
 		s.failed(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
@@ -107,8 +102,7 @@ func TestFailures(t *testing.T) {
 			by := admin.Filter{Status: admin.Failed, Fingerprint: gone, Limit: limit}
 			equal(s.t, must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)), want, "with limit %d", limit)
 		}
-		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}) {
-			s.t.Errorf("wherever they stand: %v", got)
-		}
+		got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Fingerprint: gone}))
+		ensure(s.t, cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}), "wherever they stand: %v", got)
 	})
 }

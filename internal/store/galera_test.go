@@ -81,9 +81,8 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 		return nil
 	}))
 	for i, a := range added {
-		if key, ok := found[a.ID]; ok && key != a.Key || !ok && a.Key[0] != 'k' {
-			t.Fatalf("%d: id %d has the key %s, not %s", i, a.ID, key, a.Key)
-		}
+		key, ok := found[a.ID]
+		require(t, (!ok || key == a.Key) && (ok || a.Key[0] == 'k'), "%d: id %d has the key %s, not %s", i, a.ID, key, a.Key)
 	}
 }
 
@@ -194,9 +193,8 @@ func TestGaleraSeesOthers(t *testing.T) {
 		end := harmed[1].ReadOnly()
 		id := first.add(job.Params{Type: "send", Key: "new"})[0].ID
 		time.AfterFunc(300*time.Millisecond, end)
-		if err := look(id); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := look(id)
+		ensure(t, err == nil, "%s: %v", name, err)
 		must[any](t)(nil, first.Cancel(t.Context(), id))
 	}
 }

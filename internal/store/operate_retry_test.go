@@ -45,9 +45,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		before := s.get(1)
 		added := must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
 		j := s.wantState(added.ID, job.Initial, "available", 0)
-		if added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
-			s.t.Errorf("%+v, %+v", added, j)
-		}
+		ensure(s.t, !added.Duplicate && j.Key == "k" && j.Data == "d" && j.Priority == 7 && j.Timeout == time.Minute, "%+v, %+v", added, j)
 		s.wantHistory(added.ID, "added/0")
 		s.wantLinks(1, 0, added.ID)
 		s.wantLinks(added.ID, 1, 0)

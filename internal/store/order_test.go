@@ -86,9 +86,8 @@ func TestOrderIsChecked(t *testing.T) {
 		o := options()
 		o.Order = job.BySchedule
 		err := s.db.Check(t.Context(), []schema.Queue{o.Table()})
-		if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" || !strings.Contains(err.Error(), "emails") {
-			t.Errorf("%v (%s)", err, hint)
-		}
+		kind, hint := schema.Diagnose(err)
+		ensure(t, kind == schema.Misconfigured && hint == "run hipq init" && strings.Contains(err.Error(), "emails"), "%v (%s)", err, hint)
 		changed := must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
 		equal(t, changed, []string{"shop_emails"}, "changed")
 		must[any](t)(nil, s.db.Check(t.Context(), []schema.Queue{o.Table()}))
@@ -113,9 +112,8 @@ func TestTableOfAnotherOrder(t *testing.T) {
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s env) {
 		s.add(job.Params{Type: "new"}, job.Params{Type: "send"})
-		if a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority; a != 1000 || b != 100 {
-			t.Errorf("priorities %d and %d", a, b)
-		}
+		a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority
+		ensure(t, a == 1000 && b == 100, "priorities %d and %d", a, b)
 	})
 }
 

@@ -139,9 +139,8 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 				s.one("job_complete", "w1", "emails", a["id"], a["token"], nil)
 				changed := envOf(t, s.db, q)
 				changed.upkeep()
-				if list := changed.start("h", 9); len(list) != 1 || list[0].Key != "b" {
-					t.Errorf("started %v", list)
-				}
+				list := changed.start("h", 9)
+				ensure(t, len(list) == 1 && list[0].Key == "b", "started %v", list)
 			})
 		})
 	}
@@ -206,9 +205,8 @@ func TestProceduresGrabTypes(t *testing.T) {
 					list := s.call("job_grab", "w1", "emails", types, n)
 					for _, r := range list {
 						j := s.get(s.byKey(r["job_key"]))
-						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != idOf("w1") {
-							t.Errorf("%v, but the job is %+v", r, j)
-						}
+						ensure(t, r["token"] == j.Token && r["id"] == fmt.Sprint(j.ID) && j.Status == "locked" && j.WorkerID == idOf("w1"),
+							"%v, but the job is %+v", r, j)
 						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
 					}
 					if len(list) == 0 {
@@ -338,14 +336,12 @@ func TestProceduresPauseMeansNow(t *testing.T) {
 			must[any](t)(nil, exec(conn, "START TRANSACTION"))
 		}
 		must[any](t)(nil, start())
-		if err := pause(); !engine.IsLockTimeout(err) {
-			t.Errorf("a pause beside a start: %v", err)
-		}
+		err := pause()
+		ensure(t, engine.IsLockTimeout(err), "a pause beside a start: %v", err)
 		must[any](t)(nil, exec(starting, "ROLLBACK"))
 		must[any](t)(nil, pause())
-		if err := start(); !engine.IsLockTimeout(err) {
-			t.Errorf("a start beside a pause: %v", err)
-		}
+		err = start()
+		ensure(t, engine.IsLockTimeout(err), "a start beside a pause: %v", err)
 		must[any](t)(nil, exec(pausing, "COMMIT"))
 		equal(t, s.refused("job_start", "w1", "emails", g["id"], g["token"]), 31013)
 	})

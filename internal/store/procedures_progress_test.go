@@ -29,9 +29,8 @@ func TestProcedureProgress(t *testing.T) {
 			{1, "", "1 %"},
 		} {
 			equal(t, say(tt.percent, tt.note), "1", "%v", tt.percent)
-			if p, ok := s.get(id).Reached(); !ok || p.String() != tt.want || p.Time.IsZero() {
-				t.Errorf("%v: %+v, %v", tt.percent, p, ok)
-			}
+			p, ok := s.get(id).Reached()
+			ensure(t, ok && p.String() == tt.want && !p.Time.IsZero(), "%v: %+v, %v", tt.percent, p, ok)
 		}
 		before := s.all()
 		for _, tt := range []struct {
@@ -47,9 +46,8 @@ func TestProcedureProgress(t *testing.T) {
 			{[]any{"w1", "emails", id, "another", 5, "x"}, "31008"},
 			{[]any{"w2", "emails", id, g["token"], 5, "x"}, "31008"},
 		} {
-			if _, err := s.try("job_progress", tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v: %v, want %s", tt.args, err, tt.want)
-			}
+			_, err := s.try("job_progress", tt.args...)
+			ensure(t, err != nil && strings.Contains(err.Error(), tt.want), "%v: %v, want %s", tt.args, err, tt.want)
 		}
 		equal(t, s.all(), before, "after a refusal")
 
@@ -64,12 +62,10 @@ func TestProcedureProgress(t *testing.T) {
 		_ = tx.Rollback()
 		equal(t, say(1, ""), "1", "when the other transaction is over")
 		s.one("job_complete", "w1", "emails", id, g["token"], nil)
-		if _, err := s.try("job_progress", "w1", "emails", id, g["token"], 5, ""); err == nil || !strings.Contains(err.Error(), "31012") {
-			t.Errorf("of an attempt that has ended: %v", err)
-		}
-		if p, ok := s.get(id).Reached(); !ok || p.Percent != 1 || s.get(id).State() != job.Final {
-			t.Errorf("in the end it has reached %+v", p)
-		}
+		_, err := s.try("job_progress", "w1", "emails", id, g["token"], 5, "")
+		ensure(t, err != nil && strings.Contains(err.Error(), "31012"), "of an attempt that has ended: %v", err)
+		p, ok := s.get(id).Reached()
+		ensure(t, ok && p.Percent == 1 && s.get(id).State() == job.Final, "in the end it has reached %+v", p)
 	})
 }
 

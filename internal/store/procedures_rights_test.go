@@ -46,9 +46,8 @@ func TestProceduresTokens(t *testing.T) {
 				same++
 			}
 		}
-		if len(a) < 32 || len(b) < 32 || same > 16 || strings.Count(a, "-") == 4 && a[14] == '1' {
-			t.Errorf("%s, and then %s: %d characters are the same", a, b, same)
-		}
+		ensure(t, len(a) >= 32 && len(b) >= 32 && same <= 16 && (strings.Count(a, "-") != 4 || a[14] != '1'),
+			"%s, and then %s: %d characters are the same", a, b, same)
 	})
 }
 

@@ -73,9 +73,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			call := func(name string, args ...any) []row {
 				t.Helper()
 				list, err := tryOn(t.Context(), conn, name, args...)
-				if err != nil {
-					t.Fatalf("SET %s; %s: %v", set, name, err)
-				}
+				require(t, err == nil, "SET %s; %s: %v", set, name, err)
 				return list
 			}
 			for _, key := range []string{"a", "A", "b"} {
@@ -207,9 +205,8 @@ func TestProceduresHoldUpNobody(t *testing.T) {
 			want := func(code uint16, name string, args ...any) {
 				t.Helper()
 				_, err := tryOn(t.Context(), conn, name, args...)
-				if my, _ := errors.AsType[*mysql.MySQLError](err); code == 0 && err != nil || code != 0 && (my == nil || my.Number != code) {
-					t.Errorf("%s, %s: %v", isolation, name, err)
-				}
+				my, _ := errors.AsType[*mysql.MySQLError](err)
+				ensure(t, (code != 0 || err == nil) && (code == 0 || my != nil && my.Number == code), "%s, %s: %v", isolation, name, err)
 			}
 			want(code, "job_submit", "emails", "send", nil, nil, nil)
 			want(max(31005, code), "worker_heartbeat", "unknown")

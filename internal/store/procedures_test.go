@@ -87,9 +87,7 @@ func (s env) try(name string, args ...any) ([]row, error) {
 func (s env) call(name string, args ...any) []row {
 	s.t.Helper()
 	list, err := s.try(name, args...)
-	if err != nil {
-		s.t.Fatalf("%s %v: %v", name, args, err)
-	}
+	require(s.t, err == nil, "%s %v: %v", name, args, err)
 	return list
 }
 
@@ -164,9 +162,8 @@ func (s env) wantRefusal(code uint16, message, name string, args ...any) {
 	before := s.all()
 	_, err := s.try(name, args...)
 	my, _ := errors.AsType[*mysql.MySQLError](err)
-	if my == nil || my.Number != code || !strings.Contains(my.Message, message) || string(my.SQLState[:]) != "45000" {
-		s.t.Errorf("%s %.100v: %v, want %d %s", name, args, err, code, message)
-	}
+	ensure(s.t, my != nil && my.Number == code && strings.Contains(my.Message, message) && string(my.SQLState[:]) == "45000",
+		"%s %.100v: %v, want %d %s", name, args, err, code, message)
 	diff := cmp.Diff(before, s.all())
 	ensure(s.t, diff == "", "%s %.100v changed\n%s", name, args, diff)
 }
@@ -175,9 +172,7 @@ func (s env) wantRefusal(code uint16, message, name string, args ...any) {
 func TestProceduresLife(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		w := s.one("worker_register", "w2", nil, nil, nil)
-		if w["worker_id"] != idOf("w2") || s.one("worker_heartbeat", "w2")["lock_until"] <= w["lock_until"] {
-			t.Errorf("%v", w)
-		}
+		ensure(t, w["worker_id"] == idOf("w2") && s.one("worker_heartbeat", "w2")["lock_until"] > w["lock_until"], "%v", w)
 		added := s.one("job_submit", "emails", "send", "k", `{"a":1}`, `{"priority": 7, "timeout": "2m"}`)
 		again := s.one("job_submit", "emails", "send", "k", "other", nil)
 		ensure(t, added["duplicate"] == "0" && again["duplicate"] == "1" && again["id"] == added["id"], "%v, %v", added, again)
@@ -192,9 +187,8 @@ func TestProceduresLife(t *testing.T) {
 		}
 		equal(t, len(s.call("job_grab", "w1", "emails", "send", 5)), 0, "grabbed twice")
 		equal(t, s.one("job_start", "w1", "emails", g["id"], token)["attempt"], "1")
-		if r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil); r["state"] != "retry" || r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
-			t.Errorf("%v", r)
-		}
+		r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil)
+		ensure(t, r["state"] == "retry" && r["scheduled_run_time"] > engine.Text(time.Now().Add(50*time.Minute)), "%v", r)
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01'")
 		g = s.begin("w1")

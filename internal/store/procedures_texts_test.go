@@ -67,9 +67,8 @@ func TestProceduresNothing(t *testing.T) {
 		equal(t, s.get(s.byKey("k")).Data, "NONE ")
 		for range 2 { // the policy would wait for an hour
 			g := s.begin("w1")
-			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":"0s"}`); r["state"] != "retry" {
-				t.Fatalf("%v", r)
-			}
+			r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":"0s"}`)
+			require(t, r["state"] == "retry", "%v", r)
 			s.exec("UPDATE shop_emails SET attempt = 0")
 		}
 		g := s.begin("w1")
@@ -78,8 +77,7 @@ func TestProceduresNothing(t *testing.T) {
 		equal(t, s.get(s.byKey("k")).Error, (job.Outcome{Error: job.None}).Reason())
 		s.call("job_submit", "emails", "send", "l", nil, nil)
 		g = s.begin("w1")
-		if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":0}`); r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
-			t.Errorf("%v", r)
-		}
+		r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":0}`)
+		ensure(t, r["scheduled_run_time"] > engine.Text(time.Now().Add(50*time.Minute)), "%v", r)
 	})
 }

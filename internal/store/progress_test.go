@@ -57,9 +57,8 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 			}
 		}
 		s.exec("UPDATE shop_emails SET progress_attempt = attempt WHERE id = ?", jobs["another attempt"].ID) // but there is no time
-		if list := must[[]*job.Job](t)(s.Progressing(t.Context(), 5)); len(list) != 1 || list[0].ID != jobs["runs"].ID || list[0].Progress.String() != "40 % (page 4)" {
-			t.Errorf("progressing: %+v", list)
-		}
+		list := must[[]*job.Job](t)(s.Progressing(t.Context(), 5))
+		ensure(t, len(list) == 1 && list[0].ID == jobs["runs"].ID && list[0].Progress.String() == "40 % (page 4)", "progressing: %+v", list)
 	})
 }
 
@@ -76,14 +75,12 @@ func TestOddProgress(t *testing.T) {
 			p, ok := s.get(1).Reached()
 			require(t, ok && p.Percent == 40, "%+v", p)
 			s.exec("UPDATE shop_emails SET " + set)
-			if j := s.get(1); j.Progress != (job.Progress{}) || j.Invalid != nil {
-				t.Errorf("%s: %+v, %v", set, j.Progress, j.Invalid)
-			}
+			j := s.get(1)
+			ensure(t, j.Progress == (job.Progress{}) && j.Invalid == nil, "%s: %+v, %v", set, j.Progress, j.Invalid)
 		}
 		s.exec("UPDATE shop_emails SET progress = 40, progress_note = " + map[bool]string{true: "CAST(X'61ff62' AS TEXT)", false: "'a\uFFFDb'"}[s.db.SQL.Engine == "sqlite"] +
 			", progress_attempt = 1, progress_time = '2026-01-01 00:00:00'")
-		if j := s.get(1); j.Progress.Note != "a\uFFFDb" || j.Invalid != nil {
-			t.Errorf("%+v, %v", j.Progress, j.Invalid)
-		}
+		j := s.get(1)
+		ensure(t, j.Progress.Note == "a\uFFFDb" && j.Invalid == nil, "%+v, %v", j.Progress, j.Invalid)
 	})
 }

@@ -84,12 +84,10 @@ func TestShardStates(t *testing.T) {
 		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
 		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 2, "misplaced")
-		if d := must[admin.Division](t)(s.otherwise(8).Division(t.Context())); d.Of != 4 || !errors.Is(d.Otherwise, queue.ErrShards) {
-			t.Errorf("%+v", d)
-		}
-		if d := must[admin.Division](t)(s.otherwise(0).Division(t.Context())); d.Of != 4 || d.Otherwise != nil || d.Place(3) != 4003 {
-			t.Errorf("%+v", d)
-		}
+		d := must[admin.Division](t)(s.otherwise(8).Division(t.Context()))
+		ensure(t, d.Of == 4 && errors.Is(d.Otherwise, queue.ErrShards), "%+v", d)
+		d = must[admin.Division](t)(s.otherwise(0).Division(t.Context()))
+		ensure(t, d.Of == 4 && d.Otherwise == nil && d.Place(3) == 4003, "%+v", d)
 	})
 }
 
@@ -176,9 +174,7 @@ func TestFindByShard(t *testing.T) {
 			for _, by := range []admin.Filter{{Status: admin.Due}, {Type: "send", Status: admin.Due, Limit: 5}} {
 				by.Place = d.Place(shard)
 				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
-				if fmt.Sprint(ids) != fmt.Sprint(want) {
-					t.Errorf("shard %d: %v; want %v", shard, ids, want)
-				}
+				equal(t, fmt.Sprint(ids), fmt.Sprint(want), "shard %d: %v; want %v", shard, ids, want)
 			}
 		}
 		j := s.get(two).JSON()
@@ -208,9 +204,8 @@ func TestStartNowDivides(t *testing.T) {
 		}
 		now(first, nil)
 		now(second, nil)
-		if of := s.states()[1]; of.Used != 3 || of.Share != 3 {
-			t.Errorf("%+v", of)
-		}
+		of := s.states()[1]
+		ensure(t, of.Used == 3 && of.Share == 3, "%+v", of)
 		now(heavy, store.ErrNoRoom)
 		light := s.addIn(2, job.Params{})
 		now(light, nil)

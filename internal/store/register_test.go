@@ -106,9 +106,7 @@ func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 		ensure(t, len(all) == 1 && all[0].Name == "emails", "registered are %+v", all)
 		equal(t, len(*warnings), n, "warnings")
 		for _, w := range *warnings {
-			if strings.ContainsAny(w, "\x1b\n") || len(w) > 500 || !strings.Contains(w, "counts for nothing") {
-				t.Errorf("%q", w)
-			}
+			ensure(t, !strings.ContainsAny(w, "\x1b\n") && len(w) <= 500 && strings.Contains(w, "counts for nothing"), "%q", w)
 		}
 	})
 }
@@ -255,9 +253,8 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 			s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL, scheduled_run_time = '2026-01-01' WHERE id = ?", id)
 			g = s.one("job_grab", "w1", "emails", name, 1)
 			s.one("job_start", "w1", "emails", g["id"], g["token"])
-			if r = s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil); r["state"] != "final" {
-				t.Errorf("%s: %v after its second attempt", name, r)
-			}
+			r = s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil)
+			ensure(t, r["state"] == "final", "%s: %v after its second attempt", name, r)
 		}
 	})
 }

@@ -91,8 +91,7 @@ func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled
 	b.Helper()
 	r := NewRound(bencher)
 	r.Settle, r.Slots, r.Candidates = settle, n, c
-	done := dbtest.Must(q.Round(b.Context(), r))(b)
-	return done
+	return dbtest.Must(q.Round(b.Context(), r))(b)
 }
 
 // startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
@@ -104,9 +103,7 @@ func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 		began := time.Now()
 		done := q.startRound(b, c, 100)
 		costs = append(costs, time.Since(began))
-		if len(done.Started) != 100 {
-			b.Fatalf("started %d", len(done.Started))
-		}
+		dbtest.Same(b, len(done.Started), 100, "started")
 	}
 	slices.Sort(costs)
 	return costs[len(costs)/2]
@@ -144,103 +141,6 @@ func BenchmarkRoundBacklog(b *testing.B) {
 			benchQueue(b, Options{}, func(b *testing.B, q *Queue) { q.beside(b, 1_000_000, shuffle, "4M") })
 		})
 	}
-}
-
-func BenchmarkRoundOrders(b *testing.B) {
-	for _, o := range []Options{{}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule}} {
-		b.Run(string(o.Order)+string(o.PriorityOrder), func(b *testing.B) {
-			benchQueue(b, o, func(b *testing.B, q *Queue) { q.beside(b, 250_000, false, "1M") })
-		})
-	}
-}
-
-// BenchmarkRoundHeld compares starting 100 jobs whose group has room with starting them beside 100,000 of a better priority
-// that their full group holds back, after the rounds that have taken these out of the line.
-func BenchmarkRoundHeld(b *testing.B) {
-	groups := &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, job.OtherGroups: 1_000_000}}
-	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
-		add := func(n, priority int, data string) {
-			jobs := make([]job.Params, n)
-			for i := range jobs {
-				jobs[i] = job.Params{Type: "noop", Data: data, Priority: &priority}
-			}
-			q.enqueue(b, jobs...)
-		}
-		// what runs counts, so it must go before the next measure
-		forget := func() {
-			if _, err := q.db.SQL.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_group <> 'data.region=full'"); err != nil {
-				b.Fatal(err)
-			}
-		}
-		for b.Loop() {
-			add(10_000, 100, `{"region": "open"}`)
-			q.startCost(b, 5)
-			without := q.startCost(b, 20)
-			forget()
-			add(100_000, 1, `{"region": "full"}`)
-			began := time.Now()
-			for c := q.Candidates(0, []string{"noop"}); q.held(b) < 100_000-1; {
-				q.startRound(b, c, 1)
-			}
-			holding := time.Since(began)
-			forget()
-			q.startCost(b, 5)
-			with := q.startCost(b, 20)
-			b.ReportMetric(float64(without.Microseconds()), "µs/100-alone")
-			b.ReportMetric(float64(with.Microseconds()), "µs/100-beside-held")
-			b.ReportMetric(float64(with)/float64(without), "beside/alone")
-			b.ReportMetric(float64(holding.Microseconds())/100_000, "µs/job-held")
-		}
-	})
-}
-
-func (q *Queue) held(b *testing.B) (n int) {
-	b.Helper()
-	dbtest.OK(b, q.db.SQL.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"))
-	return n
-}
-
-// BenchmarkRoundDrain compares the rounds of the last tenth of a drain with those of the first. Each settles what the one
-// before it has started, as a worker's do.
-func BenchmarkRoundDrain(b *testing.B) {
-	const n = 50_000
-	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
-		for b.Loop() {
-			jobs := make([]job.Params, n)
-			for i := range jobs {
-				jobs[i] = job.Params{Type: "noop"}
-			}
-			q.enqueue(b, jobs...)
-			c := q.Candidates(0, []string{"noop"})
-			var costs []time.Duration
-			var ended []Settled
-			for range n / 100 {
-				began := time.Now()
-				done := q.startRound(b, c, 100, ended...)
-				costs = append(costs, time.Since(began))
-				if len(done.Started) != 100 {
-					b.Fatalf("started %d", len(done.Started))
-				}
-				ended = nil
-				for _, j := range done.Started {
-					ended = append(ended, Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
-				}
-			}
-			q.startRound(b, c, 0, ended...)
-			first, last := mean(costs[:len(costs)/10]), mean(costs[len(costs)*9/10:])
-			b.ReportMetric(float64(first.Microseconds()), "µs/first-tenth")
-			b.ReportMetric(float64(last.Microseconds()), "µs/last-tenth")
-			b.ReportMetric(float64(last)/float64(first), "last/first")
-		}
-	})
-}
-
-func mean(list []time.Duration) time.Duration {
-	var sum time.Duration
-	for _, d := range list {
-		sum += d
-	}
-	return sum / time.Duration(len(list))
 }
 
 // BenchmarkRoundSizes is what a round costs by how many jobs it settles and starts, without a limit and with one.

@@ -219,9 +219,8 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		var got store.Done
 		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
 		n := value[int](s, "SELECT COUNT(*) FROM shop_emails")
-		if want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]; n != want || len(got.Started) != 3 || len(got.Lost) > 0 {
-			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
-		}
+		want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]
+		ensure(t, n == want && len(got.Started) == 3 && len(got.Lost) == 0, "%d jobs are left, want %d; the round: %+v", n, want, got)
 	}
 	if trips[0] != trips[1] && !onCluster {
 		t.Errorf("%d round trips, but %d where jobs are discarded", trips[0], trips[1])
@@ -247,9 +246,8 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 		})
 		for _, text := range texts {
 			for statement := range strings.SplitSeq(text, ";") {
-				if n := strings.Count(statement, " WHEN "); n > 50 {
-					t.Errorf("a statement for the groups of %d jobs", n)
-				}
+				n := strings.Count(statement, " WHEN ")
+				ensure(t, n <= 50, "a statement for the groups of %d jobs", n)
 			}
 		}
 		n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'")

@@ -14,12 +14,9 @@ import (
 // is the only one.
 func TestRoundKeepsNoForeignLock(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
-	q, err := New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
-	dbtest.OK(t, err)
+	q := dbtest.Must(New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
 	added := q.enqueue(t, job.Params{Type: "send"})[0]
-	if _, err := db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"))(t)
 	w := workers.Worker{ID: "w2"}
 	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
 		"candidate": func(tx *engine.Tx) engine.Query {
@@ -35,9 +32,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 			}
 			return db.SQL.Tx(t.Context(), func(other *engine.Tx) error {
 				ids, err := q.IDs(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
-				if len(ids) != 1 {
-					t.Errorf("%s: the row is locked", name)
-				}
+				dbtest.Same(t, len(ids), 1, "%s: the row is locked", name)
 				return err
 			})
 		})

@@ -56,18 +56,16 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				store.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Waits: job.StatusDeciding},
 				store.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Waits: job.StatusUndecided})
 			first := s.do(r)
-			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
-				s.t.Fatalf("the first time: %+v", first)
-			}
+			require(s.t, slices.Equal(s.places(first.Started), []int64{6, 7}) && len(first.Resting) == 1 && first.Resting[0].Job == jobs[3],
+				"the first time: %+v", first)
 			var before []job.Job
 			for n := range 9 {
 				before = append(before, *s.get(s.nth(n + 1)))
 			}
 			for r.Again = true; len(r.Token) == 36; r.Token += " " {
 				again := s.do(r)
-				if !reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)) {
-					s.t.Errorf("started %v, then %v", ids(first.Started), ids(again.Started))
-				}
+				ensure(s.t, reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)),
+					"started %v, then %v", ids(first.Started), ids(again.Started))
 				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
 					s.t.Errorf("resting are %+v", again.Resting)
 				}
@@ -208,9 +206,8 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		ensure(s.t, len(got.Unsettled) == 1 && len(got.Lost) == 0, "while it is held: %+v", got)
 		letGo()
 		s.upkeep()
-		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
-			s.t.Errorf("when it is reclaimed: %+v", got)
-		}
+		got = s.quick(s.newRound("w", 0, got.Unsettled...))
+		ensure(s.t, len(got.Unsettled) == 0 && len(got.Lost) == 1, "when it is reclaimed: %+v", got)
 		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 	})
 }
@@ -270,9 +267,8 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 			}
 		}
 		s.add(job.Params{Type: "send"})
-		if got := s.do(s.newRound("w", 5)); len(got.Started) != 1 || got.More {
-			s.t.Errorf("with slots to spare: %+v", got)
-		}
+		got := s.do(s.newRound("w", 5))
+		ensure(s.t, len(got.Started) == 1 && !got.More, "with slots to spare: %+v", got)
 	})
 }
 
@@ -282,13 +278,11 @@ func TestRateIsSaid(t *testing.T) {
 		jobs := make9("send")
 		jobs[1].ThrottleFactor = new(0) // the rate holds for every weight
 		s.add(jobs...)
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
-			s.t.Errorf("%+v", got)
-		}
+		got := s.do(s.newRound("w", 2))
+		ensure(s.t, len(got.Started) == 2 && got.Wait == 0 && got.More, "%+v", got)
 		equal(s.t, len(s.do(s.newRound("w", 2)).Started), 1)
-		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
-			s.t.Errorf("%+v", got)
-		}
+		got = s.do(s.newRound("w", 2))
+		ensure(s.t, len(got.Started) == 0 && got.Wait >= 59*time.Minute && got.Wait <= 61*time.Minute, "%+v", got)
 	})
 }
 

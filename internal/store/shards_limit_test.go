@@ -180,9 +180,8 @@ func (f *fleet) watchGroups(limit int) {
 	must[any](f.t)(nil, f.db.SQL.SelectContext(f.t.Context(), &groups, "SELECT throttle_group, SUM(throttle_factor) AS weight, COUNT(*) AS counted"+
 		" FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_factor > 0 GROUP BY throttle_group"))
 	for _, g := range groups {
-		if g.Weight > limit && g.Counted > 1 && g.Group != job.None {
-			f.t.Errorf("%d jobs of %s weigh %d, its limit is %d", g.Counted, g.Group, g.Weight, limit)
-		}
+		ensure(f.t, g.Weight <= limit || g.Counted <= 1 || g.Group == job.None,
+			"%d jobs of %s weigh %d, its limit is %d", g.Counted, g.Group, g.Weight, limit)
 	}
 }
 

@@ -114,17 +114,15 @@ func TestMisplacedError(t *testing.T) {
 		require(t, len(resting) == 1, "%d rest", len(resting))
 		resting[0].Decision = &job.Decision{Again: true, Data: &data}
 		s.do(s.newRound("w", 0, resting...))
-		if got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID); got != want {
-			t.Errorf("with its new data it is at %d, want %d", got, want)
-		}
+		got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID)
+		ensure(t, got == want, "with its new data it is at %d, want %d", got, want)
 		s.do(s.newRound("w", 0, store.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusUndecided}))
 		s.exec("UPDATE shop_emails SET shard = 3 WHERE id = ?", jobs[1].ID)
 		s.upkeep()
 		s.upkeep() // it has its place now
 		s.wantState(jobs[1].ID, job.Retry, "scheduled", 1)
-		if got, want := s.place(jobs[1].ID), s.place(s.add(inRegion("west", 1))[0].ID); got != want {
-			t.Errorf("after the decision it is at %d, want %d", got, want)
-		}
+		got, want = s.place(jobs[1].ID), s.place(s.add(inRegion("west", 1))[0].ID)
+		ensure(t, got == want, "after the decision it is at %d, want %d", got, want)
 	})
 }
 

@@ -64,9 +64,7 @@ func TestNothingOvertakesInAShard(t *testing.T) {
 		must[any](t)(nil, activity.New(s.db).Find(t.Context(), activity.Filter{State: activity.Starting, Kind: activity.Job}, func(e activity.Entry) error {
 			if j := s.get(e.JobID); j.ThrottleFactor > 0 {
 				place := s.place(j.ID)
-				if j.ID < latest[place] {
-					t.Errorf("job %d was started behind %d of the same shard", j.ID, latest[place])
-				}
+				ensure(t, j.ID >= latest[place], "job %d was started behind %d of the same shard", j.ID, latest[place])
 				latest[place] = j.ID
 			}
 			return nil
@@ -194,9 +192,8 @@ func TestHeldTurnOfAnother(t *testing.T) {
 		first, _ := s.places8()
 		letGo := s.held(fmt.Sprintf("SELECT shard FROM shop_shards WHERE queue = 'emails' AND shard = %d", first+5))
 		began := time.Now()
-		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 2*time.Second {
-			t.Errorf("%d were started, after %s", len(got), time.Since(began))
-		}
+		got := s.in(3, 3).Started
+		ensure(t, len(got) == 1 && time.Since(began) <= 2*time.Second, "%d were started, after %s", len(got), time.Since(began))
 		divide := func() time.Duration {
 			began := time.Now()
 			s.upkeepOf(store.Poll{Dividing: true})
@@ -210,9 +207,8 @@ func TestHeldTurnOfAnother(t *testing.T) {
 			s.divided()
 			started += len(s.in(3, 3).Started)
 		}
-		if got := s.in(5, 1).Started; started != 2 || len(got) != 1 {
-			t.Errorf("then %d and %d were started", started, len(got))
-		}
+		got = s.in(5, 1).Started
+		ensure(t, started == 2 && len(got) == 1, "then %d and %d were started", started, len(got))
 	})
 }
 
@@ -270,9 +266,8 @@ func TestUnansweredOverShards(t *testing.T) {
 		s := unanswered(t, "SET share", inEight(8), nothing, nothing)
 		s.add(s.goingTo(3, 8, 1)...)
 		s.shared(3, 8, 8)
-		if now := s.sums(); now.Share != 8 || now.Used != 8 {
-			t.Errorf("%+v", now)
-		}
+		now := s.sums()
+		ensure(t, now.Share == 8 && now.Used == 8, "%+v", now)
 	})
 	t.Run("divide", func(t *testing.T) {
 		var o queue.Options
@@ -282,9 +277,8 @@ func TestUnansweredOverShards(t *testing.T) {
 		}, nothing)
 		other := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, o)))
 		must[int](t)(other.core().Reshard(t.Context()))
-		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
-			t.Errorf("%+v", now)
-		}
+		now := other.sums()
+		ensure(t, now.Share == 5 && now.Used == 5 && now.Division == 3, "%+v", now)
 		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
 	})
 }

@@ -25,11 +25,7 @@ func defaultShards(t testing.TB) int {
 	if text == "" {
 		return 0
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", shardsVar, err)
-	}
-	return n
+	return dbtest.Must(strconv.Atoi(text))(t)
 }
 
 // inOneShard has jobs go to one shard.

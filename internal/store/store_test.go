@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,10 +78,7 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return dbtest.Must(v, err)(t)
 	}
 }
 
@@ -109,32 +105,13 @@ func fails(t *testing.T, want error, about ...any) func(any, error) {
 	}
 }
 
-// ensure wants something to be so, or says what is wrong.
-func ensure(t *testing.T, is bool, format string, args ...any) {
-	t.Helper()
-	if !is {
-		t.Errorf(format, args...)
-	}
-}
-
-// require is ensure where the test can't go on otherwise.
-func require(t *testing.T, is bool, format string, args ...any) {
-	t.Helper()
-	if !is {
-		t.Fatalf(format, args...)
-	}
-}
+// ensure wants something to be so, or says what is wrong; require ends the test then.
+var ensure, require = dbtest.Ensure, dbtest.Require
 
 // equal wants two values to be the same; about says of what they are, as a format and what goes into it.
 func equal[T any](t *testing.T, got, want T, about ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		what := ""
-		if len(about) > 0 {
-			what = fmt.Sprintf(about[0].(string), about[1:]...) + ": "
-		}
-		t.Errorf("%sgot %+v, want %+v", what, got, want)
-	}
+	dbtest.Same(t, got, want, about...)
 }
 
 func (s env) add(jobs ...job.Params) []job.Added {
@@ -330,9 +307,8 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
 			s.t.Errorf("defaults: %+v", j)
 		}
-		if j.CreateTime.IsZero() || !j.ScheduledRunTime.Equal(j.CreateTime) {
-			s.t.Errorf("created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
-		}
+		ensure(s.t, !j.CreateTime.IsZero() && j.ScheduledRunTime.Equal(j.CreateTime),
+			"created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
 		s.wantHistory(added.ID, "added/0")
 	})
 }
@@ -372,9 +348,7 @@ func TestLiveKeyIsUnique(t *testing.T) {
 		)
 		ensure(s.t, added[4].ID == added[0].ID && added[4].Duplicate, "twins in one call: %+v", added)
 		for i, a := range added[:4] {
-			if a.Duplicate || slices.ContainsFunc(added[:i], func(b job.Added) bool { return b.ID == a.ID }) {
-				s.t.Errorf("%d: %+v", i, a)
-			}
+			ensure(s.t, !a.Duplicate && !slices.ContainsFunc(added[:i], func(b job.Added) bool { return b.ID == a.ID }), "%d: %+v", i, a)
 		}
 		again := s.add(job.Params{Type: "send", Key: "new"}, job.Params{Type: "send", Key: "k"})
 		ensure(s.t, !again[0].Duplicate && again[1].Duplicate && again[1].ID == added[0].ID, "a key that is taken: %+v", again)
@@ -524,9 +498,8 @@ func roundsShareNothing(s env) {
 	}
 	// a round that skipped rows of another may end early; then they are still due
 	c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
-	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
-		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
-	}
+	ensure(s.t, int(c.Running) == len(seen) && int(c.Running+c.Due+c.Held) == n,
+		"%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
@@ -694,18 +667,6 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 	}
 }
 
-func TestLaterJobsArePromoted(t *testing.T) {
-	suite(t, func(s env) {
-		id := s.add(job.Params{Type: "send", In: time.Hour})[0].ID
-		s.wantState(id, job.Initial, "scheduled", 0)
-		s.upkeep()
-		s.wantState(id, job.Initial, "scheduled", 0)
-		s.exec("UPDATE shop_emails SET wake_time = create_time")
-		s.upkeep()
-		s.wantState(id, job.Initial, "available", 0)
-	})
-}
-
 func TestPlainInsertIsTakenIn(t *testing.T) {
 	suite(t, func(s env) {
 		conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
@@ -848,9 +809,8 @@ func TestCancel(t *testing.T) {
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
 			must[any](s.t)(nil, s.Cancel(in, id))
-			if j := s.get(id); j.State() != job.Final || j.Status != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
-				s.t.Errorf("%+v", j)
-			}
+			j := s.get(id)
+			ensure(s.t, j.State() == job.Final && j.Status == "closed" && !j.IsDismissed() && j.Error == job.Cancelled, "%+v", j)
 		}
 		s.wantHistory(added[0].ID, "added/0 cancelled/0")
 		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
@@ -876,14 +836,12 @@ func TestCancelWhatIsNew(t *testing.T) {
 		}
 		for n := range 2 {
 			id := s.nth(n + 1)
-			if j := s.wantState(id, job.Final, "closed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
-				s.t.Errorf("%+v", j)
-			}
+			j := s.wantState(id, job.Final, "closed", 0)
+			ensure(s.t, j.Error == job.Cancelled && j.Priority == 100 && j.Timeout == 24*time.Hour, "%+v", j)
 			s.wantHistory(id, "added/0 cancelled/0")
 		}
-		if j := s.wantState(s.nth(3), job.Final, "failed", 0); !strings.Contains(j.Error, "never") {
-			s.t.Errorf("error %q", j.Error)
-		}
+		j := s.wantState(s.nth(3), job.Final, "failed", 0)
+		ensure(s.t, strings.Contains(j.Error, "never"), "error %q", j.Error)
 		s.wantHistory(s.nth(3), "failed/0")
 	})
 }
@@ -914,20 +872,16 @@ func TestOnDuplicate(t *testing.T) {
 			return job.Params{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
 		}
 		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
-		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
-			s.t.Errorf("data %s, added %+v", j.Data, a)
-		}
+		j := s.wantState(a[0].ID, job.Initial, "available", 0)
+		ensure(s.t, j.Data == "2" && a[1].Replaced && !a[2].Replaced && a[2].Duplicate, "data %s, added %+v", j.Data, a)
 		s.lockOutside("w", a[0].ID)
-		if b := s.add(with("a", "4", job.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
-			s.t.Errorf("%+v", b)
-		}
-		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.WorkerID != job.None || j.Token != job.None {
-			s.t.Errorf("what was replaced is still locked: %+v", j)
-		}
+		b := s.add(with("a", "4", job.ReplaceDuplicate))[0]
+		ensure(s.t, b.Replaced && b.ID == a[0].ID && s.get(b.ID).Data == "4", "%+v", b)
+		j = s.wantState(a[0].ID, job.Initial, "available", 0)
+		ensure(s.t, j.WorkerID == job.None && j.Token == job.None, "what was replaced is still locked: %+v", j)
 		running := s.start("w", 1)
-		if b := s.add(with("a", "5", job.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
-			s.t.Errorf("replaced a job that is running: %+v", b)
-		}
+		b = s.add(with("a", "5", job.ReplaceDuplicate))[0]
+		ensure(s.t, !b.Replaced && b.Duplicate && s.get(b.ID).Data == "4", "replaced a job that is running: %+v", b)
 		if b := s.add(with("a", "5", ""), with("a", "5", job.ReplaceDuplicate)); b[1].Replaced || !b[1].Duplicate || s.get(b[1].ID).Data != "4" {
 			s.t.Errorf("replaced a job that is running, by the second of its key: %+v", b)
 		}

@@ -119,14 +119,12 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		s.add(job.Params{Type: "send"})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if j, err := s.Wait(ctx, 1); j != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%+v, %v", j, err)
-		}
+		j, err := s.Wait(ctx, 1)
+		ensure(t, j == nil && errors.Is(err, context.DeadlineExceeded), "%+v, %v", j, err)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if j, err := s.Wait(cancelled, 1); j != nil || !errors.Is(err, context.Canceled) {
-			t.Errorf("%+v, %v", j, err)
-		}
+		j, err = s.Wait(cancelled, 1)
+		ensure(t, j == nil && errors.Is(err, context.Canceled), "%+v, %v", j, err)
 	})
 }
 

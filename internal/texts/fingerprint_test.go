@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/texts"
 )
 
@@ -32,9 +33,7 @@ func TestShape(t *testing.T) {
 		"connection to db-eu refused": {"connection to db-eu refused"},
 	} {
 		for _, text := range list {
-			if got := texts.Shape(text); got != want {
-				t.Errorf("the shape of %q is %q, want %q", text, got, want)
-			}
+			dbtest.Same(t, texts.Shape(text), want, "the shape of %q", text)
 		}
 	}
 }
@@ -47,14 +46,11 @@ func TestOf(t *testing.T) {
 		"worker lost: its lock expired": "272d0ad4",
 		"cancelled":                     "8b47045e",
 	} {
-		if got := texts.Fingerprint(text); got != want || !texts.IsFingerprint(got) {
-			t.Errorf("the fingerprint of %q is %s, was %s", text, got, want)
-		}
+		got := texts.Fingerprint(text)
+		dbtest.Ensure(t, got == want && texts.IsFingerprint(got), "the fingerprint of %q is %s, was %s", text, got, want)
 	}
 	for _, s := range []string{"", "3f2a91b", "3f2a91bcd", "3F2A91BC", "3f2a91bg"} {
-		if texts.IsFingerprint(s) {
-			t.Errorf("%q is taken for a fingerprint", s)
-		}
+		dbtest.Ensure(t, !texts.IsFingerprint(s), "%q is taken for a fingerprint", s)
 	}
 }
 
@@ -63,9 +59,7 @@ func TestShapeOfLong(t *testing.T) {
 	text := func(number string) string { return "order " + number + " of " + strings.Repeat("long ", 1000) }
 	want := texts.Fingerprint(text("1"))
 	for _, number := range []string{"22", "333", strings.Repeat("4", 200)} {
-		if got := texts.Fingerprint(text(number) + number); got != want {
-			t.Errorf("with %d digits it is %s, not %s", len(number), got, want)
-		}
+		dbtest.Same(t, texts.Fingerprint(text(number)+number), want, "with %d digits", len(number))
 	}
 	if texts.Fingerprint(strings.Repeat("a ", 10_000)) == texts.Fingerprint(strings.Repeat("b ", 10_000)) {
 		t.Error("texts that differ from the beginning are alike")
@@ -81,18 +75,4 @@ func TestShapeOfAny(t *testing.T) {
 			t.Fatalf("%q", shape)
 		}
 	})
-}
-
-func BenchmarkOf(b *testing.B) {
-	for name, text := range map[string]string{
-		"short":   "exit status 65: SMTP 550 5.1.1 <bob@example.org>: no such user, at 2026-11-21T03:01:22Z",
-		"digits":  strings.Repeat("1", 1<<20),
-		"hostile": strings.Repeat(`"'a.`, 1<<18),
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				texts.Fingerprint(text)
-			}
-		})
-	}
 }

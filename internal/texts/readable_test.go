@@ -3,6 +3,8 @@ package texts
 import (
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestDuration(t *testing.T) {
@@ -12,8 +14,6 @@ func TestDuration(t *testing.T) {
 		minute: "1 min", 61 * second: "1 min 1 s", hour - 501: "59 min 59 s", hour - 500: "1 h", 2*hour + 5*minute: "2 h 5 min",
 		24*hour - 30*second: "1 d", 24 * hour: "1 d", 52 * hour: "2 d 4 h",
 	} {
-		if got := Duration(time.Duration(ms) * time.Millisecond); got != want {
-			t.Errorf("%d ms: %q, want %q", ms, got, want)
-		}
+		dbtest.Same(t, Duration(time.Duration(ms)*time.Millisecond), want, "%d ms", ms)
 	}
 }

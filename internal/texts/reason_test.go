@@ -6,16 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/texts"
 )
 
 // record is what a program has printed.
 func record(t *testing.T, program string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", program+".printed"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := dbtest.Must(os.ReadFile(filepath.Join("testdata", program+".printed")))(t)
 	return string(text)
 }
 
@@ -93,14 +91,9 @@ func TestReason(t *testing.T) {
 			}
 		})
 	}
-	outputs, err := filepath.Glob(filepath.Join("testdata", "*.printed"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	outputs := dbtest.Must(filepath.Glob(filepath.Join("testdata", "*.printed")))(t)
 	for _, path := range outputs {
-		if !recorded[filepath.Base(path)] {
-			t.Errorf("nothing is wanted of %s", path)
-		}
+		dbtest.Ensure(t, recorded[filepath.Base(path)], "nothing is wanted of %s", path)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/texts"
 )
 
@@ -14,12 +15,8 @@ func TestWord(t *testing.T) {
 		"größe": "'größe'", "a\nb": "'a\nb'", "~": "'~'", "*": "'*'", "ａ": "'ａ'",
 	} {
 		got := texts.ShellWord(text)
-		if got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
+		dbtest.Same(t, got, want, "%q", text)
 		out, err := exec.Command("sh", "-c", "printf '%s.' "+got).Output()
-		if err != nil || string(out) != text+"." {
-			t.Errorf("%q: the shell takes %s for %q: %v", text, got, out, err)
-		}
+		dbtest.Ensure(t, err == nil && string(out) == text+".", "%q: the shell takes %s for %q: %v", text, got, out, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
@@ -19,9 +20,7 @@ import (
 func written(t *testing.T, s Page) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := s.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, s.Write(&b))
 	return b.String()
 }
 
@@ -36,19 +35,14 @@ func TestExamples(t *testing.T) {
 	elsewhere := regexp.MustCompile(`(?i)\shref="[^#]`)
 	for name, example := range examples {
 		page := written(t, example())
-		if found := fetches.FindString(page) + elsewhere.FindString(page); found != "" {
-			t.Errorf("%s: %q", name, found)
-		}
+		dbtest.Same(t, fetches.FindString(page)+elsewhere.FindString(page), "", "%s", name)
 		if !strings.Contains(page, `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">`) {
 			t.Errorf("%s: no policy against scripts and the network", name)
 		}
-		if len(page) > 512<<10 {
-			t.Errorf("%s: %d bytes", name, len(page))
-		}
+		dbtest.Ensure(t, len(page) <= 512<<10, "%s: %d bytes", name, len(page))
 		if dir := os.Getenv("HIPQ_REPORTS"); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(page), 0o600); err != nil {
-				t.Error(err)
-			}
+			err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(page), 0o600)
+			dbtest.Ensure(t, err == nil, "%v", err)
 		}
 	}
 }
@@ -61,9 +55,7 @@ func TestTextsStayTexts(t *testing.T) {
 	for name, text := range map[string]string{"nasty": nasty, "long": long()} {
 		page := written(t, hostile(text))
 		got := without(tag.FindAllString(page, -1))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		dbtest.Same(t, cmp.Diff(want, got), "", "%s (-want +got)", name)
 		if at := texts.IndexHidden(page); at < len(page) {
 			t.Errorf("%s: hidden character at %d: %q", name, at, page[at:at+8])
 		}
@@ -88,27 +80,18 @@ func TestEmpty(t *testing.T) {
 		}
 		return found
 	}
-	if diff := cmp.Diff([]string{"All is well.", "The last day"}, headings(empty())); diff != "" {
-		t.Errorf("empty (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string(nil), headings(Page{Instance: "shop"})); diff != "" {
-		t.Errorf("nothing (-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff([]string{"All is well.", "The last day"}, headings(empty())), "", "empty (-want +got)")
+	dbtest.Same(t, cmp.Diff([]string(nil), headings(Page{Instance: "shop"})), "", "nothing (-want +got)")
 	want := []string{
 		"2 critical, 1 warning", "The last day", "Recent failures", "Queues", "Job types", "Hosts",
 		"Hours that were not aggregated",
 	}
-	if diff := cmp.Diff(want, headings(busy())); diff != "" {
-		t.Errorf("busy (-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
 }
 
 // TestChart: what was done in which hour is where the chart has it, gaps are gaps, and the hours follow the zone's clocks.
 func TestChart(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC) // the clocks go back in the second night
 	ms := func(n int64) monitor.Times { return monitor.Times{Count: 1, P95MS: &n} }
 	w := week{from: from, zone: berlin, hours: make([]monitor.QueueHour, 8), missing: []time.Time{from.Add(5 * time.Hour)}}
@@ -129,25 +112,17 @@ func TestChart(t *testing.T) {
 		{"Backlog", "M4.08 100V0h.84V100z", "Backlog by hour: at most 7, on Sun 25 Oct 02:00."},
 		{"p95 (logarithmic)", "", "The 95th percentiles by hour. Of the wait: at most 1 s, on Sun 25 Oct 02:00. Of the run: at most 10 ms, on Sat 24 Oct 22:00."},
 	}
-	if diff := cmp.Diff(want, panels); diff != "" {
-		t.Errorf("panels (-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(want, panels), "", "panels (-want +got)")
 	lines := []line{{"wait", "M0 1.5h1V33.33h1M4 1.5h1"}, {"run", "M0 66.67h1"}}
-	if diff := cmp.Diff(lines, c.Panels[2].Lines); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(lines, c.Panels[2].Lines), "", "lines (-want +got)")
 	slots := []slot{
 		{0, false, "Sat 24 Oct 22:00: 50 finished, p95 of wait 1 s, p95 of run 10 ms"},
 		{1, false, "Sat 24 Oct 23:00: 100 finished, p95 of wait 100 ms"},
 		{4, false, "Sun 25 Oct 02:00: 1 finished, 7 left due, p95 of wait 1 s"},
 		{5, true, "Sun 25 Oct 02:00: not aggregated"},
 	}
-	if diff := cmp.Diff(slots, c.Slots); diff != "" {
-		t.Errorf("slots (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]day{{X: 2, Left: "25%", Named: true, Name: "Sun", Date: "25"}}, c.Days); diff != "" {
-		t.Errorf("days (-want +got):\n%s", diff)
-	}
+	dbtest.Same(t, cmp.Diff(slots, c.Slots), "", "slots (-want +got)")
+	dbtest.Same(t, cmp.Diff([]day{{X: 2, Left: "25%", Named: true, Name: "Sun", Date: "25"}}, c.Days), "", "days (-want +got)")
 }
 
 // TestMissingHours: there is one command for them, however many there are.
@@ -155,9 +130,8 @@ func TestMissingHours(t *testing.T) {
 	command := regexp.MustCompile(`>hipq monitor --(?:at|missing)[^<]*<`)
 	s := empty()
 	for _, want := range []string{"", ">hipq monitor --at 2026-11-21T00:00:00Z<", ">hipq monitor --missing --since 2026-11-21T00:00:00Z<"} {
-		if got := command.FindAllString(written(t, s), -1); strings.Join(got, "") != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := command.FindAllString(written(t, s), -1)
+		dbtest.Ensure(t, strings.Join(got, "") == want, "%q, want %q", got, want)
 		s.Missing = append(s.Missing, time.Date(2026, 11, 21, len(s.Missing), 0, 0, 0, time.UTC))
 	}
 }

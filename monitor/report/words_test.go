@@ -3,6 +3,8 @@ package report
 import (
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func TestShare(t *testing.T) {
@@ -12,9 +14,7 @@ func TestShare(t *testing.T) {
 	}{
 		{0, 0, "–"}, {0, 7, "0 %"}, {1, 5000, "< 0.1 %"}, {41, 1000, "4.1 %"}, {12, 100, "12 %"}, {999, 1000, "> 99 %"}, {7, 7, "100 %"},
 	} {
-		if got := share(c.part, c.whole); got != c.want {
-			t.Errorf("%d of %d: %q, want %q", c.part, c.whole, got, c.want)
-		}
+		dbtest.Same(t, share(c.part, c.whole), c.want, "%d of %d", c.part, c.whole)
 	}
 }
 
@@ -36,21 +36,15 @@ func TestChanged(t *testing.T) {
 		{5, 6, 120, 100, "–"},
 		{0, 0, 0, 0, "–"},
 	} {
-		if got := changed(c.hours, c.now, c.before, c.then); got != c.want {
-			t.Errorf("%+v: %q", c, got)
-		}
+		dbtest.Same(t, changed(c.hours, c.now, c.before, c.then), c.want, "%+v", c)
 	}
 }
 
 func TestCommand(t *testing.T) {
 	for _, text := range []string{"hipq retry emails --type 'a  b' --fingerprint 3f2a91bc", "hipq retry emails --type é"} {
-		if got := command(text); got != text {
-			t.Errorf("%q: %q", text, got)
-		}
+		dbtest.Same(t, command(text), text)
 	}
 	for _, text := range []string{"hipq retry emails --type 'a\nb'", "hipq retry emails --type '\u202ea'", "hipq retry " + strings.Repeat("x", maxCommand)} {
-		if got := command(text); got != "" {
-			t.Errorf("%.50q can't be typed in as it is shown: %.50q", text, got)
-		}
+		dbtest.Same(t, command(text), "", "%.50q can't be typed in as it is shown", text)
 	}
 }

@@ -73,9 +73,8 @@ func TestPurge(t *testing.T) {
 
 		for _, dry := range []bool{true, false} {
 			finished, failed, err := q.Purge(t.Context(), PurgeOptions{DryRun: dry})
-			if err != nil || finished != 3000 || failed != 700 {
-				t.Errorf("dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
-			}
+			dbtest.Ensure(t, err == nil && finished == 3000 && failed == 700,
+				"dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
 			rows, keys := 0, purgeLeft(t, q)
 			for _, n := range keys {
 				rows += n
@@ -84,13 +83,11 @@ func TestPurge(t *testing.T) {
 				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
 			}
 		}
-		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 0 || failed != 0 {
-			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
-		}
+		finished, failed, err := q.Purge(t.Context(), PurgeOptions{})
+		dbtest.Ensure(t, err == nil && finished == 0 && failed == 0, "a second time: %d finished, %d failed, %v", finished, failed, err)
 		q.s.KeepFinished = queue.DiscardAtOnce
-		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 2 || failed != 0 {
-			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
-		}
+		finished, failed, err = q.Purge(t.Context(), PurgeOptions{})
+		dbtest.Ensure(t, err == nil && finished == 2 && failed == 0, "without retention: %d finished, %d failed, %v", finished, failed, err)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,9 +23,7 @@ const send job.Kind[receipt] = "send"
 func TestOf(t *testing.T) {
 	want := receipt{4711, "<a@example.org>"}
 	j, err := send.New(want)
-	if err != nil || j.Type != "send" || j.Data != `{"Order":4711,"to":"<a@example.org>"}` {
-		t.Fatalf("%+v, %v", j, err)
-	}
+	dbtest.Require(t, err == nil && j.Type == "send" && j.Data == `{"Order":4711,"to":"<a@example.org>"}`, "%+v, %v", j, err)
 	got, err := send.Read(&job.Job{Type: j.Type, Data: j.Data})
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -41,13 +40,9 @@ func TestOf(t *testing.T) {
 func TestOfAnything(t *testing.T) {
 	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {
-		j, err := anything.New(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := anything.Read(&job.Job{Type: j.Type, Data: j.Data}); err != nil || got != want {
-			t.Errorf("%#v: %#v, %v", want, got, err)
-		}
+		j := dbtest.Must(anything.New(want))(t)
+		got, err := anything.Read(&job.Job{Type: j.Type, Data: j.Data})
+		dbtest.Ensure(t, err == nil && got == want, "%#v: %#v, %v", want, got, err)
 	}
 }
 
@@ -62,46 +57,31 @@ func TestOfRefuses(t *testing.T) {
 		`{"Order":1,"to":`: "unexpected end",
 	} {
 		got, err := send.Read(&job.Job{Type: "send", Data: data})
-		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), says) || got != (receipt{}) {
-			t.Errorf("%s: %+v, %v", data, got, err)
+		dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), says) && got == (receipt{}),
+			"%s: %+v, %v", data, got, err)
+	}
+	refuses := func(what, says string) func(any, error) {
+		return func(_ any, err error) {
+			t.Helper()
+			dbtest.Ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), says), "%s: %v", what, err)
 		}
 	}
-	if _, err := send.Read(&job.Job{Type: "sent", Data: "{}"}); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("of another type: %v", err)
-	}
-	if _, err := job.ResultOf[receipt](&job.Job{Result: "sent"}); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("another result: %v", err)
-	}
-	if _, err := job.Kind[float64]("f").New(math.NaN()); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no JSON: %v", err)
-	}
-	if _, err := job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("large: %v", err)
-	}
-	if _, err := job.Kind[string]("s").New(job.None); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "no data") {
-		t.Errorf("a text that reads as nothing: %v", err)
-	}
-	if _, err := job.Kind[broken]("b").New(broken{}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "panic: broken") {
-		t.Errorf("a panic: %v", err)
-	}
-	if _, err := send.Read(nil); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no job: %v", err)
-	}
-	if _, err := job.ResultOf[receipt](nil); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no job: %v", err)
-	}
-	if _, err := job.Kind[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
-		t.Errorf("no type: %v", err)
-	}
+	refuses("of another type", "")(send.Read(&job.Job{Type: "sent", Data: "{}"}))
+	refuses("another result", "")(job.ResultOf[receipt](&job.Job{Result: "sent"}))
+	refuses("no JSON", "")(job.Kind[float64]("f").New(math.NaN()))
+	refuses("large", "")(job.Kind[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)))
+	refuses("a text that reads as nothing", "no data")(job.Kind[string]("s").New(job.None))
+	refuses("a panic", "panic: broken")(job.Kind[broken]("b").New(broken{}))
+	refuses("no job", "")(send.Read(nil))
+	refuses("no job", "")(job.ResultOf[receipt](nil))
+	refuses("no type", "")(job.Kind[string]("").New("x"))
 }
 
 // TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.
 func TestOfNothing(t *testing.T) {
 	const maybe job.Kind[*receipt] = "maybe"
 	j, err := maybe.New(nil)
-	if err != nil || j.Data != "" {
-		t.Errorf("%+v, %v", j, err)
-	}
+	dbtest.Ensure(t, err == nil && j.Data == "", "%+v, %v", j, err)
 	if err := (job.Params{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("the word itself: %v", err)
 	}
@@ -110,15 +90,13 @@ func TestOfNothing(t *testing.T) {
 		t.Error(err)
 	}
 	for _, data := range []string{job.None, "null"} {
-		if got, err := maybe.Read(&job.Job{Type: "maybe", Data: data}); err != nil || got != nil {
-			t.Errorf("%s: %v, %v", data, got, err)
-		}
+		got, err := maybe.Read(&job.Job{Type: "maybe", Data: data})
+		dbtest.Ensure(t, err == nil && got == nil, "%s: %v, %v", data, got, err)
 	}
 	const text job.Kind[string] = "text"
 	for data, want := range map[string]string{job.None: "", "null": "null", `"x"`: `"x"`, "5": "5"} {
-		if got, err := text.Read(&job.Job{Type: "text", Data: data}); err != nil || got != want {
-			t.Errorf("%s: %q, %v", data, got, err)
-		}
+		got, err := text.Read(&job.Job{Type: "text", Data: data})
+		dbtest.Ensure(t, err == nil && got == want, "%s: %q, %v", data, got, err)
 	}
 }
 
@@ -131,8 +109,7 @@ func (broken) MarshalJSON() ([]byte, error) { panic("broken") }
 // TestReason: an error is never the word that says there is none.
 func TestReason(t *testing.T) {
 	for _, text := range []string{"", job.None} {
-		if reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason(); reason == "" || reason == job.None {
-			t.Errorf("%q: %q", text, reason)
-		}
+		reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason()
+		dbtest.Ensure(t, reason != "" && reason != job.None, "%q: %q", text, reason)
 	}
 }

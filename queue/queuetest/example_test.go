@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -45,14 +46,10 @@ func Example() {
 	test(func(t testing.TB) {
 		shop := queuetest.New(t, "shop", Emails)
 		emails := shop.Queue("emails")
-		if _, err := shop.App.Exec("CREATE TABLE payments (order_id INTEGER PRIMARY KEY)"); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Must(shop.App.Exec("CREATE TABLE payments (order_id INTEGER PRIMARY KEY)"))(t)
 
 		// what the application enqueues
-		if err := Pay(t.Context(), shop.App, emails.Queue, 4711); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, Pay(t.Context(), shop.App, emails.Queue, 4711))
 		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
 
 		// what becomes of it, with a mail server that is down for ten minutes
@@ -85,9 +82,7 @@ func ExampleQueue_WantOnly() {
 			{Type: "receipt", Key: "order-4711", Data: `{"order":4711,"total":10}`},
 			{Type: "reminder", Key: "order-4710", In: 24 * time.Hour},
 		} {
-			if _, err := emails.Enqueue(t.Context(), n); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Must(emails.Enqueue(t.Context(), n))(t)
 		}
 		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order":4711,"total":12}`, In: time.Hour})
 	})

@@ -55,9 +55,7 @@ func exec(t testing.TB, db interface {
 
 func want[T comparable](t testing.TB, what string, is, wanted T) {
 	t.Helper()
-	if is != wanted {
-		t.Errorf("%s is %v, not %v", what, is, wanted)
-	}
+	dbtest.Ensure(t, is == wanted, "%s is %v, not %v", what, is, wanted)
 }
 
 func wantTimes(t testing.TB, are, wanted []time.Time) {
@@ -190,9 +188,8 @@ func TestRetries(t *testing.T) {
 	enqueue(t, emails, job.Params{Type: "send"})
 	var at []time.Time
 	p := sending(emails, func(_ context.Context, j *job.Job) error {
-		if at = append(at, in.Clock.Now()); len(at) != j.Attempt {
-			t.Errorf("attempt %d is the %d.", j.Attempt, len(at))
-		}
+		at = append(at, in.Clock.Now())
+		dbtest.Ensure(t, len(at) == j.Attempt, "attempt %d is the %d.", j.Attempt, len(at))
 		return errors.New("no answer")
 	})
 	in.Work(p)

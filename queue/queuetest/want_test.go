@@ -173,10 +173,8 @@ func TestWantsFail(t *testing.T) {
 		})
 	}
 	said := pretend(func(t testing.TB) { queuetest.New(t, "shop", queue.Options{Name: "E mails"}) })
-	if !strings.Contains(said, `make an instance to test with: `) || !strings.Contains(said, `"E mails"`) {
-		t.Errorf("a queue that can't be: %q", said)
-	}
-	if said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") }); !strings.Contains(said, `"the shop"`) {
-		t.Errorf("an instance that can't be: %q", said)
-	}
+	dbtest.Ensure(t, strings.Contains(said, `make an instance to test with: `) && strings.Contains(said, `"E mails"`),
+		"a queue that can't be: %q", said)
+	said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") })
+	dbtest.Ensure(t, strings.Contains(said, `"the shop"`), "an instance that can't be: %q", said)
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/schedule"
 )
 
@@ -79,18 +80,14 @@ func TestChangesOfClocks(t *testing.T) {
 		{"leap years", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			at, err := time.Parse(time.RFC3339, c.after)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := dbtest.Must(time.Parse(time.RFC3339, c.after))(t)
 			var got []string
 			for range c.want {
 				at = spec(t, c.spec).Next(at, zone(t, c.zone))
 				got = append(got, at.In(zone(t, c.zone)).Format(time.RFC3339))
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%s in %s after %s:\ngot  %s\nwant %s", c.spec, c.zone, c.after, strings.Join(got, " "), strings.Join(c.want, " "))
-			}
+			dbtest.Ensure(t, slices.Equal(got, c.want),
+				"%s in %s after %s:\ngot  %s\nwant %s", c.spec, c.zone, c.after, strings.Join(got, " "), strings.Join(c.want, " "))
 		})
 	}
 }
@@ -196,8 +193,6 @@ func TestNext(t *testing.T) {
 		for at := s.Next(from, in); !at.IsZero() && at.Before(end); at = s.Next(at, in) {
 			got = append(got, at)
 		}
-		if !slices.EqualFunc(got, want, time.Time.Equal) {
-			t.Fatalf("%s in %s from %s\ngot  %v\nwant %v", text, name, from, got, want)
-		}
+		dbtest.Ensure(t, slices.EqualFunc(got, want, time.Time.Equal), "%s in %s from %s\ngot  %v\nwant %v", text, name, from, got, want)
 	})
 }

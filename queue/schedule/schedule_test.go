@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 )
@@ -100,12 +101,10 @@ func TestDue(t *testing.T) {
 			if !left.Slot.IsZero() != (c.leftOut > 0) || c.leftOut > 0 && !left.Slot.Equal(now.Add(-c.leftOut)) || (left.Why == "") != left.Slot.IsZero() {
 				t.Errorf("left out is %+v", left)
 			}
-			if len(slots) != c.slots || c.slots > 0 && !slots[len(slots)-1].Equal(now.Add(-c.last)) {
-				t.Errorf("slots are %d, %v", len(slots), slots)
-			}
-			if want := now.Add(-c.latest); latest.IsZero() != (c.latest == 0) || c.latest != 0 && !latest.Equal(want) {
-				t.Errorf("the latest is %s", latest)
-			}
+			dbtest.Ensure(t, len(slots) == c.slots && (c.slots <= 0 || slots[len(slots)-1].Equal(now.Add(-c.last))),
+				"slots are %d, %v", len(slots), slots)
+			want := now.Add(-c.latest)
+			dbtest.Ensure(t, latest.IsZero() == (c.latest == 0) && (c.latest == 0 || latest.Equal(want)), "the latest is %s", latest)
 		})
 	}
 }
@@ -116,9 +115,8 @@ func TestDueWithKey(t *testing.T) {
 	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.Params{Key: "one"}}
 	slots, latest, left := s.Due(now.Add(-3*time.Hour), now)
 	noon := now.Truncate(time.Hour)
-	if len(slots) != 1 || !slots[0].Equal(noon) || !latest.Equal(noon) || !left.Slot.Equal(noon.Add(-time.Hour)) {
-		t.Errorf("%v, %s, %+v", slots, latest, left)
-	}
+	dbtest.Ensure(t, len(slots) == 1 && slots[0].Equal(noon) && latest.Equal(noon) && left.Slot.Equal(noon.Add(-time.Hour)),
+		"%v, %s, %+v", slots, latest, left)
 }
 
 // Two Specs with the same slots are equal, however they are written.
@@ -134,40 +132,31 @@ func TestEqual(t *testing.T) {
 		for _, text := range all {
 			for _, others := range [][]string{all, {"@every 1m", "5 4 3 2 1"}} {
 				for _, other := range others {
-					if want := &others[0] == &all[0]; spec(t, text).Equal(spec(t, other)) != want {
-						t.Errorf("%q and %q: %t", text, other, !want)
-					}
+					want := &others[0] == &all[0]
+					dbtest.Ensure(t, spec(t, text).Equal(spec(t, other)) == want, "%q and %q: %t", text, other, !want)
 				}
 			}
 		}
 	}
 	for _, both := range [][2]string{{"0 0 */2 * tue", "0 0 1-31/2 * tue"}, {"* * * * *", "0-58 * * * *"}} {
-		if spec(t, both[0]).Equal(spec(t, both[1])) {
-			t.Errorf("%q", both)
-		}
+		dbtest.Ensure(t, !spec(t, both[0]).Equal(spec(t, both[1])), "%q", both)
 	}
 }
 
 func TestJobOf(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 2, 30, 0, 0, time.UTC)
 	s := schedule.Schedule{Name: "nightly", Job: job.Params{Type: "report", In: time.Hour}}
-	if j := s.JobOf(slot); j.Key != "nightly@2026-11-22T02:30:00Z" || !j.At.Equal(slot) || j.In != 0 {
-		t.Errorf("%+v", j)
-	}
+	j := s.JobOf(slot)
+	dbtest.Ensure(t, j.Key == "nightly@2026-11-22T02:30:00Z" && j.At.Equal(slot) && j.In == 0, "%+v", j)
 	s.Job.Key, s.Jitter = "report", 10*time.Minute
-	if j := s.JobOf(slot); j.Key != "report" {
-		t.Errorf("%+v", j)
-	}
+	j = s.JobOf(slot)
+	dbtest.Ensure(t, j.Key == "report", "%+v", j)
 	seen := map[time.Duration]bool{}
 	for n := range 200 {
 		at := slot.AddDate(0, 0, n)
 		by := s.JobOf(at).At.Sub(at)
-		if by < 0 || by > s.Jitter || by%time.Second != 0 || !s.JobOf(at).At.Equal(s.JobOf(at).At) {
-			t.Fatalf("put off by %s", by)
-		}
+		dbtest.Require(t, by >= 0 && by <= s.Jitter && by%time.Second == 0 && s.JobOf(at).At.Equal(s.JobOf(at).At), "put off by %s", by)
 		seen[by] = true
 	}
-	if len(seen) < 50 {
-		t.Errorf("%d ways to put it off", len(seen))
-	}
+	dbtest.Ensure(t, len(seen) >= 50, "%d ways to put it off", len(seen))
 }
