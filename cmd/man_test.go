@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Each command that people see has a page, which shows it as its help does: crontab's lines are no list with asterisks. The same
@@ -23,9 +24,8 @@ func TestMan(t *testing.T) {
 		return nil
 	})
 	slices.Sort(want)
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(pages))); diff != "" || len(want) < 20 {
-		t.Errorf("commands (-) and pages (+):\n%s", diff)
-	}
+	dbtest.Same(t, slices.Sorted(maps.Keys(pages)), want, "pages of commands")
+	dbtest.Ensure(t, len(want) >= 20, "only these commands: %v", want)
 	for name, words := range map[string][]string{
 		"hipq.1":            {"\n* * * * *          hipq work      runs due jobs\n", "78 configuration", "Nov 2023"},
 		"hipq-enqueue.1":    {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
@@ -37,9 +37,7 @@ func TestMan(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(pages, manPages(t)); diff != "" {
-		t.Errorf("two runs give different pages:\n%s", diff)
-	}
+	dbtest.Ensure(t, maps.Equal(pages, manPages(t)), "two runs give different pages")
 }
 
 func manPages(t *testing.T) map[string]string {

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
@@ -84,9 +82,7 @@ func (d docs) verify(t *testing.T, p page) {
 			for _, r := range requests {
 				want.WriteString(map[bool]string{true: "1", false: "0"}[r.good])
 			}
-			if diff := cmp.Diff(want.String(), string(out)); diff != "" {
-				t.Errorf("%s:%d: which requests are good: want (-), said (+):\n%s", p.name, b.line, diff)
-			}
+			dbtest.Same(t, string(out), want.String(), "%s:%d: which requests are good", p.name, b.line)
 		})
 	}
 	if p.name == "docs/handlers.md" && ran < len(verifiers) {

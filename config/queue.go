@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -135,14 +135,14 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	return g
 }
 
-var rateForm = regexp.MustCompile(`^([0-9]{1,9})/(.+)$`)
+var rateForm = texts.Pattern(`^([0-9]{1,9})/(.+)$`)
 
 // rate reads starts per time: 100/1m.
 func (b builder) rate(path, text string) job.Rate {
 	if b.text(path, text, "") == "" {
 		return job.Rate{}
 	}
-	m := rateForm.FindStringSubmatch(text)
+	m := rateForm().FindStringSubmatch(text)
 	if m == nil {
 		b.refuse(path, "%s is not a rate; write a number of starts and a time, such as 100/1m", shown(text))
 		return job.Rate{}
