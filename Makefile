@@ -31,10 +31,12 @@ demo: build ## show hipq at work
 	docs/demo.sh
 
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
+# Thousands of rows, each inserted and worked on alone: it runs each night, with those of make crash.
+NIGHTLY := ^TestOneRowStopsNoOther$$/^mysql$$/^checked=true$$
 # Without cgo, as releases are built: what tests start thousands of times starts sooner.
 test: ## run all tests on SQLite and on a MariaDB of their own, but those that kill workers
 	@.ci/clients
-	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -count=1 -parallel 4 -timeout 40m $(BUT_CRASH)
+	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -count=1 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 
 # Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
 report-check: ## open examples of the report in a real browser, and check them there
@@ -56,12 +58,13 @@ race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
-# With SHORT=1 there are 10 kills, and without it 100, and the store's tests at random run ten times. The tests mostly wait, so they run
+# With SHORT=1 there are 10 kills, and without it 100, the store's tests at random run ten times, and NIGHTLY runs. The tests mostly wait, so they run
 # side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
 	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
+	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./monitor ./internal/bench

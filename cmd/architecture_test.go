@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/texts"
 )
 
-var citation = regexp.MustCompile("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)")
+var citation = texts.Pattern("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)")
 
 // TestCitations: what a page of the docs cites from the source, as a link from a name to its file, is declared there: a
 // function, a type or a variable, or with its type before it a method.
@@ -21,7 +22,7 @@ func TestCitations(t *testing.T) {
 	found := 0
 	for _, page := range pages {
 		text := dbtest.Must(os.ReadFile(page))(t)
-		for _, m := range citation.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range citation().FindAllStringSubmatch(string(text), -1) {
 			found++
 			of, name, file := m[1], m[2], m[3]
 			source, err := os.ReadFile(filepath.Join(filepath.Dir(page), file))
@@ -42,8 +43,8 @@ func TestCitations(t *testing.T) {
 }
 
 var (
-	fileName = regexp.MustCompile("`(?:[\\w.-]+/)*([\\w.-]+\\.(?:go|sql|txtar))`")
-	testName = regexp.MustCompile("`((?:Test|Benchmark)\\w+)`")
+	fileName = texts.Pattern("`(?:[\\w.-]+/)*([\\w.-]+\\.(?:go|sql|txtar))`")
+	testName = texts.Pattern("`((?:Test|Benchmark)\\w+)`")
 )
 
 // TestNames: the source files, and the tests, that a page names are there.
@@ -62,12 +63,12 @@ func TestNames(t *testing.T) {
 	for _, page := range append(pages, "../CONTRIBUTING.md") {
 		text, failed := os.ReadFile(page)
 		err = errors.Join(err, failed)
-		for _, m := range fileName.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range fileName().FindAllStringSubmatch(string(text), -1) {
 			if !source[m[1]] && !strings.Contains(m[1], "NAME") {
 				t.Errorf("%s names %s, which is not there", page, m[1])
 			}
 		}
-		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range testName().FindAllStringSubmatch(string(text), -1) {
 			if !strings.Contains(tests.String(), "func "+m[1]+"(") {
 				t.Errorf("%s names %s, which is not there", page, m[1])
 			}

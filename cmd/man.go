@@ -3,11 +3,12 @@ package cmd
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const manLong = `Writes the man pages of all commands into a folder, which it makes if it isn't there: hipq.1, hipq-work.1 and
@@ -67,7 +68,7 @@ func describe(c *cobra.Command) {
 }
 
 // special is what Markdown would take for a mark.
-var special = regexp.MustCompile("[\\\\`*_<>\\[\\]#|~]")
+var special = texts.Pattern("[\\\\`*_<>\\[\\]#|~]")
 
 // markdown leaves lines that are indented as they are, and joins the others.
 func markdown(text string) string {
@@ -82,7 +83,7 @@ func markdown(text string) string {
 		if code && !blank {
 			b.WriteString("    " + strings.TrimLeft(line, " \t"))
 		} else {
-			b.WriteString(special.ReplaceAllString(line, `\$0`))
+			b.WriteString(special().ReplaceAllString(line, `\$0`))
 		}
 	}
 	return b.String()

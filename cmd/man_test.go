@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -25,8 +24,8 @@ func TestMan(t *testing.T) {
 		return nil
 	})
 	slices.Sort(want)
-	diff := cmp.Diff(want, slices.Sorted(maps.Keys(pages)))
-	dbtest.Ensure(t, diff == "" && len(want) >= 20, "commands (-) and pages (+):\n%s", diff)
+	dbtest.Same(t, slices.Sorted(maps.Keys(pages)), want, "pages of commands")
+	dbtest.Ensure(t, len(want) >= 20, "only these commands: %v", want)
 	for name, words := range map[string][]string{
 		"hipq.1":            {"\n* * * * *          hipq work      runs due jobs\n", "78 configuration", "Nov 2023"},
 		"hipq-enqueue.1":    {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
@@ -36,7 +35,7 @@ func TestMan(t *testing.T) {
 			dbtest.Ensure(t, strings.Contains(pages[name], w), "%s doesn't have %q:\n%s", name, w, pages[name])
 		}
 	}
-	dbtest.Same(t, cmp.Diff(pages, manPages(t)), "", "two runs give different pages")
+	dbtest.Ensure(t, maps.Equal(pages, manPages(t)), "two runs give different pages")
 }
 
 func manPages(t *testing.T) map[string]string {

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
-var namedTest = regexp.MustCompile("`(Test\\w+|\\w+\\.txtar)`")
+var namedTest = texts.Pattern("`(Test\\w+|\\w+\\.txtar)`")
 
 // tests looks for tests that a page names and nobody has.
 func (d docs) tests(t *testing.T, p page) {
-	for _, m := range namedTest.FindAllStringSubmatch(p.text, -1) {
+	for _, m := range namedTest().FindAllStringSubmatch(p.text, -1) {
 		where := []string{"ls", "cmd/testdata/script/" + m[1]}
 		if strings.HasPrefix(m[1], "Test") {
 			where = []string{"grep", "-rqF", "--include=*_test.go", "func " + m[1] + "(", "."}
@@ -41,7 +42,7 @@ func claims(t *testing.T, p page) {
 		text = regexp.MustCompile(`\n(- |\|)`).ReplaceAllString(text, "\n\n$1") // each is a block of its own
 		for _, block := range regexp.MustCompile(`\n\n+`).Split(strings.TrimSpace(text), -1) {
 			switch block = strings.TrimSpace(block); {
-			case namedTest.MatchString(block):
+			case namedTest().MatchString(block):
 				held++
 			case block != "" && !strings.HasSuffix(block, ":") && !strings.HasPrefix(block, "|---") && !strings.HasPrefix(block, "| who |"):
 				t.Errorf("%s: no test is named by: %s", p.name, block)
@@ -51,7 +52,7 @@ func claims(t *testing.T, p page) {
 	dbtest.Ensure(t, held >= 50, "%s: claims with tests: %d", p.name, held)
 }
 
-var moreLines = regexp.MustCompile(`^-- … and (\d+) more$`)
+var moreLines = texts.Pattern(`^-- … and (\d+) more$`)
 
 // grants compares the statements that a page shows with those that are printed. A line may stand for so many that follow.
 func grants(t *testing.T, p page) {
@@ -64,7 +65,7 @@ func grants(t *testing.T, p page) {
 		at := 0
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSuffix(line, "\n")
-			if m := moreLines.FindStringSubmatch(line); m != nil {
+			if m := moreLines().FindStringSubmatch(line); m != nil {
 				n, _ := strconv.Atoi(m[1])
 				at += n
 				continue

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -165,31 +166,31 @@ func (p page) wantOutput(t *testing.T, i int, printed string) {
 	if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
 		return
 	}
-	if diff := cmp.Diff(timeless(p.fences[i+1].text), timeless(printed)); diff != "" {
-		t.Errorf("%s:%d: the page shows (-) another output than there is (+):\n%s", p.name, p.fences[i+1].line, diff)
+	if d := diff.Diff("the page", timeless(p.fences[i+1].text), "the output", timeless(printed)); d != nil {
+		t.Errorf("%s:%d: the page shows another output than there is:\n%s", p.name, p.fences[i+1].line, d)
 	}
 }
 
 // What differs from run to run.
 var changing = []struct {
-	what *regexp.Regexp
+	what func() *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?`), "TIME"},
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
-	{regexp.MustCompile(`\b(\d+(\.\d+)?(ms|h|m|s))+\b`), "DURATION"},
-	{regexp.MustCompile(`pid \d+ on [^\s,]+`), "pid N on HOST"},
-	{regexp.MustCompile(`worker ID on \S+`), "worker ID on HOST"},
-	{regexp.MustCompile(`  +`), "  "},
-	{regexp.MustCompile(`(?m) +$`), ""},
+	{texts.Pattern(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?`), "TIME"},
+	{texts.Pattern(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{texts.Pattern(`\b(\d+(\.\d+)?(ms|h|m|s))+\b`), "DURATION"},
+	{texts.Pattern(`pid \d+ on [^\s,]+`), "pid N on HOST"},
+	{texts.Pattern(`worker ID on \S+`), "worker ID on HOST"},
+	{texts.Pattern(`  +`), "  "},
+	{texts.Pattern(`(?m) +$`), ""},
 }
 
-// timeless gives the lines of a text without that.
-func timeless(text string) []string {
+// timeless gives a text without that.
+func timeless(text string) []byte {
 	for _, c := range changing {
-		text = c.what.ReplaceAllString(text, c.by)
+		text = c.what().ReplaceAllString(text, c.by)
 	}
-	return strings.Split(text, "\n")
+	return []byte(text)
 }
 
 // demo runs the tour that make demo is.
@@ -219,10 +220,10 @@ func (d docs) demo(t *testing.T) {
 }
 
 var (
-	inlineCode = regexp.MustCompile("`[^`\n]+`")
-	invocation = regexp.MustCompile(`(?:^|[\s` + "`" + `(])hipq ([a-z]+)([^\n` + "`" + `|;&]*)`)
-	longFlag   = regexp.MustCompile(`(?:^|[\s` + "`" + `])(--[a-z][a-z-]*)`)
-	comment    = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+	inlineCode = texts.Pattern("`[^`\n]+`")
+	invocation = texts.Pattern(`(?:^|[\s` + "`" + `(])hipq ([a-z]+)([^\n` + "`" + `|;&]*)`)
+	longFlag   = texts.Pattern(`(?:^|[\s` + "`" + `])(--[a-z][a-z-]*)`)
+	comment    = texts.Pattern(`(?m)(^|\s)#.*$`)
 )
 
 // commands looks for commands and flags that don't exist: in shell blocks, in inline code, and in tables, where the code
@@ -231,11 +232,11 @@ func (d docs) commands(t *testing.T, p page) {
 	var texts []string
 	for _, b := range p.fences {
 		if b.language == "sh" || b.language == "crontab" {
-			texts = append(texts, strings.Split(comment.ReplaceAllString(b.text, ""), "\n")...)
+			texts = append(texts, strings.Split(comment().ReplaceAllString(b.text, ""), "\n")...)
 		}
 	}
 	for line := range strings.Lines(p.text) {
-		code := inlineCode.FindAllString(line, -1)
+		code := inlineCode().FindAllString(line, -1)
 		if strings.HasPrefix(line, "| `hipq ") {
 			code = []string{strings.ReplaceAll(strings.Join(code, " "), "`", "")}
 		}
@@ -243,7 +244,7 @@ func (d docs) commands(t *testing.T, p page) {
 	}
 	helps := map[string]string{}
 	for _, text := range texts {
-		for _, m := range invocation.FindAllStringSubmatch(text, -1) {
+		for _, m := range invocation().FindAllStringSubmatch(text, -1) {
 			name := m[1]
 			if _, ok := helps[name]; !ok {
 				out, err := d.command(t.TempDir(), "hipq", name, "--help").CombinedOutput()
@@ -251,7 +252,7 @@ func (d docs) commands(t *testing.T, p page) {
 					"%s: there is no command %q: %s", p.name, name, text)
 				helps[name] = string(out)
 			}
-			for _, flag := range longFlag.FindAllStringSubmatch(m[2], -1) {
+			for _, flag := range longFlag().FindAllStringSubmatch(m[2], -1) {
 				if !regexp.MustCompile(flag[1] + `\b`).MatchString(helps[name]) {
 					t.Errorf("%s: hipq %s has no flag %s: %s", p.name, name, flag[1], text)
 				}
@@ -323,8 +324,8 @@ func (d docs) programs(t *testing.T, p page) {
 }
 
 var (
-	assignment  = regexp.MustCompile(`^([A-Z_]+)=(.*)$`)
-	crontabLine = regexp.MustCompile(`^(?:[0-9*/,-]+ +){5}(.*)$`)
+	assignment  = texts.Pattern(`^([A-Z_]+)=(.*)$`)
+	crontabLine = texts.Pattern(`^(?:[0-9*/,-]+ +){5}(.*)$`)
 )
 
 // crontabs runs each line as cron would, on an instance with a job that is due.
@@ -340,7 +341,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // for the sake of --linger
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSpace(line)
-			if m := assignment.FindStringSubmatch(line); m != nil {
+			if m := assignment().FindStringSubmatch(line); m != nil {
 				switch m[1] {
 				case "PATH":
 					line = "PATH=" + d.bin + ":" + m[2]
@@ -350,7 +351,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 				env = append(env, line)
 				continue
 			}
-			m := crontabLine.FindStringSubmatch(line)
+			m := crontabLine().FindStringSubmatch(line)
 			if m == nil {
 				dbtest.Same(t, line, "", "%s:%d: no line of a crontab", p.name, b.line)
 				continue
@@ -453,7 +454,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			c.Stdin = strings.NewReader(input)
 			out, err := c.CombinedOutput()
 			switch {
-			case b.mark == "stream" && (err != nil || !bothFailed.Match(out)):
+			case b.mark == "stream" && (err != nil || !bothFailed().Match(out)):
 				t.Errorf("%s:%d: %v, want two answers\n%s", p.name, b.line, err, out)
 			case b.mark == "handler" && c.ProcessState.ExitCode() != 65:
 				t.Errorf("%s:%d: %v, want exit status 65\n%s", p.name, b.line, err, out)
@@ -466,7 +467,7 @@ func (d docs) handlers(t *testing.T, p page) {
 }
 
 // bothFailed are the answers of a stream.
-var bothFailed = regexp.MustCompile(`^\{"id": ?7, ?"outcome": ?"failed", ?"error":.*\}\n\{"id": ?8, ?"outcome": ?"failed", ?"error":.*\}\n$`)
+var bothFailed = texts.Pattern(`^\{"id": ?7, ?"outcome": ?"failed", ?"error":.*\}\n\{"id": ?8, ?"outcome": ?"failed", ?"error":.*\}\n$`)
 
 // inserts runs the plain INSERTs, which must become jobs.
 func inserts(t *testing.T, p page) {
@@ -497,14 +498,14 @@ func inserts(t *testing.T, p page) {
 }
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	notID   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	link    = texts.Pattern(`\]\(([^)\s]+)\)`)
+	heading = texts.Pattern(`(?m)^#+ (.*)$`)
+	notID   = texts.Pattern(`[^\p{L}\p{N} _-]`)
 )
 
 // links follows the links that don't leave the repository.
 func (d docs) links(t *testing.T, p page) {
-	for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+	for _, m := range link().FindAllStringSubmatch(p.text, -1) {
 		if strings.Contains(m[1], "://") {
 			continue
 		}
@@ -522,8 +523,8 @@ func (d docs) links(t *testing.T, p page) {
 			target = d.read(t, name)
 		}
 		var anchors []string
-		for _, h := range heading.FindAllStringSubmatch(target.text, -1) {
-			anchors = append(anchors, strings.ReplaceAll(notID.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
+		for _, h := range heading().FindAllStringSubmatch(target.text, -1) {
+			anchors = append(anchors, strings.ReplaceAll(notID().ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
 		}
 		if !slices.Contains(anchors, anchor) {
 			t.Errorf("%s: link to %s: no such heading", p.name, m[1])

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
@@ -82,7 +80,7 @@ func (d docs) verify(t *testing.T, p page) {
 			for _, r := range requests {
 				want.WriteString(map[bool]string{true: "1", false: "0"}[r.good])
 			}
-			dbtest.Same(t, cmp.Diff(want.String(), string(out)), "", "%s:%d: which requests are good: want (-), said (+)", p.name, b.line)
+			dbtest.Same(t, string(out), want.String(), "%s:%d: which requests are good", p.name, b.line)
 		})
 	}
 	dbtest.Ensure(t, p.name != "docs/handlers.md" || ran >= len(verifiers), "%s: found %d of what verifies signatures", p.name, ran)

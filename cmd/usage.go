@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,11 +189,11 @@ type misread struct {
 }
 
 // together is what cobra says of flags that exclude each other.
-var together = regexp.MustCompile(`^if any flags in the group .*; \[(.*)\] were all set$`)
+var together = texts.Pattern(`^if any flags in the group .*; \[(.*)\] were all set$`)
 
 func (m misread) Error() string {
 	text := m.error.Error()
-	if given := together.FindStringSubmatch(text); given != nil {
+	if given := together().FindStringSubmatch(text); given != nil {
 		text = "--" + strings.ReplaceAll(given[1], " ", " and --") + " can't be given together"
 	}
 	if name := below(m.command); name != "" {

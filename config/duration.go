@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -17,8 +16,8 @@ const (
 )
 
 var (
-	digits       = regexp.MustCompile(`^[0-9]+$`)
-	weeksAndDays = regexp.MustCompile(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
+	digits       = texts.Pattern(`^[0-9]+$`)
+	weeksAndDays = texts.Pattern(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
 )
 
 // ParseDuration reads a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
@@ -27,10 +26,10 @@ func ParseDuration(s string) (time.Duration, error) {
 	if s == "0" {
 		return 0, nil
 	}
-	if digits.MatchString(s) {
+	if digits().MatchString(s) {
 		return 0, fmt.Errorf("%s has no unit; write %.20ss for seconds (units: s, m, h, d, w)", shown(s), s)
 	}
-	m := weeksAndDays.FindStringSubmatch(s)
+	m := weeksAndDays().FindStringSubmatch(s)
 	if s == "" || m == nil || m[3] == "0" {
 		return 0, notADuration(s)
 	}
@@ -81,7 +80,7 @@ func formatDuration(d time.Duration) string {
 	return d.String()
 }
 
-var sizeForm = regexp.MustCompile(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
+var sizeForm = texts.Pattern(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
 
 // maxSize is beyond what anybody means.
 const maxSize = 1 << 50
@@ -92,7 +91,7 @@ func (c *checker) size(path, text string, low int64) (bytes int64) {
 	if text == "" {
 		return 0
 	}
-	m := sizeForm.FindStringSubmatch(text)
+	m := sizeForm().FindStringSubmatch(text)
 	if m == nil {
 		c.refuse(path, "%s is not a size; write a whole number and a unit, KiB, MiB or GiB, such as 512MiB", shown(text))
 		return 0

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 )
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = texts.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // noProgram is what to do about a handler without one.
 const noProgram = "; write the program and its arguments as a list, such as [php, send.php]"
@@ -130,7 +130,7 @@ func (b builder) environ(path string, env []string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		name, value, given := strings.Cut(entry, "=")
 		switch {
-		case !variableName.MatchString(name):
+		case !variableName().MatchString(name):
 			// not even its first word is shown, because that may be the value
 			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
 		case slices.Contains(ownVariables(), name):

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/internal/files"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -30,7 +30,7 @@ type HTTP struct {
 }
 
 // headerName is what HTTP takes for the name of a header.
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+var headerName = texts.Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // ownHeader says whether hipq, or HTTP, sets a header.
 func ownHeader(name string) bool {
@@ -78,7 +78,7 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 	for i, name := range names {
 		at, low := element(path, i, name), strings.ToLower(name)
 		switch {
-		case !headerName.MatchString(name):
+		case !headerName().MatchString(name):
 			b.refuse(path, "%s can't be the name of a header", shown(name))
 		case ownHeader(name):
 			b.refuse(at, "is set by hipq itself")

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // keys refuses what has no place in t, a type of shape: unknown keys, and lists, sections or values where another of the
@@ -76,7 +77,7 @@ func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 		field, ok := fieldOf(t, key)
 		switch {
 		case !ok:
-			if !plainName.MatchString(key) {
+			if !isPlain(key) {
 				at = strings.TrimSuffix(at, key) + shown(key)
 			}
 			if near := Nearest(key, knownKeys(t)); near != "" {
@@ -142,11 +143,14 @@ func kindOf(value any) string {
 	return "a single value"
 }
 
-var plainName = regexp.MustCompile(`^[\w.:-]{1,64}$`)
+var plainWord = texts.Pattern(`^[\w.:-]+$`)
 
-// element is the path of a list's element: by its name where that is fit to be printed, else by its number.
+// isPlain says whether a name is fit to be printed. The length is counted here, because to compile it into an expression takes long.
+func isPlain(name string) bool { return len(name) <= 64 && plainWord().MatchString(name) }
+
+// element is the path of a list's element: by its name if that is plain, else by its number.
 func element(path string, i int, name string) string {
-	if plainName.MatchString(name) {
+	if isPlain(name) {
 		return path + "." + name
 	}
 	return fmt.Sprintf("%s[%d]", path, i)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,14 +132,14 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	return g
 }
 
-var rateForm = regexp.MustCompile(`^([0-9]{1,9})/(.+)$`)
+var rateForm = texts.Pattern(`^([0-9]{1,9})/(.+)$`)
 
 // rate reads starts per time: 100/1m.
 func (b builder) rate(path, text string) job.Rate {
 	if b.text(path, text, "") == "" {
 		return job.Rate{}
 	}
-	m := rateForm.FindStringSubmatch(text)
+	m := rateForm().FindStringSubmatch(text)
 	if m == nil {
 		b.refuse(path, "%s is not a rate; write a number of starts and a time, such as 100/1m", shown(text))
 		return job.Rate{}

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // dayAndTime is a time in a zone: a day, a time of day, or both.
-var dayAndTime = func() *regexp.Regexp {
+var dayAndTime = func() func() *regexp.Regexp {
 	const day, clock = `(yesterday|today|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})`, `([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)`
-	return regexp.MustCompile(`^(?:` + day + `(?:[ T]` + clock + `)?|` + clock + `)$`)
+	return texts.Pattern(`^(?:` + day + `(?:[ T]` + clock + `)?|` + clock + `)$`)
 }()
 
 // ParseTime reads a time as people write it, from 1970 to 9998:
@@ -26,7 +28,7 @@ var dayAndTime = func() *regexp.Regexp {
 // A time of day that the zone's clocks leave out that day, or show twice, is refused with the times that may be meant. Only
 // what needs it asks for now.
 func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) (t time.Time, err error) {
-	parts := dayAndTime.FindStringSubmatch(text)
+	parts := dayAndTime().FindStringSubmatch(text)
 	switch {
 	case text == "now":
 		t, err = now()

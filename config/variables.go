@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // settings are the keys outside of the lists, which the environment can give as well: HIPQ_WORKER_RUN_FOR is
@@ -35,10 +36,10 @@ func ownVariables() []string {
 }
 
 // serviceLink is a variable that Kubernetes sets in each container for a service that is called hipq-database or hipq-worker.
-var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)=|_PORT=(tcp|udp|sctp)://`)
+var serviceLink = texts.Pattern(`_(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)=|_PORT=(tcp|udp|sctp)://`)
 
 // beginning is what of a variable's name is fit to be printed.
-var beginning = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}`)
+var beginning = texts.Pattern(`^[A-Za-z0-9_]{1,64}`)
 
 // variables refuses those of the environment that are meant for hipq and would be of no effect: whose name is a key of the
 // config or begins with a section of it (HIPQ_WORKER_…), and those that are nearly a setting. All others are somebody
@@ -51,10 +52,10 @@ func (c *checker) variables(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		own, ours := strings.CutPrefix(name, prefix)
 		if !ours || env[name] == "" || slices.Contains(known, name) || slices.Contains(ownVariables(), name) ||
-			serviceLink.MatchString(name+"="+env[name]) {
+			serviceLink().MatchString(name+"="+env[name]) {
 			continue
 		}
-		at := beginning.FindString(name)
+		at := beginning().FindString(name)
 		if at != name {
 			at += "…" // what comes then may be the value
 		}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // parseYAML turns a file into maps, lists and texts. Every value is the text that stands in the file: YAML would read
@@ -98,11 +99,11 @@ func nameIn(n *yaml.Node) string {
 // What is to be changed in the messages of the YAML package.
 var (
 	// these two quote a value, which might be a secret
-	unknownAnchor = regexp.MustCompile("unknown anchor '[^']*' referenced")
-	quotedValue   = regexp.MustCompile("`[^`]*`")
+	unknownAnchor = texts.Pattern("unknown anchor '[^']*' referenced")
+	quotedValue   = texts.Pattern("`[^`]*`")
 	// its parser counts lines from 0, its scanner from 1; neither names the first line
-	parserMessage  = regexp.MustCompile(`^(?:line (\d+): )?(did not find expected (?:key|node content|'-' indicator|',' or .*|<.*))$`)
-	scannerMessage = regexp.MustCompile(`^(?:did not find|could not find|found|mapping|block) `)
+	parserMessage  = texts.Pattern(`^(?:line (\d+): )?(did not find expected (?:key|node content|'-' indicator|',' or .*|<.*))$`)
+	scannerMessage = texts.Pattern(`^(?:did not find|could not find|found|mapping|block) `)
 )
 
 // unquoted says what to do about a value that YAML takes for something of its own.
@@ -115,12 +116,12 @@ var unquoted = map[string]string{
 func yamlError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
-	text = unknownAnchor.ReplaceAllString(text, "a value begins with * but is no alias; put it in quotes")
-	text = quotedValue.ReplaceAllString(text, "a value")
-	if m := parserMessage.FindStringSubmatch(text); m != nil {
+	text = unknownAnchor().ReplaceAllString(text, "a value begins with * but is no alias; put it in quotes")
+	text = quotedValue().ReplaceAllString(text, "a value")
+	if m := parserMessage().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[1]) // digits, or none for the first line
 		text = fmt.Sprintf("line %d: %s", line+1, m[2])
-	} else if scannerMessage.MatchString(text) {
+	} else if scannerMessage().MatchString(text) {
 		text = "line 1: " + text
 	}
 	for said, remedy := range unquoted {

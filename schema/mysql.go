@@ -136,7 +136,7 @@ func WithoutPassword(dsn string) string {
 	text += fmt.Sprintf("@%s(%s)/%s", cfg.Net, strings.Join(addresses(cfg), ","), database)
 	for i, option := range options {
 		name, _, named := strings.Cut(option, "=")
-		if !named || !optionName.MatchString(name) {
+		if !named || !isOptionName(name) {
 			name = "***"
 		}
 		text += string("?&"[min(i, 1)]) + name + "=***"
@@ -153,8 +153,11 @@ func dsnOptions(dsn string) (database string, options []string) {
 	return database, options
 }
 
-// optionName is how the driver's options and the server's variables are called.
-var optionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
+var optionWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+
+// isOptionName says whether the driver's options and the server's variables are called so. The length is counted here, because to
+// compile it into an expression takes long.
+func isOptionName(name string) bool { return len(name) <= 64 && optionWord.MatchString(name) }
 
 // knowServer finds out what the server is, in one round trip, and refuses one that won't do.
 func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
@@ -202,7 +205,7 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 		name, value, named := strings.Cut(option, "=")
 		switch {
 		case option == "":
-		case !named || !optionName.MatchString(name):
+		case !named || !isOptionName(name):
 			return fmt.Errorf("%w: database.dsn: option %d is not of the form NAME=value", ErrConfig, i+1)
 		case name == "charset" && value != "utf8mb4":
 			return fmt.Errorf("%w: database.dsn: charset is not utf8mb4; leave it out", ErrConfig)

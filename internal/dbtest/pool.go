@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // Pool is an application's own pool to the database that Each named, with all the options and settings that hipq's own
@@ -48,8 +46,10 @@ func Pool(t testing.TB, driver, source string) *sql.DB {
 				return
 			}
 			defer conn.Close()
-			if diff := cmp.Diff(before, sessionOf(t, conn, driver)); diff != "" {
-				t.Errorf("a session of the application's was altered: %s", diff)
+			altered := sessionOf(t, conn, driver)
+			maps.DeleteFunc(altered, func(name, value string) bool { return before[name] == value })
+			if len(altered) > 0 {
+				t.Errorf("a session of the application's was altered: %v", altered)
 			}
 		}
 	})

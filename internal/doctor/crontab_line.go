@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // eachMinute, eachHour and ever are how often a line has to come, by its fields.
@@ -43,20 +43,20 @@ type started struct {
 
 var (
 	// silenced has what throws away what a command says of its failures.
-	silenced = regexp.MustCompile(`2>>?\s*/dev/null|&>>?\s*/dev/null|>\s*/dev/null\s+2>&1`)
+	silenced = texts.Pattern(`2>>?\s*/dev/null|&>>?\s*/dev/null|>\s*/dev/null\s+2>&1`)
 	// elsewhere is what runs a command as somebody else, or somewhere else: what that finds there can't be seen from here.
-	elsewhere = regexp.MustCompile(`(?:^|[\s/;&|])(?:sudo|su|runuser|doas|ssh|docker|podman|chroot|systemd-run|env\s+-i)\s`)
-	folder    = regexp.MustCompile(`(?:^|[;&|]\s*)cd\s+(\S+)\s*(?:&&|;)`)
-	named     = regexp.MustCompile(`\s--config[\s=]+(\S+)`)
+	elsewhere = texts.Pattern(`(?:^|[\s/;&|])(?:sudo|su|runuser|doas|ssh|docker|podman|chroot|systemd-run|env\s+-i)\s`)
+	folder    = texts.Pattern(`(?:^|[;&|]\s*)cd\s+(\S+)\s*(?:&&|;)`)
+	named     = texts.Pattern(`\s--config[\s=]+(\S+)`)
 )
 
 // judge says what of a line is not as it should be. other is the config of another instance, if the line starts that.
 func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 	f = found(OK, l.text)
 	env := l.inline(s.before)
-	if !elsewhere.MatchString(s.before) {
+	if !elsewhere().MatchString(s.before) {
 		dir := env["HOME"]
-		if at := folder.FindStringSubmatch(s.before); at != nil {
+		if at := folder().FindStringSubmatch(s.before); at != nil {
 			dir = at[1]
 		}
 		if !filepath.IsAbs(dir) {
@@ -82,7 +82,7 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
 		f.add(Warning, "MAILTO is empty, so nobody hears of a failure", "above the line set MAILTO= to whom cron is to mail")
 	}
-	if silenced.MatchString(s.after) {
+	if silenced().MatchString(s.after) {
 		f.add(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
 	}
 	return f, ""
@@ -91,7 +91,7 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 // config is the file that a line's hipq reads, if it is there, and where hipq looks for it: nowhere, if that can't be seen from here.
 func (l cronLine) config(s started, env map[string]string, dir string) (file string, places []string) {
 	places = config.Places(env)
-	if at := named.FindStringSubmatch(s.after); at != nil {
+	if at := named().FindStringSubmatch(s.after); at != nil {
 		places = []string{strings.Trim(at[1], `'"`)}
 	} else if env["HIPQ_CONFIG"] != "" {
 		places = []string{env["HIPQ_CONFIG"]}
@@ -120,7 +120,7 @@ func (l cronLine) inline(before string) map[string]string {
 		env[name] = value
 	}
 	for _, word := range strings.Fields(before) {
-		if name, value, ok := strings.Cut(word, "="); ok && variable.MatchString(word) {
+		if name, value, ok := strings.Cut(word, "="); ok && variable().MatchString(word) {
 			env[name] = strings.Trim(value, `'"`)
 		}
 	}
@@ -155,7 +155,7 @@ func isProgram(file string) bool {
 }
 
 // variable is a line of a crontab that sets one.
-var variable = regexp.MustCompile(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
+var variable = texts.Pattern(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
 
 // shorthands have the fields that a word stands for.
 var shorthands = map[string]string{
@@ -169,7 +169,7 @@ func cronLines(text, file, username string) (lines []cronLine) {
 	env := map[string]string{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if set := variable.FindStringSubmatch(line); set != nil {
+		if set := variable().FindStringSubmatch(line); set != nil {
 			env[set[1]] = unquoted(set[2])
 			continue
 		}

@@ -1,7 +1,6 @@
 package texts
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -10,36 +9,36 @@ var traces = []func(lines []string) trace{phpTrace, pythonTrace, pythonGroup, ru
 
 var (
 	// exception is the name of one, and what follows before its message.
-	exception = regexp.MustCompile(`\b[\w$.\\]*(?:Error|Exception|Throwable)(?: \[\w+\])?(?::|$| \{$)`)
+	exception = Pattern(`\b[\w$.\\]*(?:Error|Exception|Throwable)(?: \[\w+\])?(?::|$| \{$)`)
 	// uncaught is what stands before the name of an exception that nobody has caught.
-	uncaught = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception\. |\[ERROR\] FATAL UNHANDLED EXCEPTION: |.*Fatal error: +Uncaught )`)
+	uncaught = Pattern(`^(?:Exception in thread ".*?" |Unhandled exception\. |\[ERROR\] FATAL UNHANDLED EXCEPTION: |.*Fatal error: +Uncaught )`)
 
-	stackFrame = regexp.MustCompile(`^\s+at .*(?:\(|:\d+:\d+)`)
-	phpFrame   = regexp.MustCompile(`^#\d+ `)
-	phpThrown  = regexp.MustCompile(`^  thrown in .* on line \d+$`)
-	rubyHead   = regexp.MustCompile("^\\S.*:\\d+:in [`'].*': .*\\([A-Z][\\w:]*\\)$")
-	perlFrame  = regexp.MustCompile(`^\t.* called at .* line \d+\.?$|^BEGIN failed--compilation aborted at |^Compilation failed in require at |^Execution of .* aborted due to compilation errors\.$`)
-	perlHead   = regexp.MustCompile(` at \S+ line \d+(?:, <\w+> (?:line|chunk) \d+)?\.$`)
+	stackFrame = Pattern(`^\s+at .*(?:\(|:\d+:\d+)`)
+	phpFrame   = Pattern(`^#\d+ `)
+	phpThrown  = Pattern(`^  thrown in .* on line \d+$`)
+	rubyHead   = Pattern("^\\S.*:\\d+:in [`'].*': .*\\([A-Z][\\w:]*\\)$")
+	perlFrame  = Pattern(`^\t.* called at .* line \d+\.?$|^BEGIN failed--compilation aborted at |^Compilation failed in require at |^Execution of .* aborted due to compilation errors\.$`)
+	perlHead   = Pattern(` at \S+ line \d+(?:, <\w+> (?:line|chunk) \d+)?\.$`)
 )
 
 // phpTrace: the first cause, its frames, and then "Next" and the same of what it led to.
 func phpTrace(lines []string) (t trace) {
-	last := lastWith(lines, phpThrown.MatchString)
+	last := lastWith(lines, phpThrown().MatchString)
 	if t.end = last + 1; last < 0 { // or somebody has printed an exception
 		last, t.end = len(lines), len(lines)
 	}
-	isFrame := func(line string) bool { return phpFrame.MatchString(line) || line == "Stack trace:" }
+	isFrame := func(line string) bool { return phpFrame().MatchString(line) || line == "Stack trace:" }
 	for {
-		for last > 0 && phpFrame.MatchString(lines[last-1]) {
+		for last > 0 && phpFrame().MatchString(lines[last-1]) {
 			last--
 		}
 		if last < 2 || lines[last-1] != "Stack trace:" {
 			return t
 		}
 		last--
-		start := messageStart(lines, last-1, exception.MatchString, isFrame)
+		start := messageStart(lines, last-1, exception().MatchString, isFrame)
 		text, next := strings.CutPrefix(joined(lines[start:last]), "Next ")
-		t.cause = uncaught.ReplaceAllString(text, "")
+		t.cause = uncaught().ReplaceAllString(text, "")
 		if t.what == "" {
 			t.what = t.cause
 		}
@@ -103,14 +102,14 @@ func rubyTrace(lines []string) (t trace) {
 	isFrame := func(line string) bool {
 		return strings.HasPrefix(line, "\tfrom ") || strings.HasPrefix(line, "\t ... ")
 	}
-	last := lastWith(lines, isFrame, rubyHead.MatchString)
+	last := lastWith(lines, isFrame, rubyHead().MatchString)
 	t.end, t.open = last+1, last >= 0 && !isFrame(lines[last])
 	for last >= 0 {
 		for last >= 0 && isFrame(lines[last]) {
 			last--
 		}
-		start := messageStart(lines, last, rubyHead.MatchString, isFrame)
-		if start < 0 || !rubyHead.MatchString(lines[start]) {
+		start := messageStart(lines, last, rubyHead().MatchString, isFrame)
+		if start < 0 || !rubyHead().MatchString(lines[start]) {
 			break
 		}
 		if t.what = joined(lines[start : last+1]); t.cause == "" {
@@ -142,9 +141,9 @@ func goTrace(lines []string) (t trace) {
 
 // perlTrace: what happened, and perhaps who called whom, or what could therefore not be compiled.
 func perlTrace(lines []string) (t trace) {
-	last := lastWith(lines, perlHead.MatchString, perlFrame.MatchString)
+	last := lastWith(lines, perlHead().MatchString, perlFrame().MatchString)
 	t.end = last + 1
-	for last >= 0 && perlFrame.MatchString(lines[last]) {
+	for last >= 0 && perlFrame().MatchString(lines[last]) {
 		last--
 	}
 	if last >= 0 {
@@ -165,17 +164,17 @@ func stackTrace(lines []string) (t trace) {
 			if t.cause == "" { // the lowest is the first
 				t.cause = joined([]string{text})
 			}
-		case stackFrame.MatchString(line), strings.HasPrefix(line, "Node.js v"):
+		case stackFrame().MatchString(line), strings.HasPrefix(line, "Node.js v"):
 			found = true
 		case line == "", isIndented(line), line[0] == '}', strings.HasPrefix(line, "(Use `node "), strings.HasPrefix(line, "Emitted '"):
 		case !found:
 			return t
 		default:
-			start := messageStart(lines, i, exception.MatchString, stackFrame.MatchString)
+			start := messageStart(lines, i, exception().MatchString, stackFrame().MatchString)
 			message := lines[start : i+1]
 			text, isCause := causeIn(message[0])
 			if !isCause {
-				t.what = uncaught.ReplaceAllString(joined(message), "")
+				t.what = uncaught().ReplaceAllString(joined(message), "")
 				return t
 			}
 			if t.cause == "" {

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -47,10 +48,13 @@ type Failure struct {
 //go:embed page.html page.css
 var files embed.FS
 
-var page = template.Must(template.New("").Funcs(template.FuncMap{
-	"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
-	"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
-}).ParseFS(files, "page.html", "page.css"))
+// page is parsed when it is asked for: hipq starts each minute, mostly for something else.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
+		"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
+	}).ParseFS(files, "page.html", "page.css"))
+})
 
 // Write writes the page. What it tells of jobs and errors is text, whatever they hold, and cut where it is long.
 func (p Page) Write(w io.Writer) error {
@@ -58,7 +62,7 @@ func (p Page) Write(w io.Writer) error {
 		p.Zone = time.UTC
 	}
 	var b bytes.Buffer
-	if err := page.ExecuteTemplate(&b, "page.html", view{p}); err != nil {
+	if err := page().ExecuteTemplate(&b, "page.html", view{p}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	_, err := io.WriteString(w, texts.Visible(b.String()))

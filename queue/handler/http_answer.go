@@ -12,11 +12,11 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -102,8 +102,8 @@ func headerLines(header http.Header, secret func(name string) bool) string {
 
 var (
 	// title is what a page says that it is, and unseen what a reader of it doesn't see, tags among them.
-	title  = regexp.MustCompile(`(?is)<title\b[^>]*>(.*?)</title`)
-	unseen = regexp.MustCompile(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)
+	title  = texts.Pattern(`(?is)<title\b[^>]*>(.*?)</title`)
+	unseen = texts.Pattern(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)
 )
 
 // maxWords is how much of a page's words is a reason, in bytes.
@@ -134,11 +134,11 @@ func likePage(text string) bool {
 // wordsOf are those of a page that say what it is about.
 func wordsOf(page string) string {
 	words := ""
-	if found := title.FindStringSubmatch(page); found != nil {
+	if found := title().FindStringSubmatch(page); found != nil {
 		words = plain(found[1])
 	}
 	if words == "" {
-		words = plain(unseen.ReplaceAllString(page, " "))
+		words = plain(unseen().ReplaceAllString(page, " "))
 	}
 	return head(words, maxWords)
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -40,7 +40,7 @@ func (a addressee) isOf(j *job.Job) bool {
 }
 
 // replyLike is what a reply has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
-var replyLike = regexp.MustCompile(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
+var replyLike = texts.Pattern(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
 
 // errLong is the error of a last line that is longer than maxReply.
 var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
@@ -70,7 +70,7 @@ func readReply(p printed) (r reply, err error) {
 		err = errLong
 	}
 	switch {
-	case err != nil && !replyLike.MatchString(p.last):
+	case err != nil && !replyLike().MatchString(p.last):
 		return reply{}, nil
 	case err != nil || r.Outcome == nil:
 		return reply{}, err
@@ -84,7 +84,7 @@ func readReply(p printed) (r reply, err error) {
 // misencoded is the error of a line that would be a reply if it were UTF-8 and nothing else.
 func misencoded(line string) error {
 	bare := strings.NewReplacer("\uFEFF", "", replacement, "").Replace(line) // a byte order mark, and the zeros of UTF-16
-	if len(bare) < len(line) && strings.HasPrefix(bare, "{") && replyLike.MatchString(bare) {
+	if len(bare) < len(line) && strings.HasPrefix(bare, "{") && replyLike().MatchString(bare) {
 		return errors.New("it is not plain UTF-8, without a byte order mark")
 	}
 	return nil

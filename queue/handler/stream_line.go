@@ -105,7 +105,7 @@ func missed(line streamLine) string {
 			hint = "the program printed a byte order mark: a reply is UTF-8 without one"
 		}
 	}
-	if hint == "" || !replyLike.Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between its letters
+	if hint == "" || !replyLike().Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between its letters
 		return ""
 	}
 	return hint
