@@ -92,7 +92,8 @@ func TestBacklogReadsLittle(t *testing.T) {
 		exec(t, db, "INSERT INTO shop_mail ("+columns+") SELECT "+columns+" FROM shop_mail")
 	}
 	reads := func() (n int64) {
-		rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
+		rows, err := db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		dbtest.OK(t, err)
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var name string

@@ -16,7 +16,8 @@ import (
 // ranked gives each row's priority with its rank, by id.
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
-	rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id"))(t)
+	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
+	dbtest.OK(t, err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var row [2]int

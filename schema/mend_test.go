@@ -26,7 +26,8 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 	if db.SQL.Engine == "sqlite" {
 		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
 	}
-	rows := dbtest.Must(db.SQL.QueryContext(t.Context(), query))(t)
+	rows, err := db.SQL.QueryContext(t.Context(), query)
+	dbtest.OK(t, err)
 	defer func() { _ = rows.Close() }()
 	made := map[string]string{}
 	for rows.Next() {

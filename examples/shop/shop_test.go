@@ -17,8 +17,6 @@ import (
 )
 
 // must ends a test where there is an error.
-var must = dbtest.OK
-
 // open opens a shop whose worker works until the test ends.
 func open(t *testing.T, driver, source string, send func(context.Context, Receipt) error) *Shop {
 	t.Helper()

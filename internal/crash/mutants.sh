@@ -98,7 +98,7 @@ start_although_dead() {
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit internal/store/claim_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.ForShare/" WHERE queue = ?"/'
+  edit internal/store/claim_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.SQL\.ForShare/" WHERE queue = ?"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
@@ -166,7 +166,7 @@ activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
   edit internal/store/claim_start.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
-  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
+  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -202,7 +202,7 @@ final_comes_back() {
 mutant limit_without_turns
 limit_without_turns() {
   crash=(throttle) engines=(mysql)
-  edit internal/store/throttle.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.ExecContext(ctx, turn,/'
+  edit internal/store/throttle.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.SQL.ExecContext(ctx, turn,/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
