@@ -67,7 +67,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 
 bench: ## measure throughput on a MariaDB with fsync on
-	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./monitor ./internal/bench
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./internal/bench
 
 bench-galera: ## measure throughput on a Galera cluster of three nodes
 	.ci/with-galera go test -run '^$$' -bench Galera -benchtime 1x -timeout 20m ./internal/bench

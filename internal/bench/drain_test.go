@@ -52,16 +52,3 @@ func BenchmarkDrain(b *testing.B) {
 		}
 	})
 }
-
-// BenchmarkDrainThrottled has four workers drain a queue whose limit and groups hold jobs back.
-func BenchmarkDrainThrottled(b *testing.B) {
-	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
-		workers := Workers{Count: 4, Concurrency: 100}
-		byType, byRegion := open(b, db, Throttled("types", ByType)), open(b, db, Throttled("regions", ByRegion))
-		for b.Loop() {
-			compare(b,
-				hipqDrain("by-type", byType, 10_000, workers),
-				hipqDrain("by-region", byRegion, 10_000, workers))
-		}
-	})
-}

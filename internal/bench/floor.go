@@ -13,8 +13,6 @@ import (
 type floor interface {
 	// enqueueMany adds n jobs, perTransaction at a time.
 	enqueueMany(ctx context.Context, n int) error
-	// enqueueSingle adds n jobs, a transaction each, on so many connections.
-	enqueueSingle(ctx context.Context, n, connections int) error
 	// drain claims and finishes all jobs, floorBatch at a time, on so many connections.
 	drain(ctx context.Context, connections int) error
 	// drained is an error unless all jobs have been drained.

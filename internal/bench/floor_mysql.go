@@ -95,21 +95,6 @@ func (f mysqlFloor) enqueueMany(ctx context.Context, n int) error {
 	})
 }
 
-func (f mysqlFloor) enqueueSingle(ctx context.Context, n, connections int) error {
-	log := fmt.Sprintf("INSERT INTO floor_log (job_id, at, what, note) VALUES (LAST_INSERT_ID(),NOW(6),%d,'')", floorAdded)
-	return together(connections, func(first int) error {
-		return f.conn(ctx, func(c *sql.Conn) error {
-			for i := first; i < n; i += connections {
-				insert, args := floorJobs(i, 1, "NOW(6)")
-				if _, err := c.ExecContext(ctx, "BEGIN;"+insert+";"+log+";COMMIT", args...); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-}
-
 func (f mysqlFloor) drain(ctx context.Context, connections int) error {
 	return together(connections, func(int) error {
 		return f.conn(ctx, func(c *sql.Conn) error {

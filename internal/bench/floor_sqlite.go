@@ -76,14 +76,8 @@ func (f sqliteFloor) tx(ctx context.Context, do func(*sql.Tx) error) error {
 func sqliteFloorNow() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) }
 
 func (f sqliteFloor) enqueueMany(ctx context.Context, n int) error {
-	return f.enqueue(ctx, n, perTransaction)
-}
-
-func (f sqliteFloor) enqueueSingle(ctx context.Context, n, _ int) error { return f.enqueue(ctx, n, 1) }
-
-func (f sqliteFloor) enqueue(ctx context.Context, n, atOnce int) error {
-	for from := 0; from < n; from += atOnce {
-		k := min(atOnce, n-from)
+	for from := 0; from < n; from += perTransaction {
+		k := min(perTransaction, n-from)
 		err := f.tx(ctx, func(tx *sql.Tx) error {
 			now := sqliteFloorNow()
 			insert, args := floorJobs(from, k, now)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hipq/hipq/queue"
@@ -90,19 +89,5 @@ func (q *Queue) FillSingly(ctx context.Context, n, goroutines int) error {
 	return share(n, goroutines, func(i int) error {
 		_, err := q.Enqueue(ctx, q.job(i))
 		return err
-	})
-}
-
-// FillInTx adds n jobs one by one, each in a transaction of an application that does nothing else.
-func (q *Queue) FillInTx(ctx context.Context, n int) error {
-	return share(n, 1, func(i int) error {
-		tx, err := q.db.SQL.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if _, err := q.EnqueueTx(ctx, tx, q.job(i)); err != nil {
-			return errors.Join(err, tx.Rollback())
-		}
-		return tx.Commit()
 	})
 }

@@ -2,7 +2,9 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -87,4 +89,14 @@ func BenchmarkStreamMemory(b *testing.B) {
 		grown := heaps[len(heaps)-1] - heaps[0]
 		dbtest.Ensure(b, grown <= 4, "the heap has grown by %.1f MiB: %.1f", grown, heaps)
 	}
+}
+
+func build(b *testing.B, dir, name, pkg string) string {
+	b.Helper()
+	file := filepath.Join(dir, name)
+	c := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, pkg)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
+	dbtest.Require(b, err == nil, "build %s: %v: %s", name, err, out)
+	return file
 }
