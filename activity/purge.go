@@ -78,7 +78,6 @@ func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) 
 	return at.Time, texts.Wrap(err, "find the oldest activity")
 }
 
-// purgeHour purges [from, to), which lies within one hour.
 func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time, r *PurgeResult) error {
 	hour, goes := from.Truncate(time.Hour), o.Force
 	if !goes {

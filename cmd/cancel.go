@@ -56,7 +56,6 @@ func (a *app) cancelCommand() *cobra.Command {
 	return c
 }
 
-// stop has an operation cancel jobs, started or not.
 func (o *operation) stop() {
 	o.can = func(j *job.Job) error {
 		if err := admin.CanCancel(j); !errors.Is(err, admin.ErrStarted) {

@@ -205,7 +205,6 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 	return ctx, s
 }
 
-// next waits for a signal; 0 is that all is done.
 func (s *signals) next() syscall.Signal {
 	for {
 		select {

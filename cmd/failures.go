@@ -85,7 +85,6 @@ func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queu
 	return nil
 }
 
-// printFailures prints the failures of a queue, and gives their number.
 func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by admin.Filter) (int, error) {
 	found, err := admin.Of(q).Failures(ctx, by)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -113,4 +114,21 @@ func (a *app) printTicks(i *instance, w monitor.Window) error {
 		a.out.line("… and %d more hosts", more)
 	}
 	return nil
+}
+
+var bars = []rune("▁▂▃▄▅▆▇█")
+
+// sparkline is a bar for each value, as high as it is beside the greatest; -1 is an unknown one, and a gap.
+func sparkline(values []int64) string {
+	most := max(slices.Max(values), 1)
+	var line strings.Builder
+	for _, v := range values {
+		switch {
+		case v < 0:
+			line.WriteByte(' ')
+		default: // rounded up, for what is not nothing must be seen
+			line.WriteRune(bars[(v*int64(len(bars)-1)+most-1)/most])
+		}
+	}
+	return line.String()
 }

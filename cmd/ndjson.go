@@ -319,7 +319,6 @@ func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.Params) ([]job.Add
 	return added, err
 }
 
-// stopped says what is in, and how to go on.
 func (n *ndjson) stopped(err error) error {
 	if n.would != nil {
 		if errors.Is(err, context.Canceled) {

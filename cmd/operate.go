@@ -179,7 +179,6 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 	return advised{err, said}
 }
 
-// summarize says what an operation has come to.
 func (a *app) summarize(d operated) error {
 	of := texts.Count(len(d.changed), "job") + " of " + d.q.Name
 	switch {

@@ -207,7 +207,6 @@ func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) er
 	return texts.Wrap(files.Write(path, content, mode, os.Rename), "write %s", path)
 }
 
-// needs says whether a file is the config or of the database.
 func (i *instance) needs(info fs.FileInfo) bool {
 	own := []string{i.File}
 	if path := i.Database.Path; path != "" {
@@ -222,7 +221,6 @@ func (i *instance) needs(info fs.FileInfo) bool {
 // warningsMost is how many warnings a command prints: somebody may have written any number of rows that are worth one.
 const warningsMost = 20
 
-// warnings are those that a command has printed.
 type warnings struct {
 	mu   sync.Mutex
 	said map[string]bool

@@ -148,8 +148,7 @@ type purging struct {
 	// result is what becomes of what run counts.
 	result  string
 	counted int64
-	// left are the counts of what is left, in words.
-	left []string
+	left    []string
 }
 
 func (p *purging) run(ctx context.Context) error {
@@ -203,7 +202,6 @@ func (p *purging) next(what string) {
 	}
 }
 
-// countLeft is how long a purge that was stopped counts what it has left.
 const countLeft = 2 * time.Second
 
 // stopped says what a purge has left that a signal has ended, or its time.

@@ -107,7 +107,6 @@ type pausing struct {
 
 func (p pausing) verb() string { return map[bool]string{true: "pause", false: "resume"}[p.paused] }
 
-// so says what a queue or a schedule is afterwards.
 func (p pausing) so() string { return map[bool]string{true: "paused", false: "not paused"}[p.paused] }
 
 // paused is the result for a queue or a schedule, or in a dry run what it would be.

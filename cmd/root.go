@@ -20,7 +20,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// app is what all commands share.
 type app struct {
 	in  io.Reader
 	out *output
@@ -222,7 +221,6 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 	return nil, unknown(fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
 }
 
-// named is the queue of this name, or all.
 func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, error) {
 	if name == "" {
 		return i.queues(ctx)

@@ -77,7 +77,6 @@ type leftType struct {
 	err         error
 }
 
-// leaveOut leaves a job type out.
 func (r *runners) leaveOut(queue, name string, err error) {
 	r.left = append(r.left, leftType{queue, name, err})
 }

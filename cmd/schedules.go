@@ -48,7 +48,6 @@ func (a *app) schedulesCommand() *cobra.Command {
 	return c
 }
 
-// scheduled is a schedule as hipq schedules lists it.
 type scheduled struct {
 	Name     string  `json:"name"`
 	When     string  `json:"when"`

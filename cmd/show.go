@@ -256,7 +256,6 @@ func (s *shown) between(n int) string {
 	return fmt.Sprintf("it was to be tried again after %s", delay)
 }
 
-// end says how the story ends, or how it stands.
 func (s *shown) end(i *instance, j *job.Job) string {
 	why := fmt.Sprintf("; hipq why %s %d says what it waits for", j.Queue, j.ID)
 	switch {

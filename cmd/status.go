@@ -85,13 +85,11 @@ type queueStatus struct {
 	DividedOtherwise *string `json:"divided_otherwise"`
 }
 
-// progressingJob is a job that runs, and says how far it is.
 type progressingJob struct {
 	ID      int64  `json:"id"`
 	Type    string `json:"job_type"`
 	Attempt int    `json:"attempt"`
 	job.ProgressJSON
-	// said is its progress for people.
 	said string
 }
 

@@ -20,7 +20,6 @@ const pageRows = 500
 type table struct {
 	out    *output
 	header []string
-	// headed says that the header is printed.
 	headed bool
 	page   [][]string
 	widths []int
@@ -189,7 +188,6 @@ func (t *table) leastOf(n int) int {
 	return min(t.widths[n], max(leastText, twwidth.Width(t.header[n]))+len(columnGap))
 }
 
-// of gives the cells of a row that are shown.
 func (cs columns) of(row []string) []string {
 	cells := make([]string, len(cs))
 	for n, c := range cs {

@@ -19,8 +19,7 @@ import (
 // pager is the program that shows people on a terminal what a list prints, by the page.
 type pager struct {
 	*exec.Cmd
-	in io.WriteCloser
-	// ended is closed when it has.
+	in    io.WriteCloser
 	ended chan struct{}
 }
 
@@ -154,7 +153,6 @@ func canRewrite() bool {
 	return kind != "" && kind != "dumb"
 }
 
-// watchFlag adds --watch to a command.
 func watchFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "watch", "", "show it again every so often, in place on a terminal, until ^C")
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"

@@ -161,7 +161,6 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 	return q.Types[at], h, nil
 }
 
-// madeUp is a job that runs.
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
 	n, err := a.newJob(cmd, t.Name, enqueueOptions{data: o.data, key: o.key, timeout: o.timeout}, i)
 	if err == nil {

@@ -19,8 +19,7 @@ import (
 
 const (
 	// maxTried is how many jobs try runs, at most.
-	maxTried = 1_000_000
-	// shownErrors is how many different errors it shows.
+	maxTried    = 1_000_000
 	shownErrors = 5
 )
 

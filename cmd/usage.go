@@ -128,7 +128,6 @@ func checkArguments(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// queueFlag is what --queue says in the place of an argument.
 func queueFlag(c *cobra.Command) string {
 	if f := c.Flags().Lookup("queue"); f != nil {
 		return f.Value.String()

@@ -26,7 +26,6 @@ func (a *app) whyCommand() *cobra.Command {
 	}
 }
 
-// aboutJob is what a command does about the job that QUEUE and ID name.
 func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue, id int64) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := parseID(args[1])

@@ -124,7 +124,6 @@ var parts = limitKind{
 	show: func(value float64) any { return value },
 }
 
-// numbers are whole.
 var numbers = limitKind{
 	read: func(text string) (float64, error) {
 		n, err := strconv.Atoi(text)
@@ -136,7 +135,6 @@ var numbers = limitKind{
 	show: func(value float64) any { return int(value) },
 }
 
-// spans are times with their units.
 var spans = limitKind{
 	read: func(text string) (float64, error) {
 		d, err := ParseDuration(text)

@@ -33,8 +33,7 @@ type builder struct {
 	shared bool
 	// slots is how many jobs the worker runs at once.
 	slots int
-	// seen are the names in lists.
-	seen map[string]bool
+	seen  map[string]bool
 }
 
 func (b builder) config(s *shape) *Config {
@@ -150,7 +149,6 @@ func (b builder) nodes(s databaseSection) []string {
 	return s.Nodes
 }
 
-// hasPassword says whether a DSN has one.
 func hasPassword(dsn string) bool {
 	user := dsn[:max(0, strings.LastIndex(dsn, "@"))]
 	return strings.Contains(user, ":")
@@ -269,7 +267,6 @@ func (b builder) retry(path string, s retrySection, outer job.RetryPolicy) job.R
 	return p
 }
 
-// absolute makes a path absolute that is relative to the config file.
 func (b builder) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

@@ -103,7 +103,6 @@ func (c *checker) explain() []Setting {
 	return c.settings
 }
 
-// outside is the key of the outer level.
 func (c *checker) outside(key string) string {
 	if outer, ok := c.outer[key]; ok {
 		return outer

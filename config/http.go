@@ -32,7 +32,6 @@ type HTTP struct {
 // headerName is what HTTP takes for the name of a header.
 var headerName = texts.Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// ownHeader says whether hipq, or HTTP, sets a header.
 func ownHeader(name string) bool {
 	switch name = strings.ToLower(name); name {
 	case "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept-encoding", "te", "trailer", "upgrade":

@@ -103,7 +103,6 @@ func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 	}
 }
 
-// under is the path of a key in the section at path.
 func under(path, key string) string {
 	if path == "" {
 		return key

@@ -73,7 +73,6 @@ type alertSection struct {
 	MissedHours     countLimitsSection `mapstructure:"missed_hours"`
 }
 
-// jobAlertSection is that of a queue or a job type.
 type jobAlertSection struct {
 	ErrorRate partLimitsSection  `mapstructure:"error_rate"`
 	Failed    countLimitsSection `mapstructure:"failed"`

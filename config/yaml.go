@@ -58,7 +58,6 @@ func asWritten(n *yaml.Node) {
 	}
 }
 
-// keyLines notes the lines of the keys in n, which is at path.
 func keyLines(path string, n *yaml.Node, lines map[string]int) {
 	switch n.Kind {
 	case yaml.AliasNode:

@@ -30,10 +30,8 @@ func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling
 // Complete says whether, at now, the hour is complete and can be aggregated.
 func Complete(hour, now time.Time) bool { return !now.Before(completeAt(hour)) }
 
-// hourOf is the beginning of the hour (UTC) that contains t.
 func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
 
-// aggregated has the hours in [from, to) that have been aggregated.
 func (m *Monitor) aggregated(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
 	var hours []engine.Time
 	query := "SELECT " + m.db.SQL.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"

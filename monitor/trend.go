@@ -203,7 +203,6 @@ func (s *series) hourEarlier(i int) *Counts {
 	return nil
 }
 
-// sum is what was counted in the hours from first up to end.
 func (s *series) sum(hours []Counts, first, end int) sample {
 	all := sample{Counts: &Counts{}}
 	for i := first; i < end; i++ {

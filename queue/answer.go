@@ -63,7 +63,6 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	return done, nil
 }
 
-// answerError is the job.ErrInvalid of an answer.
 type answerError string
 
 func (e answerError) Error() string { return string(e) }

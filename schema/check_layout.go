@@ -94,7 +94,6 @@ func (db *DB) noteFit(u unit, is bool) {
 	}
 }
 
-// isFit says whether a unit was found fit lately.
 func (db *DB) isFit(u unit) bool {
 	at, known := db.fit.Load(Queue{u.queue, u.order})
 	return known && time.Since(at.(time.Time)) < fitFor

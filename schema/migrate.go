@@ -24,7 +24,6 @@ var stepFiles fs.FS = sqlFiles
 // noQueue stands in the list of owners for the tables that belong to the instance as a whole.
 const noQueue = "NONE"
 
-// queueKind is the kind of the units that are queues.
 const queueKind = "queue"
 
 // unit is what has a version of its own: the tables of the instance together, and the table of each queue.
@@ -67,7 +66,6 @@ func (db *DB) steps(u unit) (steps [][]string) {
 	return steps
 }
 
-// owners are the statements that make the list of owners.
 func (db *DB) owners() []string {
 	return cutStatements(strings.ReplaceAll(textOf(sqlFiles, db.SQL.SQLDir+"/owners.sql"), "{owners}", ownersTable))
 }

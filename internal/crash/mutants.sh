@@ -122,7 +122,7 @@ slots_not_reserved() {
 mutant rescue_from_the_living # nobody asks whether the worker is dead
 rescue_from_the_living() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit internal/workers/fragments.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
+  edit internal/workers/workers.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant rescue_as_finished # a lost attempt counts as done

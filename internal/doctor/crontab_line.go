@@ -202,7 +202,6 @@ func cronLines(text, file, username string) (lines []cronLine) {
 	return lines
 }
 
-// unquoted is the value of a variable in a crontab.
 func unquoted(value string) string {
 	value = strings.TrimSpace(value)
 	if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {

@@ -38,7 +38,6 @@ type Finding struct {
 
 func found(result Result, what string) Finding { return Finding{Result: result, Found: what} }
 
-// but is the finding with a remedy.
 func (f Finding) but(remedy string) Finding {
 	if remedy != "" {
 		f.Remedy = &remedy
@@ -65,7 +64,6 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// severity orders results by how bad they are.
 func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
 
 // trouble is what an error says of a check: that something is wrong, or that nobody knows.

@@ -26,7 +26,6 @@ type node struct {
 	ahead, exact time.Duration
 }
 
-// isIn says whether the node is one of a cluster's.
 func (n node) isIn() bool { return n.is["wsrep_on"] == "ON" }
 
 // askNodes asks all nodes at the same time, once.
@@ -175,7 +174,6 @@ func judgeClocks(ahead, behind node, lockFor time.Duration) Finding {
 	return found(OK, what+fmt.Sprintf("; up to %s nothing can happen (worker.lock_for)", rough(margin)))
 }
 
-// rough is a time for people.
 func rough(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:

@@ -14,7 +14,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// lookAtDatabase opens it, and finds out what it is.
 func lookAtDatabase(ctx context.Context, p *patient) Finding {
 	names, err := p.Config.Names()
 	if err != nil {

@@ -36,8 +36,7 @@ type Dialect struct {
 	deleteByID, idSeparator string
 	// catchUp is the statement that waits for what others have committed on other nodes, where there are any.
 	catchUp string
-	// begin begins a transaction that will write.
-	begin string
+	begin   string
 	// timeText, with an expression for %s, reads a time as the text that the tables have: an application's connection may take it
 	// for its own zone's otherwise, and an hour of some nights for another. timeColumn is that for a column of a table.
 	timeText, timeColumn string

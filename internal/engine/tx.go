@@ -27,8 +27,7 @@ type Tx struct {
 	// Galera cluster only once the transaction has waited for such a row in vain, and is repeated.
 	SkipLocked string
 	on         executor
-	// now is the clock as an expression.
-	now string
+	now        string
 	// keeps says that the connection keeps its statements prepared.
 	keeps bool
 	// together says that the server takes several statements at once.
@@ -192,7 +191,6 @@ func ReadOn(ctx context.Context, conn querier, queries ...Query) error {
 	return nil
 }
 
-// scan reads the rows of queries, and closes them.
 func scan(rows *sql.Rows, queries ...Query) error {
 	defer func() { _ = rows.Close() }()
 	for i, q := range queries {

@@ -89,7 +89,6 @@ func CheckProgram(path string, user, group uint32) error {
 	return err
 }
 
-// absent says that no file has such a name.
 func absent(err error) bool {
 	return slices.ContainsFunc([]error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.EINVAL},
 		func(e error) bool { return errors.Is(err, e) }) // the last is a zero byte

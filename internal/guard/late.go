@@ -36,7 +36,6 @@ func (g *Guard) startBegins() {
 	g.setDeadline()
 }
 
-// startIsOver notes that it was, or could not be.
 func (g *Guard) startIsOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -82,7 +82,6 @@ func (h *hunt) knows(pid int, o process.Other) bool {
 	return has(h.groups, o.Group) || stray && before.Born == o.Born || adopted && born == o.Born
 }
 
-// spread adds to some processes all that are akin to them.
 func spread(all map[int]process.Other, to map[int]struct{}, akin func(process.Other) bool) {
 	for before := -1; before < len(to); {
 		before = len(to)

@@ -55,7 +55,6 @@ func Serve(in *os.File, args []string) error {
 	}
 }
 
-// watchdog is what the guard knows.
 type watchdog struct {
 	*hunt
 	grace time.Duration
@@ -156,7 +155,6 @@ func (s *watchdog) look(now time.Time) {
 	}
 }
 
-// workerGone ends what the worker has left.
 func (s *watchdog) workerGone(now time.Time) {
 	limit := now.Add(s.grace)
 	if !s.killAt.IsZero() && s.killAt.Before(limit) {

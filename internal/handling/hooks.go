@@ -24,7 +24,6 @@ type Hooks struct {
 
 type key struct{}
 
-// attempt is a context with hooks.
 type attempt struct {
 	context.Context
 	Hooks

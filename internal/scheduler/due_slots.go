@@ -144,7 +144,6 @@ func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 	return jobs, err
 }
 
-// by is what the activity says of a job's schedule and slot.
 const by = "schedule %s, slot %s"
 
 // Of is the schedule and the slot that added a job, as the activity says; no name if it was no schedule.

@@ -226,3 +226,45 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 const ScheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"
+
+// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
+func (q *Queue) Check(j job.Params) error {
+	if err := j.Check(); err != nil {
+		return err
+	}
+	if q.RefuseWeightless && j.ThrottleFactor != nil && *j.ThrottleFactor == 0 {
+		return job.ErrWeightless
+	}
+	return nil
+}
+
+// Prepare checks jobs and gives those without a key one.
+func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
+	if q.db == nil {
+		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
+	}
+	prepared = make([]job.Params, len(jobs))
+	for i, j := range jobs {
+		if err := q.Check(j); err != nil {
+			return nil, err
+		}
+		if prepared[i], err = j.WithKey(); err != nil {
+			return nil, err
+		}
+	}
+	return prepared, nil
+}
+
+// EnqueueSlot adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
+// from. isNew is false if a job with its key is there that is not final: then the id is that one's.
+func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
+	prepared, err := q.Prepare([]job.Params{j})
+	if err != nil {
+		return 0, false, err
+	}
+	added, err := q.Add(ctx, tx, prepared, false, by)
+	if err != nil {
+		return 0, false, fmt.Errorf("enqueue in %s: %w", q.Name, err)
+	}
+	return added[0].ID, !added[0].Duplicate, nil
+}

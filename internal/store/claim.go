@@ -38,7 +38,6 @@ type Candidates struct {
 // headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.
 const headEvery = time.Second
 
-// indexRange is a range of the claim index, in which jobs are in order.
 type indexRange struct {
 	status        job.Status
 	part, jobType string

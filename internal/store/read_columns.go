@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -57,7 +58,6 @@ var columns = []struct {
 type Selection []int
 
 var (
-	// AllColumns are a job's.
 	AllColumns = allBut()
 	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
 	startColumns         = allBut(startWithout...)
@@ -229,4 +229,17 @@ func sound(p job.Progress) job.Progress {
 	}
 	whole.Attempt, whole.Time = p.Attempt, p.Time
 	return whole
+}
+
+// Get reads one job.
+func (q *Queue) Get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
+	var found *job.Job
+	err := engine.ReadOn(ctx, from, q.Jobs(AllColumns, "WHERE id = ? "+lock, []any{id}, func(j *job.Job) { found = j }))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
+	case found == nil:
+		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
+	}
+	return found, nil
 }

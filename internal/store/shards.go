@@ -46,7 +46,6 @@ func (q *Queue) OtherwiseDivided(number int) error {
 		n, noun, own.N))
 }
 
-// place is the number of a shard in the tables.
 func (q *Queue) place(shard int) int { return policy.ShardPlace(q.Division().Number(), shard) }
 
 // inShard is the condition that a row is in this shard; inShards that it is in any of the queue's.

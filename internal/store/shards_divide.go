@@ -21,7 +21,6 @@ const divideEvery = time.Second
 // all other turns waited too.
 const heldFor = 5 * time.Second
 
-// isShared says whether the shards share a limit or a rate.
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
 // isShort says whether a shard has too little, and nobody has divided the limit and the rate anew for a second.

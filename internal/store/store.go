@@ -4,7 +4,10 @@ package store
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,11 +19,9 @@ import (
 // Queue is the jobs of one table. It is safe for concurrent use.
 type Queue struct {
 	Options
-	db *schema.DB
-	// workers are those of the instance.
-	workers *workers.Table
-	table   string
-	// configured are the types of the config, by name.
+	db         *schema.DB
+	workers    *workers.Table
+	table      string
 	configured map[string]job.Type
 	// known is what the database knew besides, when it was asked last; nil if it wasn't.
 	known     atomic.Pointer[registration]
@@ -70,3 +71,57 @@ func (q *Queue) Index(name string) string { return q.db.SQL.Index(q.table, name)
 
 // ClaimIndex is the hint for the index that has the jobs of each status in the queue's order.
 func (q *Queue) ClaimIndex() string { return q.Index(schema.ClaimIndex) }
+
+// Abandoned are a queue's jobs with an attempt that has ended although its handler, in this process, has not returned. It is safe for
+// concurrent use.
+type Abandoned struct {
+	attempts sync.Map // by the job's id
+}
+
+// Add notes that the job's attempt has ended without its handler.
+func (d *Abandoned) Add(j *job.Job) { d.attempts.Store(j.ID, j.Attempt) }
+
+// Returned notes that the handler of the job's attempt has returned. It may be called for any attempt.
+func (d *Abandoned) Returned(j *job.Job) { d.attempts.CompareAndDelete(j.ID, j.Attempt) }
+
+// Attempt is the job's attempt whose handler has not returned; 0 is none.
+func (d *Abandoned) Attempt(id int64) int {
+	attempt, _ := d.attempts.Load(id)
+	n, _ := attempt.(int)
+	return n
+}
+
+// Abandoned are those of its jobs that run on in this process.
+func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
+
+// PausedExpr is whether the queue is paused, as an expression; its parameter is the queue's name.
+func (q *Queue) PausedExpr() string {
+	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
+}
+
+// isOpenQueue is an expression: the queue that is its parameter isn't paused, and is divided as these options say.
+func (q *Queue) isOpenQueue() string {
+	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
+		strconv.Itoa(q.Division().Number()) + "))"
+}
+
+var (
+	// ErrOptions is the error about options that no queue can have.
+	ErrOptions = errors.New("queue options")
+	// ErrNotFound is the error about a job that isn't there.
+	ErrNotFound = errors.New("no such job")
+	// ErrNotStarted says that the job has not been tried yet.
+	ErrNotStarted = errors.New("the job has not been started")
+	// ErrOtherAttempt says that the token is not that of the job's latest attempt.
+	ErrOtherAttempt = errors.New("the token is of another attempt")
+	// ErrStarted says that the job is running, or waits for its retry decision.
+	ErrStarted = errors.New("the job has started")
+	// ErrFinal says that the job is final.
+	ErrFinal = errors.New("the job is final")
+	// ErrLocked says that a worker has the job locked.
+	ErrLocked = errors.New("a worker has the job locked")
+	// ErrNotIngested says that the row was inserted by plain SQL.
+	ErrNotIngested = errors.New("no worker has taken the job in yet")
+	// ErrNoRoom is about the queue's limit, or its rate.
+	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
+)

@@ -24,7 +24,6 @@ func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // Room is what the limits and the rate of a queue leave.
 type Room struct {
-	// shard is the one in which there is that room.
 	Shard int
 	// divided says that the limit and the rate are divided among shards: row says what this one has of them.
 	Divided bool

@@ -1,9 +1,12 @@
 package texts
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // length is how many hex digits a fingerprint has: a thousand kinds of errors have two alike once in ten thousand times.
@@ -20,3 +23,230 @@ func Fingerprint(text string) string {
 func IsFingerprint(s string) bool {
 	return len(s) == length && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
 }
+
+const (
+	// FingerprintBytes is how many bytes of a text a shape is made of, at most: whoever reads a text for its fingerprint needs no more.
+	FingerprintBytes = 4096
+	// shapeMax is how many bytes a shape has, at most. It bounds the shape, and not the text, so that a text whose number is
+	// one digit longer ends at the same word.
+	shapeMax = 300
+	// hole stands in a shape for what was taken out.
+	hole = '#'
+)
+
+// Shape is a text without what differs between two errors of a kind: numbers, times, durations, addresses, hex digits, UUIDs
+// and other ids, and quoted paths. A # stands for each of them, a blank for any white space. What is behind its first
+// 300 bytes is left off.
+func Shape(text string) string {
+	s := shaper{text: text[:min(len(text), FingerprintBytes)]}
+	for s.at < len(s.text) && len(s.shape) < shapeMax {
+		s.next()
+	}
+	shape := s.shape[:min(len(s.shape), shapeMax)]
+	return strings.ToValidUTF8(string(bytes.TrimRight(shape, " ")), "")
+}
+
+// shaper reads a text once, from its beginning to its end.
+type shaper struct {
+	text  string
+	at    int
+	shape []byte
+	// noAddress is where a look for an @ has ended that found none.
+	noAddress int
+}
+
+// next reads a word, or what stands between words.
+func (s *shaper) next() {
+	rest := s.text[s.at:]
+	r, size := utf8.DecodeRuneInString(rest)
+	switch {
+	case isSpace(rest[0]):
+		s.at++
+		s.between(' ')
+	case strings.ContainsRune("\"'`“‘«", r) && s.quotedPath(r, size):
+		s.hole()
+	case isWord(rest[0]):
+		s.word()
+	default:
+		s.at += size
+		s.shape = append(s.shape, rest[:size]...)
+	}
+}
+
+// between adds a blank, unless there is one.
+func (s *shaper) between(blank byte) {
+	if n := len(s.shape); n > 0 && s.shape[n-1] != blank {
+		s.shape = append(s.shape, blank)
+	}
+}
+
+// hole adds a hole. Holes that a mark joins, as those of a date, an address or a decimal number, become one.
+func (s *shaper) hole() {
+	n := len(s.shape)
+	switch {
+	case n >= 1 && s.shape[n-1] == hole:
+		return
+	case n >= 2 && s.shape[n-2] == hole && strings.IndexByte(".,:-+/_", s.shape[n-1]) >= 0:
+		s.shape = s.shape[:n-1]
+		return
+	}
+	s.shape = append(s.shape, hole)
+}
+
+const quoteMax = 500
+
+// quotedPath reads a quotation with a path in it, if one begins here, and none is an apostrophe.
+func (s *shaper) quotedPath(open rune, size int) bool {
+	closing := open
+	switch open {
+	case '“':
+		closing = '”'
+	case '‘':
+		closing = '’'
+	case '«':
+		closing = '»'
+	}
+	if s.at > 0 && isWord(s.text[s.at-1]) {
+		return false
+	}
+	within := s.text[s.at+size:]
+	within = within[:min(len(within), quoteMax)]
+	end := strings.IndexRune(within, closing)
+	if line := strings.IndexByte(within, '\n'); end < 0 || line >= 0 && line < end {
+		return false
+	}
+	if !strings.ContainsAny(within[:end], `/\`) {
+		return false
+	}
+	s.at += size + end + utf8.RuneLen(closing)
+	return true
+}
+
+// word reads a word: letters and digits. Of what else it may be part of, it looks for a mail address and a UUID.
+func (s *shaper) word() {
+	if n := s.mailAddress(); n > 0 {
+		s.at += n
+		s.hole()
+		return
+	}
+	rest := s.text[s.at:]
+	if isUUID(rest) {
+		s.at += uuidLen
+		s.hole()
+		return
+	}
+	n := 0
+	for n < len(rest) && isWord(rest[n]) {
+		n++
+	}
+	s.at += n
+	switch word := rest[:n]; {
+	case isVariable(word):
+		s.hole()
+	default:
+		for i := range len(word) { // a name with a number in it, such as user42
+			if isDigit(word[i]) {
+				s.hole()
+			} else {
+				s.shape = append(s.shape, word[i])
+			}
+		}
+	}
+}
+
+// mailAddress is how long the mail address is that begins here; 0 if none does.
+func (s *shaper) mailAddress() int {
+	if s.at < s.noAddress {
+		return 0
+	}
+	rest, n := s.text[s.at:], 0
+	for n < len(rest) && (isWord(rest[n]) || strings.IndexByte(".%+-", rest[n]) >= 0) {
+		n++
+	}
+	if n == len(rest) || rest[n] != '@' {
+		s.noAddress = s.at + n
+		return 0
+	}
+	host := n + 1
+	for n = host; n < len(rest) && (isWord(rest[n]) || rest[n] == '-' || rest[n] == '.' && n+1 < len(rest) && isWord(rest[n+1])); {
+		n++
+	}
+	if n == host {
+		return 0
+	}
+	return n
+}
+
+const uuidLen = 36
+
+func isUUID(s string) bool {
+	if len(s) < uuidLen || len(s) > uuidLen && isWord(s[uuidLen]) {
+		return false
+	}
+	for i := range uuidLen {
+		switch i {
+		case 8, 13, 18, 23:
+			if s[i] != '-' {
+				return false
+			}
+		default:
+			if !isHex(s[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+var calendar = strings.Fields("Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")
+
+// isVariable says whether a word is a number, a duration, part of a time, hex digits, or an id that somebody has made up.
+func isVariable(word string) bool {
+	if slices.Contains(calendar, word) {
+		return true
+	}
+	digits, hex, parts := 0, 0, 1
+	for i := range len(word) {
+		if isDigit(word[i]) {
+			digits++
+		}
+		if isHex(word[i]) {
+			hex++
+		}
+		if i > 0 && isDigit(word[i]) != isDigit(word[i-1]) {
+			parts++
+		}
+	}
+	switch {
+	case hex == len(word) && (len(word) >= 8 || digits > 0): // 8 letters a to f are no word of a language
+		return true
+	case digits == 0:
+		return false
+	case len(word) > 2 && (strings.HasPrefix(word, "0x") || strings.HasPrefix(word, "0X")):
+		return true
+	case parts >= 4 || len(word) >= 16: // letters and digits by turns
+		return true
+	}
+	return isMeasured(word)
+}
+
+// isMeasured says whether a word is numbers with units of time, or as in 21T03 and 22Z.
+func isMeasured(word string) bool {
+	if !isDigit(word[0]) {
+		return false
+	}
+	for _, unit := range strings.FieldsFunc(word, func(r rune) bool { return r >= '0' && r <= '9' }) {
+		if !slices.Contains([]string{"ns", "us", "ms", "s", "m", "h", "d", "w", "T", "Z"}, unit) {
+			return false
+		}
+	}
+	return true
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
+
+func isWord(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }

@@ -186,7 +186,6 @@ func stackTrace(lines []string) (t trace) {
 	return t
 }
 
-// causeIn gives the cause that a line names.
 func causeIn(line string) (cause string, ok bool) {
 	for _, mark := range []string{"Caused by: ", " ---> "} {
 		if cause, ok = strings.CutPrefix(line, mark); ok {

@@ -108,3 +108,32 @@ func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (w
 	}
 	return working, nil
 }
+
+// Working is SQL for whether the worker of an id, an expression, has neither ended nor been declared dead.
+func (r *Table) Working(id string) string {
+	return "EXISTS (SELECT 1 FROM " + r.db.Workers() + " w " + r.db.SQL.ByKey + " WHERE w.id = " + id + " AND w.state = 'working')"
+}
+
+// Missing is SQL to find what dead workers have left: a join by their id, an expression, which takes the name w, and its
+// condition. A worker is dead once its row says so or is gone, never because of a clock.
+func (r *Table) Missing(id string) (join, condition string) {
+	return "LEFT JOIN " + r.db.Workers() + " w " + r.db.SQL.ByKey + " ON w.id = " + id + " AND w.state = 'working'", "w.id IS NULL"
+}
+
+// Tick is a worker's start.
+type Tick struct {
+	Host string
+	At   engine.Time
+	// Idle says that the worker ended in order and had started no job.
+	Idle bool
+}
+
+// Ticks gives the ticks of all hosts in [from, to), in the order of time.
+func (r *Table) Ticks(ctx context.Context, from, to time.Time) (ticks []Tick, err error) {
+	query := "SELECT host, " + r.db.SQL.TimeColumn("start_time") + " AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " +
+		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? ORDER BY start_time"
+	if err := r.db.SQL.SelectContext(ctx, &ticks, query, engine.At(from), engine.At(to)); err != nil {
+		return nil, fmt.Errorf("read the ticks: %w", err)
+	}
+	return ticks, nil
+}

@@ -25,10 +25,9 @@ type panel struct {
 	Name  string
 	Class string
 	// Said is for people who don't see the panel.
-	Said  string
-	Bars  string
-	Lines []line
-	// Top and Bottom are the labels at its side.
+	Said        string
+	Bars        string
+	Lines       []line
 	Top, Bottom string
 }
 
@@ -83,7 +82,6 @@ func (w week) chart() *chart {
 	return &c
 }
 
-// days are the midnights of the zone.
 func (w week) days() (days []day) {
 	for x := range w.hours {
 		t := w.hour(x)
@@ -176,7 +174,6 @@ func (w week) steps(of func(monitor.QueueHour) *int64, top int64) (path string, 
 	return path, most, at
 }
 
-// slots say what happened in each hour.
 func (w week) slots() (slots []slot) {
 	missed := map[int]bool{}
 	for _, hour := range w.missing {
@@ -208,7 +205,6 @@ func (w week) slots() (slots []slot) {
 	return slots
 }
 
-// bar is how long the bar of a part is, of 100.
 func bar(part, whole int64) string {
 	if whole <= 0 || part <= 0 {
 		return "0"

@@ -94,8 +94,7 @@ func (v view) Window(name string) *monitor.Window {
 
 type queue struct {
 	ID, Name string
-	// Day are its sums of the last day.
-	Day column
+	Day      column
 	// Columns are its sums in the windows that are shown, that of the last day too.
 	Columns []column
 	// Measured says whether the backlog was, when the last hour ended.

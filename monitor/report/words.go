@@ -13,7 +13,6 @@ const none = "–"
 
 func duration(ms int64) string { return texts.Duration(time.Duration(ms) * time.Millisecond) }
 
-// percentile is one of some times, if it is known.
 func percentile(ms *int64) string {
 	if ms == nil {
 		return none

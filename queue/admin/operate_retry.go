@@ -85,7 +85,6 @@ func like(j *job.Job) job.Params {
 	return n
 }
 
-// unless is a value, or nil if it is left open.
 func unless[T any](left bool, value T) *T {
 	if left {
 		return nil

@@ -131,7 +131,6 @@ func likePage(text string) bool {
 	return strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html")
 }
 
-// wordsOf are those of a page that say what it is about.
 func wordsOf(page string) string {
 	words := ""
 	if found := title().FindStringSubmatch(page); found != nil {

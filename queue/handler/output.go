@@ -144,7 +144,6 @@ func (p printed) whole() string {
 	return text
 }
 
-// end is what has been printed, all of it.
 func (o *output) end() printed {
 	o.takeRest()
 	all := o.buf[:o.n]

@@ -103,7 +103,6 @@ func (p *Program) Check() error {
 	return err
 }
 
-// checkFiles looks at the folder and at the program.
 func (p *Program) checkFiles() error {
 	if p.Dir != "" {
 		if info, err := os.Stat(p.Dir); err != nil {

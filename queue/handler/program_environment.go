@@ -71,5 +71,4 @@ var (
 	personal = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
 )
 
-// perJob are those that environment sets.
 var perJob = []string{"HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN"}

@@ -38,7 +38,6 @@ func (p *Program) scriptIn(at int) string {
 	return p.inDir(p.Argv[at])
 }
 
-// inDir is a file as the program finds it.
 func (p *Program) inDir(name string) string {
 	switch {
 	case filepath.IsAbs(name):

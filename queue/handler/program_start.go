@@ -19,7 +19,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// shell is what sets limits.
 const shell = "/bin/sh"
 
 // start finds the program and starts it, with these arguments and for this job, or many, as run does. Its error is meant for people.
@@ -126,7 +125,6 @@ func (p *Program) CheckSurroundings() error {
 	return nil
 }
 
-// reap reaps a program that has ended, and says how.
 func (p *Program) reap(started *handling.Program) (ending, error) {
 	status, used, err := started.Reap()
 	return ending{status, p.Limits.over(status, used)}, err

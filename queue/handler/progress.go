@@ -32,8 +32,7 @@ type progressLine struct {
 	Progress json.RawMessage `json:"progress"`
 	Note     json.RawMessage `json:"note"`
 	addressee
-	said job.Progress
-	// understood says that it can be taken for what it says.
+	said       job.Progress
 	understood bool
 	// only says that the line has nothing else in it: then the log can do without it.
 	only bool

@@ -208,7 +208,6 @@ func (s *Stream) takeNote() (text string) {
 	return text
 }
 
-// wasUseful notes an answer.
 func (s *Stream) wasUseful() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// talk is what goes on with one program of a Stream.
 type talk struct {
 	stream *Stream
 	taken  int // so many jobs have room in it; under the stream's mutex

@@ -40,7 +40,6 @@ func encode[T any](payloadOf T) (data string, err error) {
 	return data, err
 }
 
-// errNoJob is the error about a *Job that is nil.
 var errNoJob = fmt.Errorf("%w: the job is nil", ErrInvalid)
 
 // Read gives the payload of a job. ErrInvalid if the job has another type, or data that are no T. Fields that T doesn't know

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -32,7 +33,6 @@ func IsGroupBy(by string) bool {
 	return by == GroupByType || ofData && !slices.Contains(strings.Split(path, "."), "")
 }
 
-// maxGroupBytes is what the column holds.
 const maxGroupBytes = 255
 
 // Of names a job's group, with what it is by: so a job that was told its group before the config was changed is seen to
@@ -79,4 +79,10 @@ func valueAt(data []byte, path []string) string {
 		return text
 	}
 	return string(data)
+}
+
+// Rate bounds how many jobs of a queue are started in any stretch of time, over all workers. The zero Rate doesn't.
+type Rate struct {
+	Starts int           `json:"starts"`
+	Per    time.Duration `json:"per"`
 }

@@ -62,7 +62,6 @@ func (q *Queue) WantEmpty() {
 	q.WantOnly()
 }
 
-// one is the one job of some that is like what is wanted.
 func (q *Queue) one(what string, some func(*job.Job) bool, want job.Params) *job.Job {
 	q.in.t.Helper()
 	all := q.all()

@@ -23,8 +23,7 @@ type Spec struct {
 
 // numbers are what one field allows.
 type numbers struct {
-	set uint64
-	// star says that it begins with *.
+	set  uint64
 	star bool
 }
 

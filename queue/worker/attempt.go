@@ -19,12 +19,10 @@ type attempt struct {
 	source *source
 	// Settled is the job, and what comes of the attempt.
 	store.Settled
-	// left says that nothing of it is to be settled by this worker.
 	left  bool
 	began time.Time
 	// said is how far the handler says it is, if that has not been written down yet.
-	said atomic.Pointer[job.Progress]
-	// ended says that the outcome is known.
+	said  atomic.Pointer[job.Progress]
 	ended atomic.Bool
 }
 

@@ -133,7 +133,6 @@ func isNil(h any) bool {
 	return h == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// withMiddleware gives the queue its handlers inside of middleware.
 func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
 	for name, h := range q.Handlers {

@@ -20,7 +20,6 @@ func (d *dispatcher) leftOut(s *source, err error) bool {
 	return true
 }
 
-// leaveOut leaves a queue out, for that reason.
 func (d *dispatcher) leaveOut(name string, err error) {
 	for _, s := range d.sources {
 		if s.Name != name {
@@ -40,7 +39,6 @@ func (d *dispatcher) leaveOut(name string, err error) {
 	}
 }
 
-// allLeftOut says that there is no queue any more.
 func (l *loop) allLeftOut() bool {
 	return !slices.ContainsFunc(l.sources, func(s *source) bool { return s.gone == nil })
 }

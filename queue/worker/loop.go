@@ -48,10 +48,8 @@ func (l *loop) task(do func() (land func() error)) {
 // accepting says whether jobs are still started. Tasks may ask.
 func (l *loop) accepting() bool { return l.starts.Err() == nil }
 
-// stopped says whether the worker has been told to stop, or has to.
 func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }
 
-// lockLost says that the jobs were stopped because the lock was lost.
 func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), workers.ErrLockLost) }
 
 // trouble says what a task's error means. A database that will answer later is no reason to end: while the lock holds, waiting

@@ -153,7 +153,6 @@ func (d *dispatcher) drop(s *source, r *round) {
 	}
 }
 
-// land takes note of what a round has done.
 func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
 	d.count(s, r, done)

@@ -43,7 +43,6 @@ type Queue struct {
 	RetryHandlers map[string]handler.RetryHandler
 }
 
-// store is the queue with what a worker does to it.
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
 
 // Params are what a worker works with. Only Queues are required.
