@@ -318,7 +318,3 @@ func (g *Guard) relieve() {
 	_ = syscall.Close(g.pipe)
 	g.process = nil
 }
-
-// WorkerVariable is where a program, and what it starts, has its worker's id in the environment: by it the programs of a
-// worker are found.
-const WorkerVariable = "HIPQ_WORKER_ID"

@@ -58,6 +58,7 @@ var columns = []struct {
 type Selection []int
 
 var (
+	// AllColumns are a job's.
 	AllColumns = allBut()
 	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
 	startColumns         = allBut(startWithout...)
