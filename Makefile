@@ -33,7 +33,7 @@ demo: build ## show hipq at work
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 # Thousands of rows, each inserted and worked on alone: it runs each night, with those of make crash.
 NIGHTLY := ^TestOneRowStopsNoOther$$/^mysql$$/^checked=true$$
-# Without cgo, as releases are built: what tests start thousands of times starts sooner.
+# Without cgo, as releases are built: what tests start thousands of times starts sooner. Without vet, which make lint runs.
 test: ## run all tests on SQLite and on a MariaDB of their own, but those that kill workers
 	@.ci/clients
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -count=1 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
@@ -56,13 +56,13 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /schema$$),$(PKG))
 race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
-	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
+	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
 # With SHORT=1 there are 10 kills, and without it 100, the store's tests at random run ten times, and NIGHTLY runs. The tests mostly wait, so they run
 # side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
-	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
+	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 
