@@ -208,6 +208,9 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 		return err
 	}
 	unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(unhandled)) {
 		handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
 		if err == nil && !handled {
@@ -221,7 +224,7 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // mailInTurn tells of schedules that begin anew again and again. It looks once an hour.

@@ -86,9 +86,12 @@ type measured struct {
 func (a *app) check(cmd *cobra.Command) (j judged, err error) {
 	err = a.open(cmd, func(i *instance) error {
 		state, err := i.state(cmd.Context(), i.Alert.Enough())
+		if err != nil {
+			return err
+		}
 		h := i.Alert.Judge(state)
 		j = judged{&i.Name, string(h.Severity), h.Text, h.Findings, measures(i.Alert, state)}
-		return err
+		return nil
 	})
 	return j, err
 }

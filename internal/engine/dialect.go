@@ -8,7 +8,7 @@ import (
 // Dialect is what differs between the engines in the SQL of the packages above: text, no logic. The statements
 // themselves stand beside the code that runs them.
 type Dialect struct {
-	// Name is the driver as the config names it: mysql or sqlite.
+	// Engine is the driver as the config names it: mysql or sqlite.
 	Engine string
 	// byIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
 	// index of a polling query as soon as its statistics are stale, which in a queue they always are.
@@ -48,7 +48,7 @@ type Dialect struct {
 	OrFail string
 	// together says that the server takes several statements at once, in one round trip.
 	together bool
-	// Now is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
+	// NowSQL is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
 	// the clock before.
 	NowSQL  string
 	DearNow bool

@@ -18,7 +18,7 @@ func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.De
 
 // delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
 // reached the cap don't come back together; it only lengthens, so that a delay is never shorter than asked for.
-// delay.sql computes the same for the stored procedures.
+// schema/sql/mysql/procedures/instance/delay.sql computes the same for the stored procedures.
 func delay(p job.RetryPolicy, attempt int, random float64) time.Duration {
 	d := float64(p.Delay)
 	if p.Backoff == job.Exponential {
