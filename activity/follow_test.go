@@ -66,7 +66,7 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	err, ok := next().(error)
 	dbtest.Require(t, ok, "not an error: %v", err)
 	recordJobs(t, direct, 4, 5)
-	select { // it asks in vain, and says nothing more
+	select { // nothing comes while the database is away
 	case e := <-events:
 		t.Errorf("%v came", e)
 	case <-time.After(100 * time.Millisecond):

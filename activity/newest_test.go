@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Who waits is told how far back it was looked, and goes on from there; what is found is what Find finds.
+// The caller learns how far back the search went, and goes on from there; what is found is what Find finds.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

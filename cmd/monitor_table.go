@@ -126,7 +126,7 @@ func sparkline(values []int64) string {
 		switch {
 		case v < 0:
 			line.WriteByte(' ')
-		default: // rounded up, for what is not nothing must be seen
+		default: // rounded up: one job must show
 			line.WriteRune(bars[(v*int64(len(bars)-1)+most-1)/most])
 		}
 	}

@@ -39,7 +39,7 @@ func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
 }
 
-// Who counts up to a number knows all up to it, that there are more, and what waits longest; of how many kinds the jobs may be.
+// A count up to a number is exact up to it, says that there are more, and what waits longest; of how many kinds the jobs may be.
 func TestBacklogUpToANumber(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -79,7 +79,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 	})
 }
 
-// Who counts up to a number reads no more than that, whatever else is due.
+// A count up to a number reads no more than that, whatever else is due.
 func TestBacklogReadsLittle(t *testing.T) {
 	t.Parallel()
 	db := open(t, "mysql", dbtest.MySQL(t))

@@ -93,7 +93,7 @@ func TestCheckOnce(t *testing.T) {
 	})
 }
 
-// Who gives up at the last moment leaves no transaction open in the pool.
+// A caller that gives up at the last moment leaves no transaction open in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	conn := dbtest.Must(sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context()))(t)

@@ -29,6 +29,21 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 	}
 }
 
+// A signal that comes when a transaction has done its work doesn't end SQLite's COMMIT: its driver would say that it failed,
+// although it may be done.
+func TestCommitOfACallerThatGivesUp(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	dbtest.OK(t, db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO shop_notices (notice, said_time) VALUES ('n', '2026-01-01 00:00:00')")
+		cancel()
+		return err
+	}))
+	var n int
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_notices"))
+	dbtest.Same(t, n, 1, "rows")
+}
+
 // One that writes again and again, as the upkeep does with many new rows, leaves the others of its process their turn.
 func TestWritersTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

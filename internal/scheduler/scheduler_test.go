@@ -372,7 +372,7 @@ func TestInTurn(t *testing.T) {
 			s.begin()
 			s.have(often)
 			if n := s.tend(); n > 1 { // a minute may begin meanwhile
-				s.t.Errorf("%d jobs for slots that were seen to", n)
+				s.t.Errorf("%d jobs for slots that were handled before", n)
 			}
 		}
 		r := s.row("one")
@@ -451,7 +451,7 @@ func TestClockPutBack(t *testing.T) {
 		s.have(of(s.t, "often", "@every 1m"))
 		s.begin()
 		s.nobody(-30 * time.Minute)
-		dbtest.Same(s.t, s.tend(), 0, "jobs for slots that were seen to")
+		dbtest.Same(s.t, s.tend(), 0, "jobs for slots that were handled before")
 		if r := s.row("often"); !r.Ahead().Equal(r.SeenUntil.Time) {
 			s.t.Errorf("it waits until %s: %+v", r.Ahead(), r)
 		}

@@ -67,7 +67,7 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 	})
 }
 
-// TestFailures groups failed jobs by type and fingerprint, the newest so many, and leaves those that were seen to.
+// TestFailures: failed jobs by type and fingerprint, up to a limit, without those that were retried or dismissed.
 func TestFailures(t *testing.T) {
 	suite(t, func(s env) {
 		fail := func(typ, text string) {

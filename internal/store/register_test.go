@@ -208,7 +208,7 @@ func TestRoundMendsItsTurn(t *testing.T) {
 	})
 }
 
-// What the config says of all jobs of a queue holds for types that it doesn't name too, whoever enqueues them, until it says
+// What the config says of all jobs of a queue holds for types that it doesn't name too, whichever program enqueues them, until it says
 // something else.
 func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 	defaults := func(o *queue.Options) {

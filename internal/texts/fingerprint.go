@@ -25,7 +25,7 @@ func IsFingerprint(s string) bool {
 }
 
 const (
-	// FingerprintBytes is how many bytes of a text a shape is made of, at most: whoever reads a text for its fingerprint needs no more.
+	// FingerprintBytes is how many bytes of a text a shape is made of, at most. A caller that wants a fingerprint needs to read no more.
 	FingerprintBytes = 4096
 	// shapeMax is how many bytes a shape has, at most. It bounds the shape, and not the text, so that a text whose number is
 	// one digit longer ends at the same word.

@@ -217,7 +217,7 @@ func (l *funcLog) end() string {
 }
 
 // keeping keeps what is written to the Output of an attempt, before what its outcome has kept itself; where the context has an
-// Output already, whoever made that does.
+// Output already, the one that made that keeps it.
 func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.Outcome {
 	if _, has := ctx.Value(outputKey{}).(*funcLog); has {
 		return handle(ctx)

@@ -96,7 +96,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	}
 }
 
-// Who holds a limited queue's own row keeps jobs from starting, also of a worker that has nothing to settle.
+// A transaction that holds a limited queue's own row keeps jobs from starting, also in a worker that has nothing to settle.
 func TestStartsWaitForATurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -106,7 +106,7 @@ func TestStartsWaitForATurn(t *testing.T) {
 		eventually(t, "it works", func() bool { return s.row(p.ID).State == "working" })
 		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		ids := s.add(s.emails, "once", 6)
-		eventually(t, "it has waited in vain", func() bool { return j.count("another transaction holds what a round needs") > 0 })
+		eventually(t, "a round has given up waiting", func() bool { return j.count("another transaction holds what a round needs") > 0 })
 		s.wantHistory(s.emails, untouched, ids...)
 		release()
 		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 6 })
@@ -136,7 +136,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 	})
 }
 
-// A worker that waits in vain for another transaction says so, and not that its database is silent.
+// A worker that gives up waiting for another transaction says so, and not that its database is silent.
 func TestWaitsInVain(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
@@ -248,7 +248,7 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	})
 }
 
-// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled: one whose row was
+// A transaction that holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled: one whose row was
 // held is so when that is free.
 func TestResultBesideAHeldTurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
@@ -283,7 +283,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 		release := hold("REPEATABLE READ", "SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'once' LOCK IN SHARE MODE")
 		g.open()
 		most := 0
-		eventually(t, "many have waited in vain, each in a round of its own", func() bool {
+		eventually(t, "many rounds, of one result each, have given up waiting", func() bool {
 			most = max(most, s.db.SQL.Stats().OpenConnections)
 			return j.count("another transaction holds what a round needs") > 10
 		})

@@ -124,7 +124,7 @@ func TestLaneOfAHost(t *testing.T) {
 	})
 }
 
-// Whoever has the lane keeps another of the host from it, but not from what else is due, and not one of another host.
+// A worker that has the lane keeps another of the host from it, but not from what else is due, and not one of another host.
 func TestLaneIsOthers(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))

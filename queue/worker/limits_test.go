@@ -299,7 +299,7 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// Whoever had to wait for its turn starts its jobs after that, and counts them so.
+// A worker that had to wait for its turn starts its jobs after that, and counts their starts from then on.
 func TestRateCountsFromTheTurn(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)

@@ -94,7 +94,7 @@ func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// Who can't renew stops its handlers before others may take their jobs, and so early that a grace is left for them.
+// A worker that can't renew its lock stops its handlers before others may take their jobs, and so early that a grace is left for them.
 func TestHandlersEndBeforeTheLock(t *testing.T) {
 	outages(t, func(s shop, cut, mend func()) {
 		id := s.add(s.emails, "send", 1)[0]

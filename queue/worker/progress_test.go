@@ -103,7 +103,7 @@ func TestProgressIsThrottled(t *testing.T) {
 	})
 }
 
-// Who holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
+// A transaction that holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
 // new starts.
 func TestProgressPassesOverAHeldRow(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {

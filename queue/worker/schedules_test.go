@@ -19,7 +19,7 @@ func (s shop) yearly(name, queue string) schedule.Schedule {
 	return schedule.Schedule{Name: name, Spec: dbtest.Must(schedule.ParseSpec("@yearly"))(s.t), Queue: queue, Job: job.Params{Type: "send"}}
 }
 
-// seen makes it so that nobody has seen to the schedules for more than a year.
+// seen has the schedules last handled more than a year ago.
 func (s shop) unseen() {
 	s.t.Helper()
 	then := engine.At(s.clock().AddDate(0, 0, -400))
@@ -101,7 +101,7 @@ func TestSchedulesWait(t *testing.T) {
 	})
 }
 
-// Who is told to stop leaves the slots that it has not come to: they are due as before.
+// A worker that is told to stop leaves the slots that it has not come to: they are due as before.
 func TestSchedulesStop(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
@@ -127,7 +127,7 @@ func TestSchedulesStop(t *testing.T) {
 	})
 }
 
-// What keeps a schedule from being seen to is said, and keeps no job from being run.
+// An error of a schedule is reported, and keeps no job from running.
 func TestSchedulesFail(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{

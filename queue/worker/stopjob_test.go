@@ -94,7 +94,7 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// Who finishes before it is stopped has finished; who fails before that is cancelled all the same.
+// A handler that finishes before it is stopped has finished; one that fails before that is cancelled all the same.
 func TestStoppedTooLate(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -151,7 +151,7 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 	})
 }
 
-// The worker was asked, and dies before it has done it. Whoever reclaims the job ends it.
+// The worker was asked, and dies before it has done it. The worker that rescues the job ends it.
 func TestWorkerOfAStoppedJobDies(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
