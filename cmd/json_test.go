@@ -15,7 +15,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -116,7 +115,7 @@ func addField(all map[string]string, path string, kind reflect.Type, more string
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[engine.Time]():
 		all[path] = "time" + more
 		return
-	case reflect.TypeFor[texts.Time]():
+	case reflect.TypeFor[job.Time]():
 		all[path] = "time or null"
 		return
 	case reflect.TypeFor[json.RawMessage]():

@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not aggregated; workers that ended
@@ -58,7 +59,7 @@ type purged struct {
 	// Before says how old they are, at least.
 	Before time.Time `json:"before"`
 	// Hour is the hour of what was kept.
-	Hour texts.Time `json:"hour"`
+	Hour job.Time `json:"hour"`
 }
 
 func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.PurgeOptions) error {
@@ -271,14 +272,14 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		more := entries.KeptEntries
 		kept := purged{What: "activity", Result: "kept", DryRun: p.options.DryRun, Before: before.UTC()}
 		for _, k := range entries.Kept {
-			kept.Hour, kept.Count = texts.Time{Time: k.Hour}, k.Entries
+			kept.Hour, kept.Count = job.Time{Time: k.Hour}, k.Entries
 			if err := p.a.printJSON(kept); err != nil {
 				return err
 			}
 			more -= k.Entries
 		}
 		if more > 0 { // hours that are not listed
-			kept.Hour, kept.Count = texts.Time{}, more
+			kept.Hour, kept.Count = job.Time{}, more
 			return p.a.printJSON(kept)
 		}
 		return nil

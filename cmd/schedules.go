@@ -14,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const schedulesLong = `Lists the recurring jobs: when their slots are, which one was last and which is next, and the job that the last one has led
@@ -58,17 +59,17 @@ type scheduled struct {
 	InConfig bool    `json:"in_config"`
 	// LastSlot is the last one that has led to a job, LastJobID which, in LastQueue; null before the first. NextSlot is null of one
 	// that is paused.
-	LastSlot  texts.Time `json:"last_slot"`
-	LastQueue *string    `json:"last_queue"`
-	LastJobID *int64     `json:"last_job_id"`
-	NextSlot  texts.Time `json:"next_slot"`
+	LastSlot  job.Time `json:"last_slot"`
+	LastQueue *string  `json:"last_queue"`
+	LastJobID *int64   `json:"last_job_id"`
+	NextSlot  job.Time `json:"next_slot"`
 	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
 	OverdueMS int64 `json:"overdue_ms"`
 	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
-	LeftSlot texts.Time `json:"left_slot"`
-	LeftWhy  *string    `json:"left_why"`
+	LeftSlot job.Time `json:"left_slot"`
+	LeftWhy  *string  `json:"left_why"`
 	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
-	WaitsUntil texts.Time `json:"waits_until"`
+	WaitsUntil job.Time `json:"waits_until"`
 	// InTurn says that it begins anew again and again, for two configs have it with different slots; OtherWhen are those of the
 	// other one, else null.
 	InTurn    bool    `json:"in_turn"`
@@ -133,9 +134,9 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 	next := row.NextSlot.Time
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
-		LastSlot: texts.Time{Time: row.LastSlot.Time}, LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
-		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: texts.Time{Time: row.LeftSlot.Time},
-		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: texts.Time{Time: row.Ahead()},
+		LastSlot: job.Time{Time: row.LastSlot.Time}, LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
+		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: job.Time{Time: row.LeftSlot.Time},
+		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: job.Time{Time: row.Ahead()},
 		InTurn: row.InTurn(),
 	}
 	if s := i.Schedule(name); s != nil {
@@ -151,7 +152,7 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 		next = row.Next(*s, now)
 	}
 	if !out.Paused {
-		out.NextSlot = texts.Time{Time: next}
+		out.NextSlot = job.Time{Time: next}
 	}
 	return out
 }

@@ -35,15 +35,15 @@ func (a *app) showCommand() *cobra.Command {
 
 // attempt is one try of a job, put together from its activity.
 type attempt struct {
-	Attempt  int        `json:"attempt"`
-	WorkerID *string    `json:"worker_id"`
-	Host     *string    `json:"host"`
-	PID      int        `json:"pid"`
-	Started  texts.Time `json:"started"`
-	WaitMS   int64      `json:"wait_ms"`
+	Attempt  int      `json:"attempt"`
+	WorkerID *string  `json:"worker_id"`
+	Host     *string  `json:"host"`
+	PID      int      `json:"pid"`
+	Started  job.Time `json:"started"`
+	WaitMS   int64    `json:"wait_ms"`
 	// State is starting while it runs (or waits for its retry decision), else its outcome.
 	State  activity.State `json:"state"`
-	Ended  texts.Time     `json:"ended"`
+	Ended  job.Time       `json:"ended"`
 	RunMS  int64          `json:"run_ms"`
 	Error  *string        `json:"error"`
 	Output *string        `json:"output"`
@@ -55,7 +55,7 @@ type attempt struct {
 
 // lateAnswer is what an answer has made of a job whose attempt had failed before.
 type lateAnswer struct {
-	At    texts.Time     `json:"at"`
+	At    job.Time       `json:"at"`
 	State activity.State `json:"state"`
 	Error *string        `json:"error"`
 }
@@ -63,9 +63,9 @@ type lateAnswer struct {
 type shown struct {
 	job.JSON
 	// Schedule is whose Slot the job is of, as far as the activity has not been purged; null if of none.
-	Schedule *string    `json:"schedule"`
-	Slot     texts.Time `json:"slot"`
-	Attempts []attempt  `json:"attempts"`
+	Schedule *string   `json:"schedule"`
+	Slot     job.Time  `json:"slot"`
+	Attempts []attempt `json:"attempts"`
 	// by is what has enqueued it, if the activity says so: a schedule.
 	by *string
 }
@@ -96,7 +96,7 @@ func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = texts.NullText(e.Output)
 		if name, slot := scheduler.Of(e.Output); name != "" {
-			s.Schedule, s.Slot = &name, texts.Time{Time: slot}
+			s.Schedule, s.Slot = &name, job.Time{Time: slot}
 		}
 	}
 	if e.Attempt == 0 {
@@ -109,17 +109,17 @@ func (s *shown) note(e activity.Entry) {
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
 	if e.State == activity.Starting {
-		last.Started, last.WaitMS = texts.Time{Time: e.At}, e.WaitMS
+		last.Started, last.WaitMS = job.Time{Time: e.At}, e.WaitMS
 		return
 	}
 	switch {
 	case !last.Ended.IsZero() && e.State == activity.Cancelled:
 		return // between two attempts, by an operator: the job's own state and error say so
 	case !last.Ended.IsZero():
-		last.Late = append(last.Late, lateAnswer{At: texts.Time{Time: e.At}, State: e.State, Error: texts.NullText(e.Error)})
+		last.Late = append(last.Late, lateAnswer{At: job.Time{Time: e.At}, State: e.State, Error: texts.NullText(e.Error)})
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, texts.Time{Time: e.At}, e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, job.Time{Time: e.At}, e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.

@@ -97,8 +97,8 @@ type progressingJob struct {
 const progressingMost = 5
 
 type unhandledType struct {
-	Type      string     `json:"job_type"`
-	OldestDue texts.Time `json:"oldest_due"`
+	Type      string   `json:"job_type"`
+	OldestDue job.Time `json:"oldest_due"`
 }
 
 // unfitQueue is a queue whose table can't be used as it is.
@@ -109,15 +109,15 @@ type unfitQueue struct {
 }
 
 type workerStatus struct {
-	ID        string     `json:"id"`
-	Host      string     `json:"host"`
-	PID       int        `json:"pid"`
-	State     string     `json:"state"`
-	StartTime texts.Time `json:"start_time"`
-	Heartbeat texts.Time `json:"heartbeat"`
-	LockUntil texts.Time `json:"lock_until"`
-	EndTime   texts.Time `json:"end_time"`
-	Slots     int        `json:"slots"`
+	ID        string   `json:"id"`
+	Host      string   `json:"host"`
+	PID       int      `json:"pid"`
+	State     string   `json:"state"`
+	StartTime job.Time `json:"start_time"`
+	Heartbeat job.Time `json:"heartbeat"`
+	LockUntil job.Time `json:"lock_until"`
+	EndTime   job.Time `json:"end_time"`
+	Slots     int      `json:"slots"`
 	// silence says what to expect of one that has missed a renewal.
 	silence string
 }
@@ -129,7 +129,7 @@ type statusReport struct {
 	// Workers are all that are at work.
 	Workers []workerStatus `json:"workers"`
 	// Unmonitored is since when nobody has monitored, if that is a day.
-	Unmonitored texts.Time `json:"unmonitored"`
+	Unmonitored job.Time `json:"unmonitored"`
 }
 
 func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error {
@@ -176,7 +176,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	report.Unmonitored = texts.Time{Time: since}
+	report.Unmonitored = job.Time{Time: since}
 	if a.json {
 		return a.printJSON(report)
 	}
@@ -214,7 +214,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	}
 	types, err := admin.Of(q).Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
-		s.Unhandled = append(s.Unhandled, unhandledType{name, texts.Time{Time: types[name]}})
+		s.Unhandled = append(s.Unhandled, unhandledType{name, job.Time{Time: types[name]}})
 	}
 	return s, err
 }
@@ -229,8 +229,8 @@ func (i *instance) handled(queue string) []string {
 
 func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	s := workerStatus{
-		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: texts.Time{Time: w.StartTime.Time}, Heartbeat: texts.Time{Time: w.Heartbeat.Time},
-		LockUntil: texts.Time{Time: w.LockUntil.Time}, EndTime: texts.Time{Time: w.EndTime.Time}, Slots: w.Slots,
+		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: job.Time{Time: w.StartTime.Time}, Heartbeat: job.Time{Time: w.Heartbeat.Time},
+		LockUntil: job.Time{Time: w.LockUntil.Time}, EndTime: job.Time{Time: w.EndTime.Time}, Slots: w.Slots,
 	}
 	switch dead, silent := w.Silent(now); {
 	case silent && dead == 0:

@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 type shardStatus struct {
-	Shard     int        `json:"shard"`
-	Due       int64      `json:"due"`
-	Held      int64      `json:"held"`
-	Running   int64      `json:"running"`
-	OldestDue texts.Time `json:"oldest_due"`
+	Shard     int      `json:"shard"`
+	Due       int64    `json:"due"`
+	Held      int64    `json:"held"`
+	Running   int64    `json:"running"`
+	OldestDue job.Time `json:"oldest_due"`
 	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing;
 	// Capacity is the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget
 	// in one without a rate.
@@ -25,7 +25,7 @@ type shardStatus struct {
 	RateCapacity *int `json:"rate_capacity"`
 	RateTarget   *int `json:"rate_target"`
 	// ShortSince is since when it has started nothing for want of the limit or the rate; null if it doesn't wait for these.
-	ShortSince texts.Time `json:"short_since"`
+	ShortSince job.Time `json:"short_since"`
 }
 
 func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
@@ -35,7 +35,7 @@ func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 	}
 	for i, of := range o.Shards {
 		one := shardStatus{
-			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: of.OldestDue, ShortSince: texts.Time{Time: of.WaitsSince},
+			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: of.OldestDue, ShortSince: job.Time{Time: of.WaitsSince},
 		}
 		if q.ThrottleLimit > 0 {
 			one.Used, one.Capacity, one.Target = &of.Used, new(max(of.Share, of.Used)), &of.Share

@@ -205,8 +205,8 @@ type tried struct {
 	Result   json.RawMessage `json:"result"`
 	Error    *string         `json:"error"`
 	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
-	RetryTime texts.Time `json:"retry_time"`
-	TookMS    int64      `json:"took_ms"`
+	RetryTime job.Time `json:"retry_time"`
+	TookMS    int64    `json:"took_ms"`
 	// ProgressJSON is the latest that the handler has said.
 	job.ProgressJSON
 }
@@ -236,7 +236,7 @@ func (a *app) printTry(i *instance, ended attempted) error {
 	if o.Verdict.IsError() {
 		said.Error = &next.Error
 		if !decides && !next.Status.IsFinal() {
-			said.RetryTime = texts.Time{Time: next.Scheduled}
+			said.RetryTime = job.Time{Time: next.Scheduled}
 		}
 	}
 	return a.printJSON(said)

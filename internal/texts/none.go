@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
-	"time"
 )
 
 // None stands in the tables for a text that isn't there.
@@ -16,17 +15,6 @@ func Nullable[T any](absent bool, v T) *T {
 		return nil
 	}
 	return &v
-}
-
-// Time is a time for JSON: in UTC, and null if it is zero.
-type Time struct{ time.Time }
-
-// MarshalJSON implements json.Marshaler.
-func (t Time) MarshalJSON() ([]byte, error) {
-	if t.IsZero() {
-		return []byte("null"), nil
-	}
-	return t.UTC().MarshalJSON()
 }
 
 // NullText is a text for JSON: nil, which is null there, for None.

@@ -217,9 +217,9 @@ type Failure struct {
 	// Fingerprint is eight hex digits, the same in all versions of hipq.
 	Fingerprint string `json:"fingerprint"`
 	// Jobs is how many there are, First and Last are when the first and the last of them failed.
-	Jobs  int64      `json:"jobs"`
-	First texts.Time `json:"first"`
-	Last  texts.Time `json:"last"`
+	Jobs  int64    `json:"jobs"`
+	First job.Time `json:"first"`
+	Last  job.Time `json:"last"`
 	// Example is the newest of them, by its id, and Error the beginning of its error.
 	Example int64  `json:"example"`
 	Error   string `json:"-"`
@@ -260,7 +260,7 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 			n, at[key] = len(found.Kinds), len(found.Kinds)
 			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
 			found.Kinds = append(found.Kinds, Failure{
-				Type: j.Type, Fingerprint: key[1], First: texts.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
+				Type: j.Type, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
 			})
 		}
 		f := &found.Kinds[n]

@@ -195,7 +195,7 @@ type Counts struct {
 	Held    int64 `json:"held"`
 	Waiting int64 `json:"waiting"`
 	// OldestDue is since when the first of Due and Held has been due; zero if none is.
-	OldestDue texts.Time `json:"oldest_due"`
+	OldestDue job.Time `json:"oldest_due"`
 	// Closed failed too, and need no more attention.
 	Closed int64 `json:"closed"`
 }

@@ -82,3 +82,14 @@ func (j *Job) JSON() JSON {
 	}
 	return o
 }
+
+// Time is a time in JSON: in UTC, and null if it is zero.
+type Time struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return t.UTC().MarshalJSON()
+}
