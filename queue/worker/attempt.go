@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,10 +12,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too.
+// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too, and makes
+// what ends it when that is first asked for: most functions in Go never ask, and it costs more than all the rest here.
 type attempt struct {
-	context.Context
-	cancel context.CancelCauseFunc
 	runner *runner
 	source *source
 	// Settled is the job, and what comes of the attempt.
@@ -24,31 +24,56 @@ type attempt struct {
 	// said is how far the handler says it is, if that has not been written down yet.
 	said  atomic.Pointer[job.Progress]
 	ended atomic.Bool
+	// handled is the context that the handler has, around this one.
+	handled context.Context
+
+	made    sync.Once // what follows
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	release func()
 }
 
-// handle calls the handler with the attempt's context, and has the attempt abandoned if the handler goes on although the context has
-// ended and the grace is over.
-func (a *attempt) handle(hooks handling.Hooks, handler func(context.Context)) {
-	handled := handling.With(a, hooks)
-	back := make(chan struct{})
-	defer close(back)
-	defer context.AfterFunc(a, func() {
-		select {
-		case <-back:
-		case <-time.After(a.runner.Grace + time.Second): // some time for a program that gets the whole grace
-			a.runner.Log.Warn("a handler goes on although its context has ended", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
-				"attempt", a.Job.Attempt, "cause", context.Cause(a))
-			handling.Overdue(handled)
+// over is the context of an attempt whose handler has returned without a look at it.
+var over, _ = context.WithDeadline(context.Background(), time.Time{}) //nolint:govet // it has ended
+
+// context makes the context, and has the attempt abandoned if its handler goes on although that has ended and the grace is over.
+func (a *attempt) context() context.Context {
+	a.made.Do(func() {
+		timeout, back := a.Job.Timeout, make(chan struct{})
+		ctx, end := context.WithDeadlineCause(a.runner.jobs, a.began.Add(timeout), policy.TimeoutError(timeout))
+		a.ctx, a.cancel = context.WithCancelCause(ctx)
+		unwatch := context.AfterFunc(a.ctx, func() {
+			select {
+			case <-back:
+			case <-time.After(a.runner.Grace + time.Second): // some time for a program that gets the whole grace
+				a.runner.Log.Warn("a handler goes on although its context has ended", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
+					"attempt", a.Job.Attempt, "cause", context.Cause(a))
+				handling.Overdue(a.handled)
+			}
+		})
+		a.release = func() {
+			unwatch()
+			close(back)
+			end()
 		}
-	})()
-	handler(handled)
+	})
+	return a.ctx
 }
 
-// newAttempt makes an attempt whose context ends with the timeout. Its release must be called.
-func (r *runner) newAttempt(s *source, u store.Settled) (a *attempt, release func()) {
-	a = &attempt{runner: r, source: s, Settled: u, began: time.Now()}
-	timeout := u.Job.Timeout
-	ctx, release := context.WithDeadlineCause(r.jobs, a.began.Add(timeout), policy.TimeoutError(timeout))
-	a.Context, a.cancel = context.WithCancelCause(ctx)
-	return a, release
+// returns notes that the handler has returned: its context has ended.
+func (a *attempt) returns() {
+	a.made.Do(func() { a.ctx, a.cancel, a.release = over, func(error) {}, func() {} })
+	a.release()
+}
+
+func (a *attempt) Deadline() (time.Time, bool) { return a.context().Deadline() }
+func (a *attempt) Done() <-chan struct{}       { return a.context().Done() }
+func (a *attempt) Err() error                  { return a.context().Err() }
+
+// Value makes the context only for a value that the one around has: that may be its end, too.
+func (a *attempt) Value(key any) any {
+	if a.runner.jobs.Value(key) == nil {
+		return nil
+	}
+	return a.context().Value(key)
 }

@@ -244,6 +244,7 @@ func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	}
 	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
+			a.context()
 			a.cancel(errCancelled)
 		}
 	}

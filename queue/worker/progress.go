@@ -31,12 +31,14 @@ func (p *progress) send() {
 	if p.until() > 0 {
 		return
 	}
-	if p.askedAt = time.Now(); p.sending || p.untilAnswer() > 0 {
-		return
-	}
+	p.askedAt = time.Now()
 	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
+			a.context() // a handler that never asks for it is abandoned in time, too
+			if p.sending || p.untilAnswer() > 0 {
+				continue
+			}
 			if latest := a.said.Swap(nil); latest != nil {
 				said[s] = append(said[s], store.Said{Job: a.Job, Progress: *latest})
 			}

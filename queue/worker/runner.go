@@ -21,6 +21,8 @@ const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow
 type runner struct {
 	*loop
 	lease *lease
+	// begun gets the attempts that begin, if one that has ended left a goroutine for them.
+	begun chan *attempt
 	// ended gets each attempt and each decision when it ends; it has room for all.
 	ended chan *attempt
 }
@@ -28,25 +30,30 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
-	a, release := r.newAttempt(s, store.Settled{Job: j})
+	a := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}
 	if s.RetryHandlers[j.Type] != nil {
 		a.Waits = job.StatusDeciding
 	}
 	if r.Quarantine != nil && j.IsQuarantined() {
-		release()
 		r.quarantine(a)
 		return
 	}
 	s.attempts[j.ID] = a
-	go func() {
-		defer release()
-		r.run(a)
-	}()
+	select {
+	case r.begun <- a:
+	default:
+		go func() { // its stack is large enough for others that begin later
+			for next := a; next != nil; next = <-r.begun {
+				r.run(next)
+			}
+		}()
+	}
 }
 
 // run runs one attempt, and returns when the handler does. An abandoned attempt has ended before; until its handler returns, its
 // job is not run again.
 func (r *runner) run(a *attempt) {
+	defer a.returns()
 	j, here := a.Job, a.source.store().Abandoned()
 	if earlier := here.Attempt(j.ID); earlier > 0 {
 		a.NotBegun = true
@@ -61,9 +68,8 @@ func (r *runner) run(a *attempt) {
 			here.Returned(j)
 		}
 	}
-	a.handle(handling.Hooks{Look: r.lease.check, Say: say, End: abandon}, func(ctx context.Context) {
-		r.end(a, judged(a.source.Handlers[j.Type].Handle(ctx, copied(j))), false)
-	})
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon})
+	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
 // end notes the end of an attempt, if it has none. An abandoned one counts even if it was interrupted: its handler may still run.
@@ -90,14 +96,14 @@ func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is abandoned is taken before.
 func (r *runner) ask(s *source, u store.Settled) {
-	a, release := r.newAttempt(s, u)
-	defer release()
+	a := &attempt{runner: r, source: s, Settled: u, began: time.Now()}
+	defer a.returns()
 	fail := func(o job.Outcome) { r.decided(a, job.Decision{}, errors.New(o.Error)) }
 	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
-	a.handle(handling.Hooks{Look: r.lease.check, End: fail}, func(ctx context.Context) {
-		decision, err := s.RetryHandlers[u.Job.Type].Decide(ctx, copied(u.Job), u.Outcome)
-		r.decided(a, decision, err)
-	})
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, End: fail})
+	a.context() // a decision that takes too long is abandoned
+	decision, err := s.RetryHandlers[u.Job.Type].Decide(a.handled, copied(u.Job), u.Outcome)
+	r.decided(a, decision, err)
 }
 
 // decided notes what a retry handler said. If it failed, the policy decides, and the log says so.

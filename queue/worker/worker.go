@@ -74,7 +74,7 @@ func newWorker(p Params) (*worker, error) {
 	for _, q := range p.Queues {
 		w.addSources(q)
 	}
-	w.runner = &runner{loop: l, lease: w.lease, ended: make(chan *attempt, p.Concurrency)}
+	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
 	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
 	w.dispatcher.nextSource = rand.IntN(len(w.sources)) // else many short runs would serve the first only
@@ -172,6 +172,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		}
 	})()
 
+	defer close(w.runner.begun)
 	began := process.Uptime()
 	register := func(ctx context.Context) error { return w.table.Register(ctx, w.self, w.LockFor) }
 	// a lock that is as old as it lasts is none
@@ -231,6 +232,11 @@ func (w *worker) signOff(remark error) error {
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
+	for _, s := range w.sources {
+		for _, a := range s.attempts {
+			a.context()
+		}
+	}
 	defer time.AfterFunc(w.Grace, func() { w.stopWork(cause) }).Stop()
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
