@@ -171,3 +171,49 @@ func (t *Scheduler) Own(ctx context.Context) (own []Row, err error) {
 	}
 	return own, err
 }
+
+// Pause holds a schedule back: its slots pass by, until Resume. changed says that it was not paused before. It may be repeated.
+func (t *Scheduler) Pause(ctx context.Context, name string) (changed bool, err error) {
+	return t.set(ctx, "pause", name, "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0")
+}
+
+// Resume has a schedule go on from now. changed says that it was paused. It may be repeated.
+func (t *Scheduler) Resume(ctx context.Context, name string) (changed bool, err error) {
+	return t.set(ctx, "resume", name, "paused = 0, seen_until = "+t.db.SQL.NowSQL+", next_slot = "+t.db.SQL.NowSQL+" WHERE name = ? AND paused <> 0")
+}
+
+func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bool, err error) {
+	err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+		did, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+set, name))
+		changed = did || changed && tx.MayBeDone
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s schedule %s: %w", verb, name, err)
+	}
+	return changed, nil
+}
+
+// Purge deletes the schedules that are not of the timetable, and whose next slot was due before a time, or with dryRun only
+// counts them. A paused schedule stays. It may be repeated.
+func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
+	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
+	args := []any{engine.At(before)}
+	for _, s := range t.schedules {
+		args = append(args, s.Name)
+	}
+	if own := len(t.schedules); own > 0 {
+		where += " AND name NOT IN " + engine.In(own)
+	}
+	if dryRun {
+		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
+	} else if res, failed := t.db.SQL.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
+		err = failed
+	} else {
+		n, err = res.RowsAffected()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("purge schedules: %w", err)
+	}
+	return n, nil
+}
