@@ -72,7 +72,10 @@ func hostile() map[string][]string {
 	}
 }
 
-const hostileConfig = `
+const hostileStream = `{stream: [sh, -c, 'while IFS=:, read -r _ id _; do echo "{\"id\":$id,\"outcome\":\"finished\"}"; done']}`
+
+func hostileConfig(database, plain string) []byte {
+	return fmt.Appendf(nil, `
 name: shop
 mail: off
 database: %s
@@ -80,14 +83,15 @@ worker: {concurrency: 50}
 queues:
   - name: plain
     retry: {attempts: 1}
-    job_types: [{name: send, handler: {exec: ["true"]}}]
+    job_types: [{name: send, handler: %s}]
   - name: limited
     retry: {attempts: 1}
     throttle_limit: 40
     allow_weightless: false
     throttle_groups: {by: data.region, limits: {east: 20, "*": 10}}
-    job_types: [{name: send, handler: {stream: [sh, -c, 'while IFS=:, read -r _ id _; do echo "{\"id\":$id,\"outcome\":\"finished\"}"; done']}}]
-`
+    job_types: [{name: send, handler: %s}]
+`, database, plain, hostileStream)
+}
 
 // One row must never stop the others, whatever an application writes into it: the table refuses it, or it fails alone. So it
 // is where the constraints are out of force, and hipq has only its own eyes.
@@ -105,10 +109,11 @@ func TestOneRowStopsNoOther(t *testing.T) {
 					source = dbtest.MySQL(t)
 				}
 				h := openHostile(t, driver, source, checked)
-				for _, queue := range []string{"plain", "limited"} {
-					h.attack(queue)
-					h.insertGood(queue)
-				}
+				h.attack("plain")
+				columns := strings.Join(slices.Sorted(maps.Keys(hostile())), ", ")
+				must(t, h.exec("INSERT INTO shop_limited ("+columns+") SELECT "+columns+" FROM shop_plain"))
+				h.insertGood("plain")
+				h.insertGood("limited")
 				h.spoilOthers()
 				h.hipq("work")
 				h.hipq("work") // what is late because of what the first has done
@@ -163,7 +168,11 @@ func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
 	if driver == "sqlite" {
 		dsn = "file:" + source + "?_pragma=busy_timeout(20000)&_pragma=synchronous(off)"
 	}
-	must(t, os.WriteFile(h.config(), fmt.Appendf(nil, hostileConfig, dbtest.Section(driver, source)), 0o600))
+	plain := hostileStream
+	if checked { // the other kind of handler, for which each job takes a process of its own
+		plain = `{exec: ["true"]}`
+	}
+	must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), plain), 0o600))
 	h.hipq("init")
 	db, err := sql.Open(driver, dsn)
 	must(t, err)
@@ -214,6 +223,7 @@ func (h hostileDB) ask(args ...string) string {
 func (h hostileDB) attack(queue string) {
 	h.t.Helper()
 	in, hostile := 0, hostile()
+	must(h.t, h.exec("BEGIN"))
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		for _, column := range slices.Sorted(maps.Keys(hostile)) {
 			for _, value := range hostile[column] {
@@ -229,6 +239,7 @@ func (h hostileDB) attack(queue string) {
 			}
 		}
 	}
+	must(h.t, h.exec("COMMIT"))
 	// one that waits for an answer until then counts against the limit until then, as it says
 	must(h.t, h.exec("DELETE FROM shop_"+queue+" WHERE status = 'awaiting' AND wake_time > "+h.now()))
 	h.t.Logf("%s takes %d rows", queue, in)
@@ -333,7 +344,7 @@ func (h hostileDB) wantListed() {
 		if got := strings.Count(h.ask("jobs", queue, "--json"), "\n"); got != n {
 			h.t.Errorf("%s: %d of %d are listed", queue, got, n)
 		}
-		some := h.ids(queue, "id % 101 = 0")
+		some := h.ids(queue, "id % 211 = 0")
 		for _, id := range some {
 			h.ask("show", queue, id)
 			if h.ask("why", queue, id) == "" {
