@@ -50,7 +50,7 @@ func TestDocs(t *testing.T) {
 	t.Parallel()
 	root := dbtest.Must(filepath.Abs(".."))(t)
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "hipq"), ".")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(bin, "hipq"), ".")
 	build.Dir = root
 	out, err := build.CombinedOutput()
 	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
@@ -305,7 +305,7 @@ func (d docs) programs(t *testing.T, p page) {
 			err = os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)
 		}
 		must(t, err)
-		run = append(run, "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
+		run = append(run, "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
 		build := exec.Command("go", run...)
 		build.Dir = d.root
 		if out, err := build.CombinedOutput(); err != nil {

@@ -58,7 +58,7 @@ type examples struct {
 func setUp(t *testing.T) *examples {
 	built := t.TempDir()
 	s := &examples{dir: t.TempDir(), hipq: filepath.Join(built, "hipq")}
-	if out, err := exec.Command("go", "build", "-o", built, "../..", "./go/exec", "./go/stream").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "../..", "./go/exec", "./go/stream").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	err := os.CopyFS(s.dir, os.DirFS("."))

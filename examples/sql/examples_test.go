@@ -34,7 +34,7 @@ func TestExamples(t *testing.T) {
 		t.Skip("the race detector has nothing to see in other languages")
 	}
 	hipq := filepath.Join(t.TempDir(), "hipq")
-	if out, err := exec.Command("go", "build", "-o", hipq, "../..").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", hipq, "../..").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, p := range programs {
