@@ -212,17 +212,19 @@ func silent(s *tickTest) func() {
 	return s.proxy.Resume
 }
 
-// full makes the server say what it says when there is no room for what happens.
-func full(s *tickTest) func() {
+func full(s *tickTest) func() { return noRoom(s.t, s.db) }
+
+// noRoom makes the server say what it says when there is no room for what happens, until end is called.
+func noRoom(t *testing.T, db *database) (end func()) {
 	for _, table := range []string{activityTable, workersTable} {
-		_, err := s.db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
+		_, err := db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
 			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'")
-		must(s.t, err)
+		must(t, err)
 	}
 	return func() {
 		for _, table := range []string{activityTable, workersTable} {
-			_, err := s.db.Exec("DROP TRIGGER full_" + table)
-			dbtest.Ensure(s.t, err == nil, "%v", err)
+			_, err := db.Exec("DROP TRIGGER full_" + table)
+			dbtest.Ensure(t, err == nil, "%v", err)
 		}
 	}
 }

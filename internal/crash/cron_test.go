@@ -1,0 +1,157 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+const cronConfig = `
+name: crash
+database: %s
+alert: {no_tick_for: {warning: 4m, critical: 10m}}
+queues:
+  - name: emails
+    retry: {attempts: 5, delay: 4m, backoff: fixed}
+    job_types:
+      - {name: send, handler: {exec: ["true"]}}
+      - {name: invoice, handler: {exec: [sh, -c, "test -e mended || { echo the printer is on fire >&2; exit 1; }"]}}
+`
+
+// mail is what a command has printed: cron would mail it.
+type mail struct {
+	minute  int
+	command string
+	text    string
+}
+
+// cronHost runs commands as cron would.
+type cronHost struct {
+	t       *testing.T
+	program string
+	dir     string
+	minute  int
+	running sync.WaitGroup
+	mu      sync.Mutex
+	mails   []mail
+}
+
+// run begins a command and doesn't wait for its end.
+func (c *cronHost) run(args ...string) {
+	minute := c.minute
+	c.running.Go(func() {
+		cmd := exec.Command(c.program, args...)
+		cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "HOME="+c.dir, "XDG_CACHE_HOME="+filepath.Join(c.dir, "cache"))
+		out, err := cmd.CombinedOutput()
+		if len(out) == 0 {
+			return
+		}
+		m := mail{minute, strings.Join(args, " "), string(out)}
+		c.t.Logf("minute %d: hipq %s (%v):\n%s", m.minute, m.command, err, m.text)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.mails = append(c.mails, m)
+	})
+}
+
+// trouble is a cause of mails: it is there from one minute on, and its end is in another one.
+type trouble struct {
+	from, to   int
+	begin, end func()
+	// named and over are what the mails about it say, each once.
+	named, over string
+}
+
+// TestHourOfCron lives an hour with cron: hipq work each minute, hipq monitor every five. The database is away twice, a handler is
+// broken, the line of hipq work is out of the crontab for a while, and a disk is full. Each cause is mailed once, and its end too,
+// and nothing else is. An hour of cron takes an hour, so it runs only where -crash.cron asks for it.
+func TestHourOfCron(t *testing.T) {
+	if !*cronFlag {
+		t.Skip("it takes an hour: make crash")
+	}
+	t.Parallel()
+	bin := build(t)
+	source := dbtest.MySQL(t)
+	proxy := dbtest.ProxyTo(t, source)
+	db := openDatabase(t, "mysql", source)
+	c := &cronHost{t: t, program: bin.program, dir: t.TempDir()}
+	configs := map[string]string{"hipq.yaml": proxy.Source, "direct.yaml": source}
+	for name, source := range configs {
+		must(t, os.WriteFile(filepath.Join(c.dir, name), fmt.Appendf(nil, cronConfig, dbtest.Section("mysql", source)), 0o600))
+	}
+	direct := func(args ...string) {
+		cmd := exec.Command(c.program, append(args, "--config", "direct.yaml")...)
+		cmd.Dir = c.dir
+		out, err := cmd.CombinedOutput()
+		dbtest.Ensure(t, err == nil, "hipq %q: %v\n%s", args, err, out)
+	}
+	direct("init")
+	line, room := true, func() {}
+	troubles := []trouble{
+		{from: 3, to: 7, begin: proxy.Cut, end: proxy.Mend, named: `can't be reached|does not answer`, over: `is back since`},
+		{
+			from: 10, to: 16, begin: func() { direct("enqueue", "emails", "invoice") },
+			end:   func() { must(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
+			named: `the printer is on fire`, over: `resolved: .*invoice`,
+		},
+		{from: 24, to: 33, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: .*worker`},
+		{from: 38, to: 43, begin: func() { room = noRoom(t, db) }, end: func() { room() }, named: `full`, over: `is back since|resolved: .*(full|disk)`},
+		{from: 48, to: 52, begin: proxy.Stall, end: proxy.Resume, named: `can't be reached|does not answer`, over: `is back since`},
+	}
+	for ; c.minute < 60; c.minute++ {
+		for _, what := range troubles {
+			switch c.minute {
+			case what.from:
+				what.begin()
+			case what.to:
+				what.end()
+			}
+		}
+		for range 5 {
+			if !(c.minute >= 38 && c.minute < 43) {
+				direct("enqueue", "emails", "send")
+			}
+		}
+		if line {
+			c.run("work")
+		}
+		if c.minute%5 == 0 {
+			c.run("monitor")
+		}
+		select {
+		case <-time.After(time.Minute):
+		case <-t.Context().Done():
+			t.FailNow()
+		}
+	}
+	c.running.Wait()
+	c.judge(troubles)
+}
+
+// judge wants each trouble to be named once, and its end, and nothing else.
+func (c *cronHost) judge(troubles []trouble) {
+	told := map[int]bool{}
+	for _, what := range troubles {
+		for pattern, within := range map[string][2]int{what.named: {what.from, what.to + 1}, what.over: {what.to, what.to + 11}} {
+			found := 0
+			for n, m := range c.mails {
+				if !told[n] && m.minute >= within[0] && m.minute <= within[1] && regexp.MustCompile(pattern).MatchString(m.text) {
+					told[n] = true
+					found++
+				}
+			}
+			dbtest.Same(c.t, found, 1, "mails from minute %d to %d that say %s", within[0], within[1], pattern)
+		}
+	}
+	for n, m := range c.mails {
+		dbtest.Ensure(c.t, told[n], "nobody wanted to know, in minute %d, from %s:\n%s", m.minute, m.command, m.text)
+	}
+}
