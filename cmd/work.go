@@ -42,9 +42,9 @@ shards was changed in the config is left out until hipq init has divided it anew
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
-Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
-all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database, or that it is gone, at
-first, every 15 minutes, and when it is over. "mail: off" in the config silences that.
+Where there is no terminal, it says in short what cron should mail: which jobs failed, for good or until their retry, of each
+kind once an hour, over all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database,
+or that it is gone, at first, every 15 minutes, and when it is over. "mail: off" in the config silences that.
 
 When it has started jobs, it warns of handlers whose programs can't be run here; hipq config check looks for them beforehand.
 
