@@ -32,6 +32,10 @@ const (
 
 type failedWay struct{ jobType, fingerprint string }
 
+func (w failedWay) notice(queue string) string {
+	return fmt.Sprintf("failed %s %s %s", queue, w.fingerprint, w.jobType)
+}
+
 // mailFailures tells of attempts that failed since a time, for good or until they are retried: of each kind once an hour. A look that
 // took long is noted, and the next one, on whichever host, goes on from there.
 func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
@@ -121,7 +125,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		return nil, nil
 	}
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
-	said := texts.Map(ways, func(w failedWay) string { return fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType) })
+	said := texts.Map(ways, func(w failedWay) string { return w.notice(q.Name) })
 	left, err := board.Unsaid(ctx, said, now, mailedAgain)
 	if err != nil {
 		return nil, err
@@ -141,7 +145,10 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 			ours = append(ours, w)
 		}
 	}
-	return ours, nil
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	return ours, board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(q.Name) }), now)
 }
 
 // mailQueue tells of these ways in which attempts of a queue failed: what, since when, how often, and what to do.
@@ -174,7 +181,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			if err == nil && next.State() == job.Retry {
 				a.say(fmt.Sprintf("attempts of %s of %s failed so far, since %s: %s; retries follow, that of job %d at %s", texts.Count(k.Jobs, "job"), of,
 					i.local(k.First.Time), k.Error, next.ID, i.local(next.ScheduledRunTime)),
-					"look: "+i.command(fmt.Sprintf("hipq jobs %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType))), i.runAs())
+					"look: "+i.command(fmt.Sprintf("hipq jobs %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType)))+"   # fingerprint "+w.fingerprint, i.runAs())
 				continue
 			}
 		}
