@@ -135,7 +135,9 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err := done.migrate(cmd, c); err != nil {
 		return err
 	}
-	a.warnOfPrograms(c, nil, nil)
+	for _, err := range cantRun(c, nil, nil, nil) {
+		a.warn(err)
+	}
 	if a.json {
 		return a.printJSON(done)
 	}

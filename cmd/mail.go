@@ -29,6 +29,8 @@ const (
 	mailedWithin = 10 * time.Second
 	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
+	// outageAgain is after how long ticks tell again that the database is away, misconfiguredAgain what exit code 78 is for.
+	outageAgain, misconfiguredAgain = 15 * time.Minute, time.Hour
 	// inTurnAgain is after how long each schedule is told again that begins anew again and again.
 	inTurnAgain = 24 * time.Hour
 )
@@ -46,7 +48,14 @@ func (e unsaid) Unwrap() error { return e.error }
 // mailOutage has an error that each tick would have said now and then only. what is what the tick works: other crontab lines have
 // outages of their own. One that has started jobs has more to say.
 func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
-	if err == nil || !a.tellsOutages() || !a.isAway(err) {
+	switch {
+	case err == nil:
+		outage, none := a.misconfigured(what)
+		a.mailBack(c, outage, none)
+		return nil
+	case !a.isAway(err):
+		return a.mailMisconfigured(c, what, err)
+	case !a.tellsOutages():
 		return err
 	}
 	now, from := time.Now(), done.Answered
@@ -65,7 +74,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		if from.IsZero() {
 			from = now
 		}
-		since, say, e := outage.Goes(from, now)
+		since, say, e := outage.Goes(from, now, "", outageAgain)
 		if !say && !caught {
 			return unsaid{err}
 		}
@@ -88,11 +97,39 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-func (a *app) mailBack(c *config.Config, what []string) {
-	if !a.tellsOutages() {
-		return
+// misconfigured is the outage of ticks that exit with 78. The config may be what is wrong, so the command line says which they are.
+func (a *app) misconfigured(what []string) (*alert.Outage, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return nil, err
 	}
-	if outage, none := outageOf(c, what); none == nil {
+	return alert.OutageOf(strings.Join(append([]string{"78", a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
+}
+
+// mailMisconfigured has an error of exit code 78 said at first and once an hour. c is nil where it is the config that can't be read.
+func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
+	code, _ := a.diagnose(err)
+	outage, none := a.misconfigured(what)
+	if code != exitConfig || none != nil || !a.tellsOutages() {
+		return err
+	}
+	now, zone := time.Now(), time.UTC
+	if c != nil {
+		zone = c.Location
+	}
+	since, say, e := outage.Goes(now, now, texts.Fingerprint(err.Error()), misconfiguredAgain)
+	switch {
+	case e != nil || say && since.Equal(now):
+		return err
+	case !say || c != nil && !c.Mail:
+		return unsaid{err}
+	}
+	return advised{err, fmt.Sprintf("hipq work has failed since %s; this is said once an hour until it is over", zonedTime(since, zone))}
+}
+
+// mailBack tells that an outage is over.
+func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
+	if none == nil && a.tellsOutages() {
 		if since, over, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(over, c.Location), zonedTime(since, c.Location)))
 		}
@@ -100,9 +137,10 @@ func (a *app) mailBack(c *config.Config, what []string) {
 }
 
 // tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
-func (a *app) tellsOutages() bool {
-	return !a.verbose && !a.json && !a.err.isTerminal() && a.signals.ended() == 0
-}
+func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
+
+// byHand says that a person or a script runs the command, and not cron.
+func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
 func outageOf(c *config.Config, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))

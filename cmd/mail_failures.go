@@ -15,10 +15,11 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 const (
-	// lately is how long before a tick jobs may have failed for good without a tick that tells: some crontab lines apart.
+	// lately is how long before a tick attempts may have failed without a tick that tells: some crontab lines apart.
 	lately = 5 * time.Minute
 	// lookedAgain is how long before the last look a tick begins to look: entries are there when they are committed.
 	lookedAgain = 30 * time.Second
@@ -31,8 +32,12 @@ const (
 
 type failedWay struct{ jobType, fingerprint string }
 
-// mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour. A look that took long
-// is noted, and the next one, on whichever host, goes on from there.
+func (w failedWay) notice(queue string) string {
+	return fmt.Sprintf("failed %s %s %s", queue, w.fingerprint, w.jobType)
+}
+
+// mailFailures tells of attempts that failed since a time, for good or until they are retried: of each kind once an hour. A look that
+// took long is noted, and the next one, on whichever host, goes on from there.
 func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
 	queues, err := i.mailed()
 	if err != nil || len(queues) == 0 {
@@ -92,8 +97,8 @@ func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now,
 	return since, noted, err
 }
 
-// failedSince are the ways in which jobs of queues failed for good since a time, with the newest entry of each, and how far back it
-// has looked if not all.
+// failedSince are the ways in which attempts of queues failed since a time, with the newest entry of each, and how far back it has
+// looked if not all. Attempts that only lost their worker, or that it gave back, say nothing of a handler before their jobs fail.
 func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since time.Time) (newest map[string]map[failedWay]activity.Entry, back time.Time, err error) {
 	newest = map[string]map[failedWay]activity.Entry{}
 	for _, q := range queues {
@@ -101,7 +106,8 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	}
 	back, err = activity.New(i.db).Failed(ctx, since, lookedWithin, func(e activity.Entry) {
 		of := newest[e.Queue]
-		if of == nil || e.Error == job.Cancelled { // who has cancelled a job knows
+		ofWorker := strings.HasPrefix(e.Error, "worker lost") || strings.HasPrefix(e.Error, worker.ErrInterrupted.Error())
+		if of == nil || e.Error == job.Cancelled || e.State == activity.Error && ofWorker { // the operator who cancelled a job knows
 			return
 		}
 		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
@@ -119,7 +125,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		return nil, nil
 	}
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
-	said := texts.Map(ways, func(w failedWay) string { return fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType) })
+	said := texts.Map(ways, func(w failedWay) string { return w.notice(q.Name) })
 	left, err := board.Unsaid(ctx, said, now, mailedAgain)
 	if err != nil {
 		return nil, err
@@ -139,28 +145,58 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 			ours = append(ours, w)
 		}
 	}
-	return ours, nil
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	return ours, board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(q.Name) }), now)
 }
 
-// mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
+// mailQueue tells of these ways in which attempts of a queue failed: what, since when, how often, and what to do.
 func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
 	found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Failed, Among: mailedAmong})
 	if err != nil {
 		return err
 	}
+	var retried admin.Failures
+	if slices.ContainsFunc(ways, func(w failedWay) bool { return newest[w].State == activity.Error }) {
+		if retried, err = admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Retry, Among: mailedAmong}); err != nil {
+			return err
+		}
+	}
 	for _, w := range ways {
 		of := q.Name + "/" + texts.ShellWord(w.jobType)
-		at := slices.IndexFunc(found.Kinds, func(k admin.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
-		if at < 0 { // discarded, or dismissed or tried again by now
-			e := newest[w]
-			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
-				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, texts.ShellWord(w.jobType))), i.runAs())
+		if k := w.among(found); k != nil {
+			k := failureOf(q, admin.Filter{Status: admin.Failed}, *k)
+			a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
+				"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
+				"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
 			continue
 		}
-		k := failureOf(q, admin.Filter{Status: admin.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
-			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
-			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
+		e, failed, again := newest[w], "for good ", ""
+		if e.State == activity.Error {
+			failed, again = "", "; it will be retried"
+		}
+		if k := w.among(retried); k != nil {
+			next, err := q.Get(ctx, k.Example)
+			if err == nil && next.State() == job.Retry {
+				a.say(fmt.Sprintf("attempts of %s of %s failed so far, since %s: %s; retries follow, that of job %d at %s", texts.Count(k.Jobs, "job"), of,
+					i.local(k.First.Time), k.Error, next.ID, i.local(next.ScheduledRunTime)),
+					"look: "+i.command(fmt.Sprintf("hipq jobs %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType)))+"   # fingerprint "+w.fingerprint, i.runAs())
+				continue
+			}
+		}
+		// discarded, or dismissed or tried again by now
+		a.say(fmt.Sprintf("a job of %s failed %sat %s: %s%s", of, failed, i.local(e.At), e.Error, again),
+			"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state %s", q.Name, texts.ShellWord(w.jobType), e.State)), i.runAs())
 	}
 	return nil
+}
+
+// among is the kind of these failures that is this way; nil if there is none.
+func (w failedWay) among(found admin.Failures) *admin.Failure {
+	at := slices.IndexFunc(found.Kinds, func(k admin.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
+	if at < 0 {
+		return nil
+	}
+	return &found.Kinds[at]
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestMailOutage(t *testing.T) {
 	t.Setenv("HOME", cache)
 	t.Setenv("XDG_CACHE_HOME", cache)
 	var out bytes.Buffer
-	a := &app{err: &output{ctx: t.Context(), Writer: &out}, signals: &signals{}}
+	a := &app{out: &output{ctx: t.Context(), Writer: io.Discard}, err: &output{ctx: t.Context(), Writer: &out}, signals: &signals{}}
 	c := &config.Config{File: "/etc/hipq.yaml", Mail: true, Location: time.UTC}
 	at := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
 	ends := func(done worker.Summary, err error, want ...string) {

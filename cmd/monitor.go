@@ -7,14 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/monitor"
 )
 
 const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
 is complete 5 minutes after its end. On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12
 hours, 1 day and 1 week that end with that hour, with how many of their hours are there, and whether all is well, by the
-limits of the config (alert). Else it is silent.
+limits of the config (alert). Where there is no terminal, it says what cron should mail: what is not well by these limits, each
+thing once, again after a day while it lasts, and when it is resolved; slots of schedules that were missed. "mail: off" in the
+config silences that. It leaves to hipq work what that has told.
 
 It also says what has changed for the worse against the window before and the same window a week earlier, where there is enough
 to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
@@ -133,8 +134,8 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	if err == nil && (format != "" || o.report != "") {
 		err = a.reportHour(ctx, i, hour, format, o)
 	}
-	if err == nil && format == "" && o.at == "" {
-		err = a.warnOfMissing(ctx, i, m, hour)
+	if err == nil && !a.json && o.at == "" && a.mails(i.Config) {
+		err = a.mailFindings(ctx, i)
 	}
 	return err
 }
@@ -164,23 +165,6 @@ func (a *app) reportHour(ctx context.Context, i *instance, hour time.Time, forma
 		return nil
 	}
 	return a.printMonitored(i, format, o.to, r)
-}
-
-// warnOfMissing says that hours were missed: once, and once a day as long as they are, whichever host aggregates hours meanwhile.
-func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor, hour time.Time) error {
-	missing, err := m.Missing(ctx, hour)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	now, err := i.db.SQL.Clock(ctx)
-	if err != nil {
-		return err
-	}
-	what := "missed hours up to " + missing[len(missing)-1].Format(time.RFC3339)
-	return alert.NewLog(i.db).Once(ctx, what, now, 24*time.Hour, func() error {
-		a.printMissing(a.err, missing)
-		return nil
-	})
 }
 
 func (a *app) printMissing(to *output, missing []time.Time) {

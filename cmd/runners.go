@@ -176,38 +176,31 @@ func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handl
 	}
 }
 
-// leftOutAgain is after how long a job type is told of again that ticks leave out.
-const leftOutAgain = time.Hour
+// warnedAgain is after how long ticks warn again of what keeps handlers from being run.
+const warnedAgain = time.Hour
 
-// warnOfLeft warns of job types that the worker has left out: each tick does so, and one an hour says it, unless somebody looks.
-func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
-	if len(left) == 0 {
+// warnHourly warns of what each tick finds, by the names of notices: one tick an hour does, unless somebody looks.
+func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]error) {
+	if len(warnings) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
 	now, err := i.db.SQL.Clock(ctx)
-	always := err != nil || a.verbose || a.err.isTerminal()
-	for _, l := range left {
+	always := err != nil || a.byHand()
+	for _, name := range slices.Sorted(maps.Keys(warnings)) {
 		ours := always
 		if !ours {
-			ours, err = alert.NewLog(i.db).Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
+			ours, err = alert.NewLog(i.db).Claim(ctx, name, now, warnedAgain)
 		}
 		if ours || err != nil {
-			a.warn(fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err))
+			a.warn(warnings[name])
 		}
 	}
 }
 
-// warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
-// is all, but what is left out is told otherwise.
-func (a *app) warnOfPrograms(c *config.Config, queues, types []string, left ...leftType) {
-	for _, err := range cantRun(c, queues, types, left) {
-		a.warn(err)
-	}
-}
-
-// cantRun finds those programs. It looks at files and runs nothing.
+// cantRun finds handlers and retry handlers whose programs can't be run here, of these queues and job types; none named is all, except
+// what is left out, of which others tell. It looks at files and runs nothing.
 func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []error) {
 	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	eachHandler(c, func(queue, jobType string, h config.Handler) {

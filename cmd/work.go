@@ -17,6 +17,7 @@ import (
 
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
@@ -42,11 +43,12 @@ shards was changed in the config is left out until hipq init has divided it anew
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
-Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
-all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database, or that it is gone, at
-first, every 15 minutes, and when it is over. "mail: off" in the config silences that.
+Where there is no terminal, it says in short what cron should mail: which jobs failed, for good or until their retry, of each
+kind once an hour, over all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database,
+or that it is gone, at first, every 15 minutes, and when it is over; what exit code 78 is for, at first, once an hour, and when
+it is over. "mail: off" in the config silences that.
 
-When it has started jobs, it warns of handlers whose programs can't be run here; hipq config check looks for them beforehand.
+When it has started jobs, it warns once an hour of handlers whose programs can't be run here; hipq config check looks for them beforehand.
 
 Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
 SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
@@ -65,9 +67,10 @@ func (a *app) workCommand() *cobra.Command {
   hipq work emails --type send --max-jobs 1 # one job, by hand`,
 		SuggestFor: []string{"worker", "start", "process", "consume", "listen"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			what := slices.Concat(args, types)
 			c, err := a.load(cmd)
 			if err != nil {
-				return err
+				return a.mailMisconfigured(nil, what, err)
 			}
 			preferred, err := parseShards(shards)
 			if err != nil {
@@ -85,7 +88,7 @@ func (a *app) workCommand() *cobra.Command {
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
-			return a.mailOutage(c, slices.Concat(args, types), done, err)
+			return a.mailOutage(c, what, done, err)
 		},
 	}
 	f := c.Flags()
@@ -115,7 +118,8 @@ type worked struct {
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
 	noteSeen(i.Config)
-	a.mailBack(i.Config, slices.Concat(names, types))
+	outage, none := outageOf(i.Config, slices.Concat(names, types))
+	a.mailBack(i.Config, outage, none)
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
@@ -128,10 +132,16 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	began := time.Now()
 	done, err = worker.Run(cmd.Context(), p)
 	took := time.Since(began)
-	if done.Started > 0 { // not each minute, for what concerns no job
-		a.warnOfPrograms(i.Config, names, types, runners.left...)
+	warnings := map[string]error{}
+	for _, l := range runners.left {
+		warnings[fmt.Sprintf("left out %s %s", l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
-	a.warnOfLeft(cmd.Context(), i, runners.left)
+	if done.Started > 0 { // not each hour, for what concerns no job
+		for _, err := range cantRun(i.Config, names, types, runners.left) {
+			warnings["can't run "+texts.Fingerprint(err.Error())] = err
+		}
+	}
+	a.warnHourly(cmd.Context(), i, warnings)
 	switch {
 	case a.json:
 		err = errors.Join(err, a.printJSON(worked{

@@ -129,8 +129,11 @@ func (j *judgement) instance(a Alert, s State) {
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
 		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", texts.Count(s.DeadWorkers, "worker"), j.over))
-	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
-		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", texts.Count(s.MissedHours, "hour")))
+	text = fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", texts.Count(s.MissedHours, "hour"))
+	if s.GoneHours > 0 {
+		text += fmt.Sprintf(", but not %d of them, whose activity was purged", s.GoneHours)
+	}
+	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours", text)
 }
 
 // schedules judges those that are overdue, all as one finding: a worker that handles one slot handles all.

@@ -66,6 +66,7 @@ func TestJudge(t *testing.T) {
 			"no worker has run yet, and a job has been due for 15 min: is hipq work in crontab? (warning above 5 min)",
 		},
 		{"missed hours", func(s *State, _ *Alert) { s.MissedHours = 25 }, "critical missed_hours", "25 hours of the last week have no metrics"},
+		{"gone hours", func(s *State, _ *Alert) { s.MissedHours, s.GoneHours = 3, 2 }, "warning missed_hours", "aggregates them, but not 2 of them, whose activity was purged"},
 		{"left out", func(s *State, _ *Alert) { s.LeftOut = []LeftOut{{"new", "no table; run hipq init"}} }, "critical left_out new", "queue new is left out: no table; run hipq init"},
 		{"nearest limits win", func(s *State, a *Alert) {
 			a.Queues = map[string]QueueAlert{

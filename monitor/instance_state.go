@@ -33,6 +33,8 @@ type State struct {
 	DeadWorkers int64
 	// MissedHours is how many hours of the last week were not aggregated. The last complete hour doesn't count: there is time for it.
 	MissedHours int
+	// GoneHours is how many of these can't be aggregated any more, because their activity was purged.
+	GoneHours int
 	// HighIDs are tables whose next id is in the upper half of all possible ids.
 	HighIDs []string
 	// LeftOut are queues that can't be used. The caller fills them in.
@@ -100,7 +102,11 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 		return s, err
 	}
 	missing, err := m.Missing(ctx, lastComplete(now).Add(-time.Hour))
-	s.MissedHours = len(missing)
+	if s.MissedHours = len(missing); err == nil && len(missing) > 0 {
+		var gone []time.Time
+		_, gone, err = m.MissingSince(ctx, missing[0])
+		s.GoneHours = len(gone)
+	}
 	return s, err
 }
 

@@ -77,15 +77,24 @@ func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every tim
 
 // Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.
 func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
-	var rows []struct {
-		Notice string
-		Said   engine.Time `db:"said_time"`
-	}
 	args := make([]any, len(what))
 	for i := range what {
 		args[i] = what[i]
 	}
-	query := "SELECT notice, " + b.db.SQL.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what))
+	return b.times(ctx, "notice IN "+engine.In(len(what)), args...)
+}
+
+// Under are the times of all things whose names begin with a word and a blank.
+func (b Log) Under(ctx context.Context, word string) (map[string]time.Time, error) {
+	return b.times(ctx, "notice >= ? AND notice < ?", word+" ", word+"!")
+}
+
+func (b Log) times(ctx context.Context, which string, args ...any) (map[string]time.Time, error) {
+	var rows []struct {
+		Notice string
+		Said   engine.Time `db:"said_time"`
+	}
+	query := "SELECT notice, " + b.db.SQL.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE " + which
 	if err := b.db.SQL.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, wrap(err)
 	}
@@ -106,6 +115,16 @@ func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
 		}
 		return nil
 	}))
+}
+
+// Over forgets a thing. ours says that it was known, to one caller only: the one to say that it is over.
+func (b Log) Over(ctx context.Context, what string) (ours bool, err error) {
+	err = b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+		did, err := engine.Changed(tx.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice = ?", what))
+		ours = did || ours && tx.MayBeDone
+		return err
+	})
+	return ours && err == nil, wrap(err)
 }
 
 func wrap(err error) error {

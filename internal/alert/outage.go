@@ -13,14 +13,10 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-const (
-	// saidEvery is how often it is said that something goes on.
-	saidEvery = 15 * time.Minute
-	// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
-	overAfter = 2 * time.Minute
-)
+// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
+const overAfter = 2 * time.Minute
 
-// Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, for the database
+// Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, because the database
 // can't be asked.
 type Outage struct{ file string }
 
@@ -29,6 +25,8 @@ type state struct {
 	Since time.Time `json:"since"`
 	Said  time.Time `json:"said"`
 	Over  time.Time `json:"over"`
+	// Why is what was said.
+	Why string `json:"why,omitempty"`
 }
 
 // OutageOf is the outage of those that have this key: a config, and what of it a tick works.
@@ -50,9 +48,9 @@ func cached(what, key string) (string, error) {
 	return filepath.Join(cache, what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
-// Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one is to say so. Two
-// that fail at the same time may both say it.
-func (o *Outage) Goes(from, now time.Time) (since time.Time, say bool, err error) {
+// Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one should say why: it is
+// another reason, or was last said so long ago. Two that fail at the same time may both say it.
+func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (since time.Time, say bool, err error) {
 	s, err := o.read()
 	if err != nil {
 		return from, true, err
@@ -60,8 +58,8 @@ func (o *Outage) Goes(from, now time.Time) (since time.Time, say bool, err error
 	if s.Since.IsZero() || s.Since.After(now) {
 		s = state{Since: from}
 	}
-	if lately := now.Sub(s.Said); lately < 0 || lately >= saidEvery {
-		s.Said, say = now, true
+	if lately := now.Sub(s.Said); lately < 0 || lately >= every || why != s.Why {
+		s.Said, s.Why, say = now, why, true
 	}
 	if !say && s.Over.IsZero() {
 		return s.Since, false, nil // nothing is new

@@ -19,7 +19,7 @@ func TestOutage(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	goes := func(after time.Duration, wantSay bool, wantSince time.Time) {
 		t.Helper()
-		since, say, err := o.Goes(begin.Add(after), begin.Add(after))
+		since, say, err := o.Goes(begin.Add(after), begin.Add(after), "", 15*time.Minute)
 		dbtest.Ensure(t, err == nil && say == wantSay && since.Equal(wantSince), "after %s: %s, %t, %v", after, since, say, err)
 	}
 	ends := func(after time.Duration, wantSince, wantOver time.Time) {
@@ -67,8 +67,23 @@ func TestOutage(t *testing.T) {
 	ends(time.Hour, never, never)
 	ends(time.Hour+2*time.Minute, later, later)
 	// one that was caught in its midst knows that it began before
-	if since, say, err := o.Goes(begin, later); err != nil || !say || !since.Equal(begin) {
+	if since, say, err := o.Goes(begin, later, "", 15*time.Minute); err != nil || !say || !since.Equal(begin) {
 		t.Errorf("since %s, %t, %v", since, say, err)
+	}
+}
+
+// Another reason is news.
+func TestOutageReason(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("HOME", cache)
+	t.Setenv("XDG_CACHE_HOME", cache)
+	o, now := dbtest.Must(alert.OutageOf("a config"))(t), time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	for n, want := range []struct {
+		why string
+		say bool
+	}{{"typo", true}, {"typo", false}, {"password", true}, {"password", false}, {"typo", true}} {
+		_, say, err := o.Goes(now, now, want.why, time.Hour)
+		dbtest.Ensure(t, err == nil && say == want.say, "%d: %t, %v", n, say, err)
 	}
 }
 

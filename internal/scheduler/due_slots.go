@@ -129,7 +129,7 @@ func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 				jobs++
 				to.LastSlot.Time, to.LastJobID, to.LastQueue, to.LastTime.Time = slot, added, s.Queue, tx.Now
 			} else {
-				left = schedule.LeftOut{Slot: slot, Why: fmt.Sprintf("job %d has its key, and was not final", added)}
+				left = schedule.LeftOut{Slot: slot, Why: fmt.Sprintf("job %d"+hasKey+"and was not final", added)}
 			}
 		}
 		if !left.Slot.IsZero() {

@@ -129,6 +129,12 @@ func (r Row) Ahead() time.Time {
 	return r.SeenUntil.Time
 }
 
+// hasKey is in the LeftWhy of a slot that was left out as its schedule's key wants it.
+const hasKey = " has its key, "
+
+// Missed says that LeftSlot passed without a worker.
+func (r Row) Missed() bool { return !r.LeftSlot.IsZero() && !strings.Contains(r.LeftWhy, hasKey) }
+
 // Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
 func (r Row) Overdue() time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {

@@ -128,8 +128,8 @@ func (s Schedule) jitterOf(slot time.Time) time.Duration {
 // Next is the first slot after a time; the zero Time if there is none in the next years.
 func (s Schedule) Next(after time.Time) time.Time { return s.Spec.Next(after, s.Location) }
 
-// LeftOut is the latest slot that gets no job although it was missed, and why; the zero LeftOut is none. What Latest leaves out is
-// none: one job for all that were missed is what it is for.
+// LeftOut is the latest slot that gets no job although it was missed, and why; the zero LeftOut is none. Slots that Latest and Skip
+// pass over were missed if the first of them is older than OnTime.
 type LeftOut struct {
 	Slot time.Time
 	Why  string
@@ -143,26 +143,36 @@ func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time
 	if s.Missed == All && s.Job.Key == "" {
 		most = MostMissed
 	}
-	look := most
-	if s.Missed == All {
-		look++ // is there one more?
-	}
-	slots = s.latest(since, now, look)
+	slots = s.latest(since, now, MostMissed+1)
 	if len(slots) == 0 {
 		return nil, time.Time{}, LeftOut{}
 	}
 	latest = slots[len(slots)-1]
-	if len(slots) > most {
-		left = LeftOut{slots[0], fmt.Sprintf("more than %d were missed", most)}
-		if s.Job.Key != "" {
-			left.Why = "with its key there is one job at a time"
-		}
-		slots = slots[1:]
-	}
-	if s.Missed == Skip && now.Sub(latest) > OnTime {
-		return nil, latest, LeftOut{latest, fmt.Sprintf("it was missed by more than %.0f minutes", OnTime.Minutes())}
+	over := slots[:max(0, len(slots)-most)]
+	slots = slots[len(over):]
+	switch n := len(over); {
+	case s.Missed == Skip && now.Sub(latest) > OnTime:
+		return nil, latest, LeftOut{latest, fmt.Sprintf("it was missed by more than %.0f minutes", OnTime.Minutes()) + before(n)}
+	case n == 0:
+	case s.Missed == All && s.Job.Key != "":
+		left = LeftOut{over[n-1], "with its key there is one job at a time"}
+	case s.Missed == All:
+		left = LeftOut{over[n-1], fmt.Sprintf("more than %d were missed", most)}
+	case now.Sub(over[0]) > OnTime:
+		left = LeftOut{over[n-1], "it was missed" + before(n-1) + ", and a later slot has the job"}
 	}
 	return slots, latest, left
+}
+
+// before says that so many more were missed before a slot.
+func before(n int) string {
+	switch {
+	case n == 0:
+		return ""
+	case n >= MostMissed-1: // Due counts no further
+		return fmt.Sprintf(", and at least %d more before it", n)
+	}
+	return fmt.Sprintf(", and %d more before it", n)
 }
 
 // latest are the latest slots after since, up to now, at most so many. It looks back from now further and further, for between

@@ -86,8 +86,9 @@ func TestDue(t *testing.T) {
 	}{
 		{"nothing yet", "0 3 * * *", "", time.Hour, 0, 0, 0, 0},
 		{"in time", "0 12 * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
-		{"of several the latest", "* * * * *", "", time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
-		{"of several in time the latest", "* * * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
+		{"of several the latest", "* * * * *", "", time.Hour, 1, 30 * time.Second, 30 * time.Second, 90 * time.Second},
+		{"of several that were not missed the latest", "* * * * *", "", 4 * time.Minute, 1, 30 * time.Second, 30 * time.Second, 0},
+		{"of several in time the latest", "* * * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 90 * time.Second},
 		{"all", "* * * * *", schedule.All, time.Hour, 60, 30 * time.Second, 30 * time.Second, 0},
 		{"all, but not for ever", "* * * * *", schedule.All, 1000 * time.Hour, schedule.MostMissed, 30 * time.Second, 30 * time.Second, 100*time.Minute + 30*time.Second},
 		{"too late", "0 11 * * *", schedule.Skip, 2 * time.Hour, 0, 0, time.Hour + 30*time.Second, time.Hour + 30*time.Second},
@@ -117,6 +118,18 @@ func TestDueWithKey(t *testing.T) {
 	noon := now.Truncate(time.Hour)
 	dbtest.Ensure(t, len(slots) == 1 && slots[0].Equal(noon) && latest.Equal(noon) && left.Slot.Equal(noon.Add(-time.Hour)),
 		"%v, %s, %+v", slots, latest, left)
+}
+
+// What was left out says how much of it there was.
+func TestDueCounts(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
+	for since, want := range map[time.Duration]string{
+		20 * time.Minute: "it was missed, and 18 more before it, and a later slot has the job",
+		20 * time.Hour:   "it was missed, and at least 99 more before it, and a later slot has the job",
+	} {
+		_, _, left := schedule.Schedule{Name: "one", Spec: spec(t, "* * * * *")}.Due(now.Add(-since), now)
+		dbtest.Same(t, left.Why, want, "after %s", since)
+	}
 }
 
 // Two Specs with the same slots are equal, however they are written.
