@@ -154,6 +154,9 @@ func (a *app) reportHour(ctx context.Context, i *instance, hour time.Time, forma
 			return err
 		}
 		r.Health = new(i.Alert.Judge(r.state))
+		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
+			return err
+		}
 	}
 	if o.report != "" {
 		if err := a.writePage(ctx, i, r, o.report); err != nil {

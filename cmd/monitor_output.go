@@ -26,6 +26,8 @@ var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
 
 type monitored struct {
 	monitor.Report
+	// Retrying are the job types with jobs that wait for a retry now; null with --at.
+	Retrying []monitor.Retrying `json:"retrying"`
 	// Health is null with --at.
 	Health *monitor.Health `json:"health"`
 	state  monitor.State

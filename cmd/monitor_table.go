@@ -35,6 +35,9 @@ func (a *app) printReport(i *instance, r monitored) error {
 			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
 		}
 	}
+	for _, t := range r.Retrying {
+		a.out.line("%s of %s %s will be retried: hipq failures %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, t.Queue)
+	}
 	for _, t := range r.Throttles() {
 		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
 	}

@@ -62,8 +62,9 @@ type TypeState struct {
 	OldestDue time.Duration
 	// Failed is how many jobs failed for good, and were neither retried nor dismissed.
 	Failed int64
-	// Counts are of the last hours.
+	// Counts are of the last hours, as far as they were aggregated; Last are the attempts of the last hour, up to now.
 	Counts Counts
+	Last   LastAttempts
 }
 
 // State reads how the instance is, and how its last hours went (whole hours, at least one), as far as they were aggregated. It
@@ -157,6 +158,9 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		if k != workersKey {
 			of(k).Counts = r.Counts
 		}
+	}
+	if err := m.lastAttempts(ctx, s, of); err != nil {
+		return err
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(found), key.compare) {
 		s.Types = append(s.Types, *found[k])
