@@ -176,6 +176,10 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 	if err != nil || newest.IsZero() {
 		return hours, to, err
 	}
+	begin, err := m.Begin(ctx)
+	if err != nil || begin.IsZero() || newest.Before(begin) { // of a time before the instance's life
+		return hours, to, err
+	}
 	to = newest.Add(time.Hour)
 	err = m.eachMetric(ctx, m.db.SQL, to.Add(-over), to, func(r *metric) { hours.row(r.key()).add(r) })
 	for _, r := range hours.rows {

@@ -30,6 +30,8 @@ type Page struct {
 	Health *monitor.Health
 	// Failures are the kinds of failed jobs that are open, and of those that will be retried.
 	Failures []Failure
+	// Current is what has happened since the last complete hour; nil if nothing has counted it.
+	Current *monitor.Current
 	// Retrying are the jobs that will be retried, by type; nil if nothing has counted them.
 	Retrying []monitor.Retrying
 }
