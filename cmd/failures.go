@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,14 +16,15 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const failuresLong = `Says in which ways jobs failed for good: those that are still to be seen to, which hipq status counts as FAILED, or with
---state closed those that were retried or dismissed since. Jobs of one type are taken together if their errors have the
+const failuresLong = `Says in which ways jobs failed: those that failed for good and were neither retried nor dismissed, which hipq status
+counts as FAILED, and those that will be retried, which it counts as RETRYING. --state failed, retry or closed (retried or dismissed
+since) shows one kind alone. Jobs of one type are taken together if their errors have the
 same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
 when, the newest of them with its error, and the commands that retry or dismiss just these. Of each queue it shows the
 newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
 
-With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does; and RETRY says which
-were retried or dismissed since.
+With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does: those that failed for good,
+unless --state says otherwise. RETRY says which were retried or dismissed since.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -31,21 +33,19 @@ func (a *app) failuresCommand() *cobra.Command {
 	var single bool
 	c := &cobra.Command{
 		Use:   "failures [QUEUE]",
-		Short: "Say in which ways jobs failed for good",
+		Short: "Say in which ways jobs failed",
 		Long:  failuresLong,
 		Example: `  hipq failures
   hipq failures emails --since 1d --json | jq .retry
   hipq failures --jobs --fingerprint 3f2a91bc`,
 		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.state == "" {
-				f.state = string(admin.Failed)
-			}
 			if !single {
 				return a.openJobs(cmd, args, &f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
 					return a.runFailures(cmd.Context(), i, queues, by)
 				})
 			}
+			f.state = cmp.Or(f.state, string(admin.Failed))
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY"})
@@ -56,7 +56,7 @@ func (a *app) failuresCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Closed))
+	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
 }
@@ -65,19 +65,25 @@ type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
-	// Retry and Dismiss are the commands that do so to these jobs.
+	// Retry and Dismiss are the commands that do so to these jobs. Those that will be retried it runs now.
 	Retry   string  `json:"retry"`
 	Dismiss *string `json:"dismiss"`
 }
 
 func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter) error {
+	states := []admin.Status{by.Status}
+	if by.Status == "" {
+		states = []admin.Status{admin.Failed, admin.Retry}
+	}
 	none := true
 	for _, q := range queues {
-		n, err := a.printFailures(ctx, i, q, by)
-		if err != nil {
-			return err
+		for _, by.Status = range states {
+			n, err := a.printFailures(ctx, i, q, by)
+			if err != nil {
+				return err
+			}
+			none = none && n == 0
 		}
-		none = none && n == 0
 	}
 	if none && !a.json && a.onTerminal() {
 		a.out.line("there are none")
@@ -121,8 +127,12 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		return strings.Join(words, " ")
 	}
 	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
-	if by.Status == admin.Closed {
+	switch f.State {
+	case admin.Closed:
 		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
+		return k
+	case admin.Retry:
+		k.Retry = command("reschedule", "--in", "0s", "--state", string(admin.Retry))
 		return k
 	}
 	dismiss := command("dismiss")
@@ -147,7 +157,11 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if !k.First.Equal(k.Last.Time) {
 		when += " to " + i.local(k.Last.Time)
 	}
-	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), when)
+	what := "failed, " + when
+	if k.State == admin.Retry {
+		what = fmt.Sprintf("will be retried, the first at %s; they failed %s", i.local(k.NextRetry.Time), when)
+	}
+	a.out.line("%s %s: %s %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), what)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {

@@ -13,9 +13,12 @@ import (
 const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
 is complete 5 minutes after its end. On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12
 hours, 1 day and 1 week that end with that hour, with how many of their hours are there, and whether all is well, by the
-limits of the config (alert). Where there is no terminal, it says what cron should mail: what is not well by these limits, each
-thing once, again after a day while it lasts, and when it is resolved; slots of schedules that were missed. "mail: off" in the
-config silences that. It leaves to hipq work what that has told.
+limits of the config (alert). A terminal also gets what it aggregated. What has happened since that hour is printed as "now", and
+stored nowhere.
+
+Where there is no terminal, it says what cron should mail: what is not well by these limits, each thing once, again after a day
+while it lasts, and when it is resolved; slots of schedules that were missed. "mail: off" in the config silences that. It leaves
+to hipq work what that has told.
 
 It also says what has changed for the worse against the window before and the same window a week earlier, where there is enough
 to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
@@ -128,11 +131,12 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	} else {
 		hour, err = m.LastComplete(ctx)
 	}
+	taken := false
 	if err == nil {
-		_, err = m.Aggregate(ctx, hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
+		taken, err = m.Aggregate(ctx, hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
 	}
 	if err == nil && (format != "" || o.report != "") {
-		err = a.reportHour(ctx, i, hour, format, o)
+		err = a.reportHour(ctx, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
 	}
 	if err == nil && !a.json && o.at == "" && a.mails(i.Config) {
 		err = a.mailFindings(ctx, i)
@@ -141,9 +145,8 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 }
 
 // reportHour writes the page and prints the metrics, as it was asked for, up to an hour.
-func (a *app) reportHour(ctx context.Context, i *instance, hour time.Time, format string, o monitorOptions) (err error) {
-	r := monitored{}
-	if r.Report, err = monitor.New(i.db).Report(ctx, hour); err != nil {
+func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format string, o monitorOptions) (err error) {
+	if r.Report, err = monitor.New(i.db).Report(ctx, r.Hour); err != nil {
 		return err
 	}
 	if o.at == "" { // how it is now says nothing about a past hour
@@ -155,6 +158,14 @@ func (a *app) reportHour(ctx context.Context, i *instance, hour time.Time, forma
 			return err
 		}
 		r.Health = new(i.Alert.Judge(r.state))
+		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
+			return err
+		}
+		current, err := monitor.New(i.db).Current(ctx)
+		if err != nil {
+			return err
+		}
+		r.Current = &current
 	}
 	if o.report != "" {
 		if err := a.writePage(ctx, i, r, o.report); err != nil {

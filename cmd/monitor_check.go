@@ -136,8 +136,8 @@ func (i *instance) state(ctx context.Context, most int64) (monitor.State, error)
 	return s, err
 }
 
-// measures are always the same ones for the same queues, so that a graph has no gaps: a rate of nothing is 0. Those of a queue are
-// over all of its types, and so have no limits, which are by type.
+// measures are always the same ones for the same queues, so that a graph has no gaps: an hour without attempts has an error rate of 0.
+// Those of a queue are over all of its types, and so have no limits, which are by type.
 func measures(a monitor.Alert, s monitor.State) []measured {
 	var all []measured
 	limit := func(l float64) *float64 {
@@ -166,17 +166,21 @@ func measures(a monitor.Alert, s monitor.State) []measured {
 		sum.Failed += t.Failed
 		sum.OldestDue = max(sum.OldestDue, t.OldestDue)
 		sum.Counts.Finished += t.Counts.Finished
-		sum.Counts.Errors += t.Counts.Errors + t.Counts.Failed
+		sum.Counts.Errors += t.Counts.Bad()
+		sum.Last.Ended, sum.Last.Bad = sum.Last.Ended+t.Last.Ended, sum.Last.Bad+t.Last.Bad
 		sums[t.Queue] = sum
 	}
 	none := monitor.Limits{Warning: monitor.Off, Critical: monitor.Off}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		sum := sums[name]
-		ended := sum.Counts.Finished + sum.Counts.Errors
+		var rate *float64
+		if !s.Until.IsZero() || sum.Last.Ended > 0 {
+			rate = new(100 * max(sum.Counts.ErrorRate(), sum.Last.ErrorRate()))
+		}
 		add(name+"_backlog", new(float64(sum.Backlog)), "", none)
 		add(name+"_oldest_due", new(sum.OldestDue.Seconds()), "s", none)
 		add(name+"_failed", new(float64(sum.Failed)), "", none)
-		add(name+"_error_rate", new(100*float64(sum.Counts.Errors)/float64(max(ended, 1))), "%", none)
+		add(name+"_error_rate", rate, "%", none)
 	}
 	return all
 }

@@ -26,9 +26,15 @@ var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
 
 type monitored struct {
 	monitor.Report
+	// Current is what has happened since the last complete hour; null with --at.
+	Current *monitor.Current `json:"current"`
+	// Retrying are the job types with jobs that wait for a retry now; null with --at.
+	Retrying []monitor.Retrying `json:"retrying"`
 	// Health is null with --at.
 	Health *monitor.Health `json:"health"`
 	state  monitor.State
+	// taken: this run has aggregated the hour.
+	taken bool
 }
 
 // format is how the metrics are to be printed; empty is not at all.

@@ -29,6 +29,10 @@ func (a *app) printMetrics(instance string, r monitored) error {
 	g.set("hipq_dead_workers", "Workers that died in the last hours.", float64(s.DeadWorkers))
 	g.set("hipq_monitor_missed", "How many hours of the last week were not aggregated.", float64(s.MissedHours))
 	g.states(s.Types)
+	retrying := g.by("hipq_retrying_jobs", "Jobs that have had an attempt and wait for the next one.", "queue", "job_type")
+	for _, t := range r.Retrying {
+		retrying.set(float64(t.Jobs), label(t.Queue), label(t.JobType))
+	}
 	g.shards(s.Divisions)
 	g.windows(r.Windows)
 

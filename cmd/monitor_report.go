@@ -22,7 +22,7 @@ const (
 
 // writePage writes the report as a page, in the place of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
-	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health}
+	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
@@ -48,16 +48,18 @@ func (i *instance) reportedFailures(ctx context.Context) (all []report.Failure, 
 		return nil, err
 	}
 	for _, q := range queues {
-		found, err := admin.Of(q).Failures(ctx, admin.Filter{Limit: failuresOfQueue})
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range found.Kinds {
-			k := failureOf(q, admin.Filter{}, f)
-			all = append(all, report.Failure{
-				Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, Error: f.Error,
-				Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: k.Retry, Dismiss: *k.Dismiss,
-			})
+		for _, state := range []admin.Status{admin.Failed, admin.Retry} {
+			found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: state, Limit: failuresOfQueue})
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range found.Kinds {
+				k := failureOf(q, admin.Filter{}, f)
+				all = append(all, report.Failure{
+					Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, NextRetry: f.NextRetry.Time, Error: f.Error,
+					Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: k.Retry, Dismiss: or0(k.Dismiss),
+				})
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b report.Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })

@@ -15,8 +15,17 @@ func (a *app) printReport(i *instance, r monitored) error {
 	if r.Health != nil {
 		a.printHealth(*r.Health)
 	}
+	if r.taken {
+		a.printTaken(i, r)
+	}
+	if !r.Measured {
+		a.out.line("no hour measured yet")
+	}
+	if r.Current != nil && r.Current.LeftOut {
+		a.out.line("since %s: too many jobs to count before the hour is complete", i.local(r.Current.From))
+	}
 	a.out.line("Up to %s", r.Hour.Add(time.Hour).In(i.Location).Format("2006-01-02 15:04 MST"))
-	if err := a.printWindows(r.Windows); err != nil {
+	if err := a.printWindows(i, r); err != nil {
 		return err
 	}
 	a.printHours(r)
@@ -35,6 +44,9 @@ func (a *app) printReport(i *instance, r monitored) error {
 			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
 		}
 	}
+	for _, t := range r.Retrying {
+		a.out.line("%s of %s %s will be retried: hipq failures %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, t.Queue)
+	}
 	for _, t := range r.Throttles() {
 		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
 	}
@@ -52,10 +64,31 @@ func timeCell(ms *int64) string {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-func (a *app) printWindows(windows []monitor.Window) error {
+// printTaken says what this run has aggregated.
+func (a *app) printTaken(i *instance, r monitored) {
+	var all monitor.Counts
+	for _, h := range r.Hours {
+		if h.Start.Equal(r.Hour) {
+			for _, q := range h.Queues {
+				all.Added, all.Finished, all.Errors, all.Failed = all.Added+q.Added, all.Finished+q.Finished, all.Errors+q.Errors, all.Failed+q.Failed
+			}
+		}
+	}
+	from := r.Hour.In(i.Location)
+	a.out.line("aggregated %s–%s: %s added, %s, %s of them with an error", from.Format("15:04"), from.Add(time.Hour).Format("15:04 MST"),
+		texts.Count(all.Added, "job"), texts.Count(all.Attempts(), "attempt"), texts.Thousands(all.Bad()))
+}
+
+func (a *app) printWindows(i *instance, r monitored) error {
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
 		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
-	for _, w := range windows {
+	if r.Current != nil {
+		for _, q := range r.Current.Queues {
+			t.row("now", "since "+r.Current.From.In(i.Location).Format("15:04"), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
+				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), "–")
+		}
+	}
+	for _, w := range r.Windows {
 		for _, q := range w.Queues {
 			t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
 				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), number(q.Before.Finished))

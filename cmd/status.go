@@ -18,7 +18,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
+const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, waiting for a
+retry after an attempt (RETRYING, which the first three include), locked, running,
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
@@ -242,14 +243,14 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 }
 
 func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
-	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
+	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "RETRYING", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
 		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
 	for _, q := range queues {
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
 		}
-		t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
+		t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Retrying), number(q.Locked), number(q.Running), number(q.Waiting),
 			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(q.OldestDue.Time))
 	}
 	if err := t.end(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -23,8 +24,13 @@ type group struct {
 // count counts an hour of the activity. It reads all entries: a GROUP BY over the times' buckets takes several times as long, because
 // the groups are too many for the engines' memory.
 func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
-	counted := newMetrics(hour)
-	groups, err := m.groups(ctx, hour)
+	return m.countBetween(ctx, hour, hour.Add(time.Hour), math.MaxInt64)
+}
+
+// countBetween counts what is in [from, to). It is errTooMuch if that may be more than so many entries.
+func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int64) (metrics, error) {
+	counted := newMetrics(from)
+	groups, err := m.groups(ctx, from, to, most)
 	if err != nil {
 		return metrics{}, fmt.Errorf("count the activity: %w", err)
 	}
@@ -45,14 +51,17 @@ func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 // groups are the times of an hour's entries: a job's wait when it started, else an attempt's run. The entries of an hour lie
 // together by id. So it is cheaper to read from the first to the last of them than to go to each from the index on at. Entries
 // of other hours between them, which were committed late, don't count.
-func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times, error) {
+func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) (map[group]*Times, error) {
 	const ofHour = "at >= ? AND at < ?"
-	table, from, to := m.db.Activity(), engine.At(hour), engine.At(hour.Add(time.Hour))
+	table, from, to := m.db.Activity(), engine.At(begin), engine.At(end)
 	var first, last sql.NullInt64
 	err := m.db.SQL.QueryRowContext(ctx, "SELECT MIN(id), MAX(id) FROM "+table+" "+m.db.SQL.Index(table, "at")+" WHERE "+ofHour, from, to).
 		Scan(&first, &last)
 	if err != nil || !first.Valid {
 		return nil, err
+	}
+	if last.Int64-first.Int64 >= most {
+		return nil, errTooMuch
 	}
 	query := "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // it has one of them at most
 		" FROM " + table + " " + m.db.SQL.ByID + " WHERE id BETWEEN ? AND ? AND " + ofHour

@@ -37,6 +37,9 @@ func (c Counts) Bad() int64 { return c.Errors + c.Failed }
 // Attempts is how many attempts have ended.
 func (c Counts) Attempts() int64 { return c.Finished + c.Bad() }
 
+// ErrorRate is which part of the attempts ended in an error; 0 if there are none.
+func (c Counts) ErrorRate() float64 { return part(c.Bad(), c.Attempts()) }
+
 // Times are how long something took each time, in milliseconds.
 type Times struct {
 	Count int64 `json:"count"`

@@ -54,7 +54,7 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
-// enoughAttempts is how many attempts an error rate needs. With fewer, one unlucky job would raise an alarm.
+// enoughAttempts is how many attempts an error rate needs, unless several jobs have an error. With fewer, one unlucky job would raise an alarm.
 const enoughAttempts = 20
 
 // Judge finds what in a state exceeds the limits.
@@ -168,12 +168,17 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			Severity: severity, Queue: &t.Queue, JobType: &t.JobType, What: what, Value: value, Limit: limit, Unit: unit, Text: text,
 		}))
 	}
-	c := t.Counts
+	c, rate, said := t.Counts, 0.0, ""
 	if ended := c.Attempts(); ended >= enoughAttempts {
-		rate := float64(c.Bad()) / float64(ended)
-		limit("error_rate", a.ErrorRate, rate, "part", "%s of %d attempts in %s ended with an error: hipq activity --state error",
-			percent(rate), ended, j.hours)
+		rate = c.ErrorRate()
+		said = fmt.Sprintf("%s of %d attempts in %s ended with an error: hipq activity --state error", percent(rate), ended, j.hours)
 	}
+	if last := t.Last; last.enough() && last.ErrorRate() > rate {
+		rate = last.ErrorRate()
+		said = fmt.Sprintf("%s of the last %d attempts, since %s, ended with an error: hipq failures %s",
+			percent(rate), last.Ended, last.Since.UTC().Format("15:04 MST"), t.Queue)
+	}
+	limit("error_rate", a.ErrorRate, rate, "part", "%s", said)
 	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
 		ofJobs(t.Failed, j.most), t.Queue)
 	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",

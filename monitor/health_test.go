@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 var judged = time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
@@ -42,6 +43,14 @@ func TestJudge(t *testing.T) {
 		},
 		{"all attempts failed", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 20} }, "critical error_rate mail/send", "100 % of 20 attempts"},
 		{"too few to say", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 19} }, "", ""},
+		{
+			"the last attempts failed, of many jobs", func(s *State, _ *Alert) {
+				s.Types[0].Last = LastAttempts{Ended: 6, Bad: 5, Since: engine.At(judged.Add(-5 * time.Minute)), failing: map[int64]bool{1: true, 2: true, 3: true, 4: true, 5: true}}
+			}, "critical error_rate mail/send", "mail/send: 83.3 % of the last 6 attempts, since 00:55 UTC, ended with an error: hipq failures mail (critical above 25 %)",
+		},
+		{"the last attempts failed, of one job", func(s *State, _ *Alert) {
+			s.Types[0].Last = LastAttempts{Ended: 19, Bad: 19, failing: map[int64]bool{1: true}}
+		}, "", ""},
 		{
 			"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
 			"mail/send: 1 job failed for good, still to be seen to: hipq failures mail (warning above 0)",

@@ -64,8 +64,9 @@ type TypeState struct {
 	OldestDue time.Duration
 	// Failed is how many jobs failed for good, and were neither retried nor dismissed.
 	Failed int64
-	// Counts are of the last hours.
+	// Counts are of the last hours, as far as they were aggregated; Last are the attempts of the last hour, up to now.
 	Counts Counts
+	Last   LastAttempts
 }
 
 // State reads how the instance is, and how its last hours went (whole hours, at least one), as far as they were aggregated. It
@@ -164,6 +165,9 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 			of(k).Counts = r.Counts
 		}
 	}
+	if err := m.lastAttempts(ctx, s, of); err != nil {
+		return err
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(found), key.compare) {
 		s.Types = append(s.Types, *found[k])
 	}
@@ -176,6 +180,10 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 	hours, last := newMetrics(now), lastComplete(now)
 	newest, err := m.time(ctx, "MAX(hour)", m.db.Hours()+" WHERE hour > ? AND hour <= ?", engine.At(last.Add(-over)), engine.At(last))
 	if err != nil || newest.IsZero() {
+		return hours, to, err
+	}
+	begin, err := m.Begin(ctx)
+	if err != nil || begin.IsZero() || newest.Before(begin) { // of a time before the instance's life
 		return hours, to, err
 	}
 	to = newest.Add(time.Hour)

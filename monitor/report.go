@@ -20,6 +20,8 @@ type Report struct {
 	Missing []time.Time `json:"missing"`
 	// Hours are those of the last week, oldest first, without the missing ones.
 	Hours []Hour `json:"-"`
+	// Measured says whether any of the hours of the last week is one of the instance's life.
+	Measured bool `json:"-"`
 }
 
 // Hour is one hour of a report by itself.
@@ -151,6 +153,12 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if report.Missing, err = m.Missing(ctx, hour); err != nil {
 		return Report{}, err
 	}
+	begin, err := m.Begin(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	n := len(report.Hours)
+	report.Measured = n > 0 && !begin.IsZero() && !report.Hours[n-1].Start.Before(begin)
 	report.Trends, err = m.trends(ctx, report.Windows, done)
 	return report, err
 }

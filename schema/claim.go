@@ -56,7 +56,8 @@ var (
 	Behind = compared(">", "?")
 	// Before is that for those that are claimed before it, with the same parameters.
 	Before       = compared("<", "?")
-	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ")"
+	// the attempt is for counts of the jobs that wait for a retry, which would have to read each row without it
+	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
 )
 
 // Args are the parameters of Behind and Before.

@@ -124,7 +124,7 @@ func long() string { return strings.Repeat(nasty, 1<<20/len(nasty)+1) }
 // fill makes up the week of the types, without the hours (before the last) that were missed.
 func (p *Page) fill(types []exampleType, missed []int) {
 	r, to := rand.New(rand.NewPCG(11, 11)), lastHour.Add(time.Hour)
-	p.Report = monitor.Report{Hour: lastHour}
+	p.Report = monitor.Report{Hour: lastHour, Measured: len(types) > 0}
 	for i, name := range []string{"6h", "12h", "1d", "1w"} {
 		of := []int{6, 12, 24, 168}[i]
 		p.Windows = append(p.Windows, monitor.Window{Name: name, From: to.Add(time.Duration(-of) * time.Hour), To: to, Of: of})

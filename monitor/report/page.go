@@ -28,8 +28,12 @@ type Page struct {
 	monitor.Report
 	// Health is how the instance is now; nil if nobody has judged that.
 	Health *monitor.Health
-	// Failures are the kinds of failed jobs that are open.
+	// Failures are the kinds of failed jobs that are open, and of those that will be retried.
 	Failures []Failure
+	// Current is what has happened since the last complete hour; nil if nothing has counted it.
+	Current *monitor.Current
+	// Retrying are the jobs that will be retried, by type; nil if nothing has counted them.
+	Retrying []monitor.Retrying
 }
 
 // Failure is a number of failed jobs of one type whose errors are alike.
@@ -37,6 +41,8 @@ type Failure struct {
 	Queue, JobType string
 	Jobs           int64
 	First, Last    time.Time
+	// NextRetry is when the first of them is retried; zero if they failed for good.
+	NextRetry time.Time
 	// Error is that of one of the jobs.
 	Error string
 	// Show is the command that tells all about that job.
@@ -90,6 +96,18 @@ func (v view) Window(name string) *monitor.Window {
 		return nil
 	}
 	return &v.Windows[i]
+}
+
+// WillRetry is how many jobs will be retried; nil if nothing has counted them.
+func (v view) WillRetry() *int64 {
+	if v.Retrying == nil {
+		return nil
+	}
+	n := int64(0)
+	for _, t := range v.Retrying {
+		n += t.Jobs
+	}
+	return &n
 }
 
 type queue struct {

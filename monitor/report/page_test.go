@@ -80,7 +80,7 @@ func TestEmpty(t *testing.T) {
 		}
 		return found
 	}
-	dbtest.Same(t, cmp.Diff([]string{"All is well.", "The last day"}, headings(empty())), "", "empty (-want +got)")
+	dbtest.Same(t, cmp.Diff([]string{"No hour measured yet.", "The last day"}, headings(empty())), "", "empty (-want +got)")
 	dbtest.Same(t, cmp.Diff([]string(nil), headings(Page{Instance: "shop"})), "", "nothing (-want +got)")
 	want := []string{
 		"2 critical, 1 warning", "The last day", "Recent failures", "Queues", "Job types", "Hosts",

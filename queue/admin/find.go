@@ -44,8 +44,8 @@ var Statuses = []Status{
 
 // conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
 var conditions = map[Status]string{
-	Initial:   waiting + " AND state = 'initial'",
-	Retry:     waiting + " AND state = 'retry'",
+	Initial:   waiting + " AND attempt = 0",
+	Retry:     retrying,
 	Running:   "status IN ('running', 'answered', 'awaiting')",
 	Error:     "status IN ('deciding', 'undecided')",
 	Final:     "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
@@ -59,8 +59,11 @@ var conditions = map[Status]string{
 	Finished:  "status = 'finished' AND part = 'NONE'",
 }
 
-// waiting is the condition for a row that waits for its next attempt.
-const waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+// waiting is the condition for a row that waits for its next attempt, retrying for one that has had an attempt. The index has both.
+const (
+	waiting  = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+	retrying = waiting + " AND attempt > 0"
+)
 
 // mayHaveError leaves out the statuses that most jobs have, and that go with no error.
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
@@ -242,9 +245,12 @@ type Failure struct {
 	// Example is the newest of them, by its id, and Error the beginning of its error.
 	Example int64  `json:"example"`
 	Error   string `json:"-"`
+	// State is Failed, Closed, or Retry: these jobs will be retried, and the first of them at NextRetry.
+	State     Status   `json:"state"`
+	NextRetry job.Time `json:"next_retry"`
 }
 
-// Failures are the failed jobs that a filter lets pass, by how they failed.
+// Failures are the jobs that a filter lets pass, by how they failed.
 type Failures struct {
 	// Kinds are those with the newest jobs. The kind with the most jobs comes first.
 	Kinds []Failure
@@ -254,10 +260,10 @@ type Failures struct {
 	More bool
 }
 
-var failureColumns = store.Only("id", "job_type", "status", "error", "update_time")
+var failureColumns = store.Only("id", "job_type", "status", "error", "update_time", "scheduled_run_time")
 
-// Failures groups failed jobs by type and fingerprint. The filter's standing is Failed by default; its Limit is of kinds, 1,000
-// at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
+// Failures groups jobs by type and the fingerprint of their error. The filter's standing is Failed by default, or Closed, or Retry; its
+// Limit is of kinds, 1,000 at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Status = cmp.Or(by.Status, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)
@@ -270,7 +276,7 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 		key := [2]string{j.Type, texts.Fingerprint(j.Error)}
 		n, known := at[key]
 		switch {
-		case by.Fingerprint != "" && by.Fingerprint != key[1]:
+		case by.Fingerprint != "" && by.Fingerprint != key[1], by.Status == Retry && j.Error == job.None:
 			return nil
 		case !known && len(found.Kinds) == most:
 			found.Others++
@@ -279,11 +285,14 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 			n, at[key] = len(found.Kinds), len(found.Kinds)
 			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
 			found.Kinds = append(found.Kinds, Failure{
-				Type: j.Type, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
+				Type: j.Type, State: by.Status, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
 			})
 		}
 		f := &found.Kinds[n]
 		f.Jobs++
+		if next := f.NextRetry; by.Status == Retry && (next.IsZero() || j.ScheduledRunTime.Before(next.Time)) {
+			f.NextRetry.Time = j.ScheduledRunTime
+		}
 		f.First.Time = slices.MinFunc([]time.Time{f.First.Time, j.UpdateTime}, time.Time.Compare)
 		f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
 		return nil

@@ -83,20 +83,18 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		}
 	}
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
-		q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		"COALESCE(SUM(" + retrying + "), 0), " + q.s.DB().SQL.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		" FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " GROUP BY status, shard"
 	err = q.s.DB().SQL.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var status job.Status
+		var c counted
 		var place int
-		var n, later int64
-		var oldest engine.Time
-		err := row.Scan(&status, &place, &n, &later, &oldest)
-		o.add(status, n, later, oldest.Time, s.now)
+		err := row.Scan(&c.status, &place, &c.n, &c.later, &c.retrying, &c.oldest)
+		o.add(c, s.now)
 		switch i, ok := s.division.Shard(place); {
 		case ok:
-			o.Shards[i].add(status, n, later, oldest.Time, s.now)
-		case !status.IsFinal() && status != job.StatusSubmitted:
-			o.Misplaced += n
+			o.Shards[i].add(c, s.now)
+		case !c.status.IsFinal() && c.status != job.StatusSubmitted:
+			o.Misplaced += c.n
 		}
 		return err
 	})}, store.Weights(q.s, "shard", "", func(place, used int) {
@@ -198,22 +196,33 @@ type Counts struct {
 	OldestDue job.Time `json:"oldest_due"`
 	// Closed failed too, and need no more attention.
 	Closed int64 `json:"closed"`
+	// Retrying of Due, Held and Scheduled have had an attempt, and wait for the next one.
+	Retrying int64 `json:"retrying"`
 }
 
-// add adds n jobs of one status, of which later are due later. oldest is when the first that waits is due.
-func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
+// counted are jobs of one status.
+type counted struct {
+	status job.Status
+	// later of the n jobs are due later, retrying have had an attempt.
+	n, later, retrying int64
+	// oldest is when the first that waits is due.
+	oldest engine.Time
+}
+
+func (c *Counts) add(of counted, now time.Time) {
 	where := map[job.Status]*int64{
 		job.StatusSubmitted: &c.Due, job.StatusAvailable: &c.Due, job.StatusScheduled: &c.Due, job.StatusThrottled: &c.Held,
 		job.StatusLocked: &c.Locked, job.StatusRunning: &c.Running, job.StatusAnswered: &c.Running, job.StatusAwaiting: &c.Waiting,
 		job.StatusDeciding: &c.Error, job.StatusUndecided: &c.Error,
 		job.StatusFinished: &c.Finished, job.StatusFailed: &c.Failed, job.StatusClosed: &c.Closed,
-	}[status]
+	}[of.status]
 	if where != nil {
-		*where += n - later
-		c.Scheduled += later
+		*where += of.n - of.later
+		c.Scheduled += of.later
 	}
-	if !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue.Time)) {
-		c.OldestDue.Time = oldest
+	c.Retrying += of.retrying
+	if oldest := of.oldest; !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue.Time)) {
+		c.OldestDue.Time = oldest.Time
 	}
 }
 

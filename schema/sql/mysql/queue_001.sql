@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   run_rank           BIGINT AS (priority) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
-  KEY {jobs}$claim (status, shard, part, job_type, {order}),
+  KEY {jobs}$claim (status, shard, part, job_type, {order}, attempt),
   KEY {jobs}$wake (wake_time),
   -- A row that hipq could not work with is refused, if an application writes it; one that is final may keep what made it fail. The
   -- names tell the application what is wrong. hipq's own connections don't look.

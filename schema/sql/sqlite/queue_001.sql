@@ -66,5 +66,5 @@ CREATE TABLE IF NOT EXISTS {jobs} (
 ) STRICT;
 
 CREATE UNIQUE INDEX IF NOT EXISTS {jobs}$live ON {jobs} (job_type, job_key, live);
-CREATE INDEX IF NOT EXISTS {jobs}$claim ON {jobs} (status, shard, part, job_type, {order});
+CREATE INDEX IF NOT EXISTS {jobs}$claim ON {jobs} (status, shard, part, job_type, {order}, attempt);
 CREATE INDEX IF NOT EXISTS {jobs}$wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;

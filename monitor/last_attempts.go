@@ -1,0 +1,106 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/schema"
+)
+
+// LastAttempts are the attempts of one job type that ended last.
+type LastAttempts struct {
+	// Ended is how many there are, Bad how many of them had an error.
+	Ended, Bad int64
+	// Since is when the first of them ended.
+	Since engine.Time
+
+	failing map[int64]bool
+}
+
+const (
+	// lastEntries is at how many of the newest entries of the activity a check looks, whatever has happened in the hour.
+	lastEntries = 20_000
+	// lastEnded is how many of the newest attempts of a type are judged, so that a busy type's error rate rises within minutes.
+	lastEnded = 1000
+	// failingJobs is how many jobs with an error say as much as enoughAttempts do. One job alone may have many attempts.
+	failingJobs = 5
+)
+
+// ErrorRate is which part of them had an error; 0 if there are none.
+func (l LastAttempts) ErrorRate() float64 { return part(l.Bad, l.Ended) }
+
+func (l LastAttempts) enough() bool {
+	return l.Ended >= enoughAttempts || len(l.failing) >= failingJobs
+}
+
+// lastAttempts adds to each type the attempts that ended in the last hour, whether it has been aggregated or not. An interrupted
+// attempt says nothing of its handler.
+func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *TypeState) error {
+	table := m.db.Activity()
+	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id FROM " + table + " " + m.db.SQL.ByID +
+		" WHERE id > (SELECT MAX(id) FROM " + table + ") - ? AND at >= ? AND kind = 'job' AND state IN ('finished', 'error', 'failed')" +
+		" AND run_ms >= 0 AND SUBSTR(error, 1, 11) <> 'interrupted' ORDER BY id DESC"
+	type entry struct {
+		At      engine.Time
+		State   string
+		Queue   string
+		JobType string `db:"job_type"`
+		JobID   int64  `db:"job_id"`
+	}
+	err := engine.Each(ctx, m.db.SQL, query, []any{lastEntries, engine.At(s.At.Add(-time.Hour))}, func(e entry) error {
+		last := &of(key{e.Queue, e.JobType}).Last
+		if last.Ended == lastEnded {
+			return nil
+		}
+		if last.Ended++; e.State != "finished" {
+			if last.failing == nil {
+				last.failing = map[int64]bool{}
+			}
+			last.Bad++
+			last.failing[e.JobID] = true
+		}
+		last.Since = e.At
+		return nil
+	})
+	return texts.Wrap(err, "read the last attempts")
+}
+
+// Retrying is how many jobs of a type have had an attempt and wait for the next one.
+type Retrying struct {
+	Queue   string `json:"queue"`
+	JobType string `json:"job_type"`
+	Jobs    int64  `json:"jobs"`
+}
+
+// Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all jobs that wait, which takes about
+// a third of a second for a million.
+func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
+	queues, err := m.usable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []Retrying{}
+	for _, q := range queues {
+		table, err := m.db.CheckQueue(q.Name)
+		if err != nil {
+			return nil, err
+		}
+		query := fmt.Sprintf("SELECT job_type, COUNT(*) AS jobs FROM %s %s WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0"+
+			" GROUP BY job_type ORDER BY job_type", table, m.db.SQL.Index(table, schema.ClaimIndex))
+		err = engine.Each(ctx, m.db.SQL, query, nil, func(r struct {
+			JobType string `db:"job_type"`
+			Jobs    int64
+		},
+		) error {
+			all = append(all, Retrying{q.Name, r.JobType, r.Jobs})
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("count the jobs of %s that wait for a retry: %w", q.Name, err)
+		}
+	}
+	return all, nil
+}
