@@ -18,7 +18,7 @@ import (
 const failuresLong = `Says in which ways jobs failed for good: those that are still to be seen to, which hipq status counts as FAILED, or with
 --state closed those that were retried or dismissed since. Jobs of one type are taken together if their errors have the
 same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
-when, the newest of them with its error, and the commands that retry or dismiss just these. Of each queue it shows the
+when, the newest of them with its error, and the commands that retry or dismiss just these, unless they are closed. Of each queue it shows the
 newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
 
 With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does; and RETRY says which
@@ -65,8 +65,8 @@ type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
-	// Retry and Dismiss are the commands that do so to these jobs.
-	Retry   string  `json:"retry"`
+	// Retry and Dismiss are the commands that do so to these jobs; of closed jobs, which may have succeeded since, there is none.
+	Retry   *string `json:"retry"`
 	Dismiss *string `json:"dismiss"`
 }
 
@@ -121,12 +121,9 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		return strings.Join(words, " ")
 	}
 	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
-	if by.Status == admin.Closed {
-		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
-		return k
+	if by.Status != admin.Closed {
+		k.Retry, k.Dismiss = new(command("retry")), new(command("dismiss"))
 	}
-	dismiss := command("dismiss")
-	k.Retry, k.Dismiss = command("retry"), &dismiss
 	return k
 }
 
@@ -149,8 +146,8 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	}
 	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), when)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
-	a.out.line("  %s", k.Retry)
-	if k.Dismiss != nil {
+	if k.Retry != nil {
+		a.out.line("  %s", *k.Retry)
 		a.out.line("  %s", *k.Dismiss)
 	}
 	return a.out.err

@@ -159,8 +159,8 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		}
 		k := failureOf(q, admin.Filter{Status: admin.Failed}, found.Kinds[at])
 		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
-			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
-			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
+			"look:  "+i.command(strings.Replace(*k.Retry, "hipq retry", "hipq failures", 1)),
+			"retry: "+i.command(*k.Retry)+"   # when the cause is mended", i.runAs())
 	}
 	return nil
 }
