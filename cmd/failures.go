@@ -20,7 +20,7 @@ const failuresLong = `Says in which ways jobs failed: those that failed for good
 counts as FAILED, and those that will be retried, which it counts as RETRYING. --state failed, retry or closed (retried or dismissed
 since) shows one kind alone. Jobs of one type are taken together if their errors have the
 same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
-when, the newest of them with its error, and the commands that retry or dismiss just these. Of each queue it shows the
+when, the newest of them with its error, and the commands that retry or dismiss just these, unless they are closed. Of each queue it shows the
 newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
 
 With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does: those that failed for good,
@@ -65,8 +65,9 @@ type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
-	// Retry and Dismiss are the commands that do so to these jobs. Those that will be retried it runs now.
-	Retry   string  `json:"retry"`
+	// Retry and Dismiss are the commands that do so to these jobs; those that will be retried it runs now. Of closed jobs, which may
+	// have succeeded since, there is none.
+	Retry   *string `json:"retry"`
 	Dismiss *string `json:"dismiss"`
 }
 
@@ -129,14 +130,11 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
 	switch f.State {
 	case admin.Closed:
-		k.Retry = command("retry", "--again", "--state", string(admin.Closed))
-		return k
 	case admin.Retry:
-		k.Retry = command("reschedule", "--in", "0s", "--state", string(admin.Retry))
-		return k
+		k.Retry = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry)))
+	default:
+		k.Retry, k.Dismiss = new(command("retry")), new(command("dismiss"))
 	}
-	dismiss := command("dismiss")
-	k.Retry, k.Dismiss = command("retry"), &dismiss
 	return k
 }
 
@@ -163,7 +161,9 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	}
 	a.out.line("%s %s: %s %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), what)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
-	a.out.line("  %s", k.Retry)
+	if k.Retry != nil {
+		a.out.line("  %s", *k.Retry)
+	}
 	if k.Dismiss != nil {
 		a.out.line("  %s", *k.Dismiss)
 	}

@@ -166,8 +166,8 @@ type operateFlags struct {
 func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
-	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
-	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask about --all")
+	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; it asks first")
+	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask before jobs are changed that flags describe; needed without a terminal")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 
@@ -245,7 +245,8 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 		standings = []admin.Status{admin.Status(f.state)}
 	}
 	return operation{
-		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes,
+		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun,
+		ask: len(ids) == 0 && !f.yes && !f.dryRun,
 	}, nil
 }
 

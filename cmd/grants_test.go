@@ -104,10 +104,10 @@ func TestGrantsSuffice(t *testing.T) {
 		{"monitor"},
 		{"purge"},
 		{"enqueue", "plain", "send", "--key", "k", "--in", "1h"},
-		{"cancel", "plain", "--key", "k"},
+		{"cancel", "plain", "--key", "k", "--yes"},
 		{"queue", "pause", "plain"},
 		{"queue", "resume", "plain"},
-		{"dismiss", "plain", "--type", "send"},
+		{"dismiss", "plain", "--type", "send", "--yes"},
 		{"init"},
 	} {
 		hipq("", args...)

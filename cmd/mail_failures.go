@@ -168,8 +168,8 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		if k := w.among(found); k != nil {
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *k)
 			a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
-				"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
-				"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
+				"look:  "+i.command(strings.Replace(*k.Retry, "hipq retry", "hipq failures", 1)),
+				"retry: "+i.command(*k.Retry)+"   # when the cause is mended", i.runAs())
 			continue
 		}
 		e, failed, again := newest[w], "for good ", ""
@@ -177,13 +177,10 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			failed, again = "", "; it will be retried"
 		}
 		if k := w.among(retried); k != nil {
-			next, err := q.Get(ctx, k.Example)
-			if err == nil && next.State() == job.Retry {
-				a.say(fmt.Sprintf("attempts of %s of %s failed so far, since %s: %s; retries follow, that of job %d at %s", texts.Count(k.Jobs, "job"), of,
-					i.local(k.First.Time), k.Error, next.ID, i.local(next.ScheduledRunTime)),
-					"look: "+i.command(fmt.Sprintf("hipq jobs %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType)))+"   # fingerprint "+w.fingerprint, i.runAs())
-				continue
-			}
+			a.say(fmt.Sprintf("attempts of %s of %s failed so far, since %s: %s; they will be retried, the first at %s",
+				texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), k.Error, i.local(k.NextRetry.Time)),
+				"look: "+i.command(fmt.Sprintf("hipq failures %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType))), i.runAs())
+			continue
 		}
 		// discarded, or dismissed or tried again by now
 		a.say(fmt.Sprintf("a job of %s failed %sat %s: %s%s", of, failed, i.local(e.At), e.Error, again),

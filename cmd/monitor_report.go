@@ -57,7 +57,7 @@ func (i *instance) reportedFailures(ctx context.Context) (all []report.Failure, 
 				k := failureOf(q, admin.Filter{}, f)
 				all = append(all, report.Failure{
 					Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, NextRetry: f.NextRetry.Time, Error: f.Error,
-					Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: k.Retry, Dismiss: or0(k.Dismiss),
+					Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: or0(k.Retry), Dismiss: or0(k.Dismiss),
 				})
 			}
 		}

@@ -28,7 +28,7 @@ type operation struct {
 	filter    *filterFlags
 	standings []admin.Status
 	dryRun    bool
-	// ask makes a person at a terminal confirm what a filter has found.
+	// ask makes a person at a terminal confirm what a filter has found; without a terminal the operation is refused.
 	ask bool
 	// prepare, if there is one, reads those flags that need the config or the database.
 	prepare func(i *instance) error
@@ -37,7 +37,7 @@ type operation struct {
 	// would, if there is one, fills in what would come of a job in a dry run.
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint, if there is one, says what to do about a refusal.
-	hint func(err error) string
+	hint func(q *queue.Queue, err error) string
 	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a admin.Refused; after any
 	// other nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
@@ -125,11 +125,15 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		if all, err = o.find(cmd, i, q); err != nil {
 			return err
 		}
+		if o.ask && (!a.onTerminal() || a.json) {
+			return usagef("%s: nothing was changed: it can't ask here about %s of %s; add --yes to change them, or --dry-run to list them",
+				o.verb, texts.Count(len(all), "job"), q.Name)
+		}
 		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
 			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && !o.dryRun && len(all) > 0 {
+		if o.ask && len(all) > 0 {
 			if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)); err != nil {
 				return err
 			}
@@ -187,6 +191,8 @@ func (a *app) summarize(d operated) error {
 		a.out.line("would %s %s%s", d.verb, of, listed(d.changed))
 	case a.onTerminal():
 		a.out.line("%s: %s", d.verb, of)
+	case len(d.ids) == 0:
+		a.say(d.verb + ": " + of) // standard output has the ids of new jobs
 	}
 	if d.refused > 0 {
 		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"))
@@ -271,7 +277,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
 		if d.hint != nil {
-			hint = d.hint(refused)
+			hint = d.hint(d.q, refused)
 		}
 	}
 	switch text := c.text(); {
@@ -285,11 +291,8 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 	return nil
 }
 
-// confirm asks a person at a terminal, and fails unless that is a yes; a script has meant it.
+// confirm asks a person at a terminal, and fails unless that is a yes.
 func (a *app) confirm(ctx context.Context, question string) error {
-	if !a.onTerminal() || a.json {
-		return nil
-	}
 	a.out.text("%s? [y/N] ", oneLine(question))
 	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
 	switch answer = strings.ToLower(strings.TrimSpace(answer)); {

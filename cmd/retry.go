@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -13,9 +14,9 @@ import (
 
 const retryLong = `Enqueues a new job like a final one, due at once, and prints its id: a final job itself never changes. Either for the
 ids, or with flags for all failed jobs that the flags describe (hipq failures lists them), the newest so many with --limit;
-or with --state finished for those that went well. The two are linked (hipq show), and the failed one is
-closed: hipq status counts it as failed no more, and it is retried only once, unless with --again. The same holds for what
-was dismissed. Where a job with the same type and key is not final, that one's id is printed, with a word about it to
+or with --state closed or finished and --again for others. The two are linked (hipq show), and the failed one is
+closed: hipq status counts it as failed no more. A job that was retried or dismissed, or that finished, is retried only
+with --again. Where a job with the same type and key is not final, that one's id is printed, with a word about it to
 stderr, and nothing is changed.
 
 Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
@@ -30,8 +31,8 @@ func (a *app) retryCommand() *cobra.Command {
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
 	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
-		if !again && f.state == string(admin.Closed) {
-			return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
+		if !again && f.state != "" && f.state != string(admin.Failed) {
+			return usagef("--state %s: what finished, or was retried or dismissed, is retried with --again", f.state)
 		}
 		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error {
@@ -47,17 +48,40 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			return err
 		}
-		o.hint = func(err error) string {
-			if errors.As(err, new(*admin.ClosedError)) {
-				return "--again retries it all the same"
+		var i *instance
+		o.prepare = func(of *instance) error {
+			i = of
+			return nil
+		}
+		o.hint = func(q *queue.Queue, err error) string {
+			closed, ok := errors.AsType[*admin.ClosedError](err)
+			if !ok && !errors.Is(err, admin.ErrFinished) {
+				return ""
 			}
-			return ""
+			if ok {
+				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it all the same"
+			}
+			return "--again retries it all the same"
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
+	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried or dismissed before, or that finished")
 	alsoAbout(c, "again", admin.Closed)
 	return c
+}
+
+// fate says how the last of the jobs ended that have repeated another, the first of them id; "" if it isn't there any more.
+func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) string {
+	j, err := q.Get(ctx, id)
+	switch {
+	case err != nil:
+		return ""
+	case j.RetriedAs != 0:
+		return i.fate(ctx, q, j.RetriedAs)
+	case !j.Status.IsFinal():
+		return fmt.Sprintf("job %d, its retry, has not ended; ", j.ID)
+	}
+	return fmt.Sprintf("job %d, its retry, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
 }
 
 // wouldRetry finds the jobs that would not be retried, for another has their type and key.

@@ -276,14 +276,7 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	if j.Attempt == 0 {
 		after = ", before it was tried"
 	}
-	over := "failed for good "
-	switch j.Error {
-	case activity.None:
-		over = "finished "
-	case job.Cancelled:
-		over = "cancelled "
-	}
-	said := over + i.local(j.UpdateTime) + after
+	said := ended(j) + " " + i.local(j.UpdateTime) + after
 	switch {
 	case j.RetriedAs != 0:
 		said += fmt.Sprintf("; retried as job %d", j.RetriedAs)
@@ -295,4 +288,15 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}
 	return said
+}
+
+// ended says how a final job ended.
+func ended(j *job.Job) string {
+	switch j.Error {
+	case activity.None:
+		return "finished"
+	case job.Cancelled:
+		return "cancelled"
+	}
+	return "failed for good"
 }

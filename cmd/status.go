@@ -23,7 +23,7 @@ retry after an attempt (RETRYING, which the first three include), locked, runnin
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
-run, of each queue the five that have said so last; jobs that wait to be moved to the shards of their queue; queues of the
+run, of each queue the five that have said so last; quarantined jobs, which ended their workers twice; jobs that wait to be moved to the shards of their queue; queues of the
 config that hipq work leaves out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
 one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
 an absence of the database.
@@ -78,6 +78,7 @@ type queueStatus struct {
 	Unhandled []unhandledType `json:"unhandled"`
 	// Progressing are the jobs that have said last how far they are.
 	Progressing []progressingJob `json:"progressing"`
+	Quarantined []quarantinedJob `json:"quarantined"`
 	// Shards is how many there are; ByShard has each of several.
 	Shards  int           `json:"shards"`
 	ByShard []shardStatus `json:"by_shard"`
@@ -94,8 +95,14 @@ type progressingJob struct {
 	said string
 }
 
-// progressingMost is how many of them status shows of each queue, at most.
+// progressingMost is how many of them, and of the quarantined, status shows of each queue, at most.
 const progressingMost = 5
+
+type quarantinedJob struct {
+	ID     int64  `json:"id"`
+	Type   string `json:"job_type"`
+	Losses int    `json:"losses"`
+}
 
 type unhandledType struct {
 	Type      string   `json:"job_type"`
@@ -201,7 +208,8 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 		return queueStatus{}, err
 	}
 	s := queueStatus{
-		Queue: q.Name, Counts: c.Counts, Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
+		Queue: q.Name, Counts: c.Counts, Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Quarantined: []quarantinedJob{},
+		Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
 	}
 	if otherwise := c.Division.Otherwise; otherwise != nil {
 		s.DividedOtherwise = new(otherwise.Error())
@@ -212,6 +220,13 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	}
 	for _, j := range progressing {
 		s.Progressing = append(s.Progressing, progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()})
+	}
+	quarantined, err := admin.Of(q).Quarantined(ctx, progressingMost)
+	if err != nil {
+		return s, err
+	}
+	for _, j := range quarantined {
+		s.Quarantined = append(s.Quarantined, quarantinedJob{j.ID, j.Type, j.Losses})
 	}
 	types, err := admin.Of(q).Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -263,6 +278,9 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		}
 		for _, j := range q.Progressing {
 			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
+		}
+		for _, j := range q.Quarantined {
+			a.out.line("%s: job %d (%s) is quarantined: %d attempts in a row ended with their workers", q.Queue, j.ID, j.Type, j.Losses)
 		}
 		if q.DividedOtherwise != nil {
 			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)

@@ -238,6 +238,6 @@ func (s *examples) kill(t *testing.T) {
 
 // again runs what waits for its next attempt.
 func (s *examples) again(t *testing.T) {
-	s.run(t, "reschedule", "words", "--state", "retry", "--in", "0s")
+	s.run(t, "reschedule", "words", "--state", "retry", "--yes", "--in", "0s")
 	s.run(t, "work")
 }

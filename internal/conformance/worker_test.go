@@ -55,8 +55,11 @@ var attempts = []struct {
 	{name: "timeout", say: words{Hangs: true}, timeout: time.Second, do: (*shop).nothing, want: end{job.Retry, "timeout after 1s", "error"}},
 	{
 		name: "timeout of a deaf one", say: words{Hangs: true, Deaf: true}, timeout: time.Second, do: (*shop).nothing,
-		want:   end{job.Retry, "timeout after 1s", "error"},
-		except: map[string]end{"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}}, // nobody can end a goroutine
+		want: end{job.Retry, "timeout after 1s", "error"},
+		except: map[string]end{
+			"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}, // nobody can end a goroutine
+			"exec": {job.Retry, "timeout after 1s" + ignored, "error"},
+		},
 	},
 	{
 		name: "cancel", say: words{Hangs: true, Progress: 40, Note: []byte("🙂")}, do: (*shop).cancel,
@@ -66,8 +69,10 @@ var attempts = []struct {
 	{name: "SIGTERM of the worker", say: words{Hangs: true}, do: (*shop).interrupt, want: end{job.Retry, "interrupted", "error"}},
 	{
 		name: "SIGTERM of the worker of a deaf one", say: words{Hangs: true, Deaf: true}, do: (*shop).interrupt,
-		want:   end{job.Retry, "interrupted", "error"},
-		except: map[string]end{"func": {job.Retry, "interrupted; the handler goes on", "error"}},
+		want: end{job.Retry, "interrupted", "error"},
+		except: map[string]end{
+			"func": {job.Retry, "interrupted; the handler goes on", "error"}, "exec": {job.Retry, "interrupted" + ignored, "error"},
+		},
 	},
 	{
 		name: "lost lock", say: words{Hangs: true, Result: []byte("second")}, do: (*shop).loseLock,

@@ -26,6 +26,9 @@ const mostMemory = 64
 // briefly is the error of jobs that would take for ever.
 const briefly = "timeout after 3s"
 
+// ignored follows where their programs ignore that they are told to end.
+const ignored = "; ignored SIGTERM for 1s, killed"
+
 // misdeeds are what handlers do that behave badly, and what must come of their jobs.
 var misdeeds = []struct {
 	kind, do string
@@ -42,8 +45,8 @@ var misdeeds = []struct {
 	{"stream", "close", 0, "the program has closed its standard output"},
 	{"exec", "daemon", 0, ""},
 	{"stream", "daemon", 0, ""},
-	{"exec", "deaf", 0, briefly},
-	{"stream", "deaf", 0, briefly + "; the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"},
+	{"exec", "deaf", 0, briefly + ignored},
+	{"stream", "deaf", 0, briefly + ignored + "; the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"},
 }
 
 // TestBounded: whatever handlers do, the tick ends in its time, in little memory, and nothing of them is left.

@@ -3,6 +3,8 @@
 package guard
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -100,6 +102,27 @@ func (c *children) count() map[int]int {
 		}
 	}
 	return found
+}
+
+// left finds what a program has left that has ended and isn't reaped: in its group, and outside of it what has this variable of its.
+func (c *children) left(pgid int, variable string) (within, outside []string) {
+	if !c.adopts {
+		return nil, nil
+	}
+	pids, _ := process.Children()
+	c.mu.Lock()
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return has(c.own, pid) })
+	c.mu.Unlock()
+	for _, pid := range pids {
+		switch o, ok := process.OtherOf(pid); {
+		case !ok || o.Ended:
+		case o.Group == pgid:
+			within = append(within, fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid))
+		case variable != "" && process.HasInEnvironment(pid, variable):
+			outside = append(outside, fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid))
+		}
+	}
+	return within, outside
 }
 
 // adopted are those of these children of which it is sure that they are not own: what was being started when they were

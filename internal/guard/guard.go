@@ -165,6 +165,15 @@ func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Dur
 	return err
 }
 
+// Left names what a program has left that has ended and isn't reaped: within its group, and outside of it what has this variable of
+// its. It is nothing where this process doesn't adopt.
+func (g *Guard) Left(pgid int, variable string) (within, outside []string) {
+	if g == nil {
+		return nil, nil
+	}
+	return g.children.left(pgid, variable)
+}
+
 // Reap takes a program that has ended from under guard, and reaps it.
 func (g *Guard) Reap(pid int, wait func()) {
 	if g == nil {

@@ -135,7 +135,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 	if err != nil {
 		return status, err
 	}
-	p.Await()
+	p.Await("")
 	status, _, err = p.Reap()
 	return status, err
 }

@@ -4,6 +4,7 @@ package handling
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -27,7 +28,10 @@ type Program struct {
 	mu          sync.Mutex
 	reaped      bool // from now on the group's id may be somebody else's
 	interrupted bool // it was told to end before it ended by itself
-	kill        *time.Timer
+	// deaf says that it had not ended when its grace was over, and so was killed.
+	deaf  bool
+	grace time.Duration
+	kill  *time.Timer
 }
 
 // Command is what to start.
@@ -117,7 +121,7 @@ func (p *Program) Interrupt(grace time.Duration, denied func()) {
 	if p.reaped || process.HasEnded(p.pid) {
 		return
 	}
-	p.interrupted = true
+	p.interrupted, p.grace = true, grace
 	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
 	p.kill = time.AfterFunc(grace, func() {
 		p.mu.Lock()
@@ -125,6 +129,7 @@ func (p *Program) Interrupt(grace time.Duration, denied func()) {
 		if p.reaped {
 			return
 		}
+		p.deaf = grace > 0 && !process.HasEnded(p.pid)
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		if syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM && !process.HasEnded(p.pid) {
 			denied()
@@ -143,11 +148,16 @@ func (p *Program) IfKilledInVain(f func()) {
 }
 
 // Await waits until the leader has ended, kills what is left of the group, and takes the rest of the output. The leader
-// stays a zombie, and so the group's id its own, until Reap.
-func (p *Program) Await() {
+// stays a zombie, and so the group's id its own, until Reap. Of a program that has ended by itself it gives what that has left, as
+// Guard.Left does.
+func (p *Program) Await(variable string) (within, outside []string) {
 	process.AwaitEnd(p.pid)
+	if !p.Interrupted() {
+		within, outside = p.guard.Left(p.pid, variable)
+	}
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	p.Detach()
+	return within, outside
 }
 
 // Detach closes what the worker has of its input and output, which is complete then. It may be repeated.
@@ -174,7 +184,18 @@ func (p *Program) Reap() (status syscall.WaitStatus, used time.Duration, err err
 			}
 		}
 	})
+	p.deaf = p.deaf && status.Signaled() && status.Signal() == syscall.SIGKILL
 	return status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
+}
+
+// Ignored says, behind why it was told to end, that it had to be killed; "" if it hadn't. Ask after Reap.
+func (p *Program) Ignored() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.deaf {
+		return ""
+	}
+	return fmt.Sprintf("; ignored SIGTERM for %s, killed", p.grace.Round(100*time.Millisecond))
 }
 
 // Interrupted says whether Interrupt has told it to end before it ended by itself.

@@ -19,7 +19,7 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 	}
 	process.AwaitEnd(p.pid)
 	p.Interrupt(0, nil)
-	p.Await()
+	p.Await("")
 	status, _, err := p.Reap()
 	if err != nil || p.interrupted || status.ExitStatus() != 5 {
 		t.Errorf("interrupted: %t, %v, %v", p.interrupted, status, err)

@@ -70,12 +70,13 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 	})
 }
 
-// A job that went well may be repeated too, and stays what it is.
+// A job that went well is repeated only if that is meant, and stays what it is.
 func TestRetryWhatHasFinished(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send"})
 		s.settle("w", finished, s.start("w", 1)...)
-		must[[]job.Added](s.t)(s.Retry(s.t.Context(), false, 1))
+		fails(s.t, admin.ErrFinished)(s.Retry(s.t.Context(), false, 1))
+		must[[]job.Added](s.t)(s.Retry(s.t.Context(), true, 1))
 		s.wantState(1, job.Final, "finished", 1)
 		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, s.nth(2))

@@ -19,6 +19,7 @@ import (
 var (
 	ErrNotFinal  = errors.New("the job is not final")
 	ErrNotFailed = errors.New("the job has not failed")
+	ErrFinished  = errors.New("the job finished")
 )
 
 // Cancel makes jobs that have not started, or wait for their next attempt, final: closed, with the error job.Cancelled. A row

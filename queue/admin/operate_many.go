@@ -70,5 +70,5 @@ func isCancelled(_ int, j *job.Job, err error) bool {
 // IsRefusal says whether err is about one job, so that the operation may be done to others.
 func IsRefusal(err error) bool {
 	return errors.As(err, new(*ClosedError)) || errors.Is(err, store.ErrStarted) || errors.Is(err, store.ErrFinal) || errors.Is(err, ErrNotFinal) ||
-		errors.Is(err, ErrNotFailed) || errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrInvalid)
+		errors.Is(err, ErrNotFailed) || errors.Is(err, ErrFinished) || errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrInvalid)
 }

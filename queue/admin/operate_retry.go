@@ -24,8 +24,8 @@ func (e *ClosedError) Error() string {
 // Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
 // once. Old and new job are linked, and a failed old one is closed. It takes some hundreds of jobs in one transaction.
 //
-// A job that was retried, or dismissed, is refused with a *ClosedError, unless again: so without again Retry may be repeated,
-// and by several at once. Other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid. If a job that is not final
+// Unless again, a job that was retried, or dismissed, is refused with a *ClosedError, and one that finished with ErrFinished. So
+// without again Retry may be repeated, and by several at once. Other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid. If a job that is not final
 // has the key, its id comes back as a Duplicate, and nothing changes. A refused job's Added says nothing.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []job.Added, err error) {
 	added = make([]job.Added, len(ids))
@@ -40,13 +40,15 @@ func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []jo
 	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
-// CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
+// CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, ErrFinished, or a *ClosedError.
 func CanRetry(j *job.Job, again bool) error {
 	switch {
 	case !j.Status.IsFinal():
 		return ErrNotFinal
 	case !again && (j.RetriedAs != 0 || j.IsDismissed()):
 		return &ClosedError{j.RetriedAs}
+	case !again && j.Status == job.StatusFinished:
+		return ErrFinished
 	}
 	return nil
 }

@@ -238,3 +238,18 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	}))
 	return jobs, texts.Wrap(err, "read the progress of jobs of %s", q.s.Name)
 }
+
+// Quarantined are the jobs that run, or will run, in a process of their own, and at most so many.
+func (q *Queue) Quarantined(ctx context.Context, most int) (jobs []*job.Job, err error) {
+	db := q.s.DB()
+	// the jobs are only read where a worker has died, because no index has their losses
+	rest := q.s.ClaimIndex() + " WHERE status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'awaiting', 'deciding', 'undecided')" +
+		" AND losses > 0 AND EXISTS (SELECT 1 FROM " + db.Workers() + " " + db.SQL.Index(db.Workers(), "state") + " WHERE state = 'error')" +
+		" ORDER BY losses DESC, id LIMIT ?"
+	err = db.SQL.Read(ctx, q.s.Jobs(store.AllColumns, rest, []any{most}, func(j *job.Job) {
+		if j.IsQuarantined() {
+			jobs = append(jobs, j)
+		}
+	}))
+	return jobs, texts.Wrap(err, "read the quarantined jobs of %s", q.s.Name)
+}

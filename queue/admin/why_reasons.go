@@ -50,8 +50,8 @@ func (w *Why) explain() {
 	w.addIf(w.Ahead == 1, "behind", "1 due job is before it")
 	w.addIf(w.Ahead > 1, "behind", "%d due jobs are before it", w.Ahead)
 	w.addIf(len(w.Reasons) == 0, "due", "nothing stands in its way: the next worker with a free slot takes it")
-	w.addIf(ready && j.IsQuarantined(), "quarantined",
-		"%d attempts in a row ended with their workers: hipq work quarantines the next, in a process of its own", j.Losses)
+	w.addIf(!flawed && !j.Status.IsFinal() && j.IsQuarantined(), "quarantined",
+		"%d attempts in a row ended with their workers: it is quarantined, and hipq work runs it in a process of its own", j.Losses)
 	w.addIf(ready && w.isShard(), "shard", "it is in shard %d of %d, which has its own order", w.room.Shard, w.division.Of)
 	w.addIf(j.Status.IsFinal() && j.RetriedAs != 0, "retried", "it was retried, as job %d", j.RetriedAs)
 	w.addIf(j.IsDismissed(), "dismissed", "it was dismissed")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
@@ -35,13 +36,15 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	giveUp := func(still string) { abandonAttempt(ctx, p, still, buffer) }
 	defer handling.Instead(ctx, killedInVain(p, giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { giveUp(mayNotSignal) }) })
-	p.Await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
+	within, outside := p.Await("HIPQ_TOKEN=" + j.AttemptToken) // in this goroutine: a wake-up from another would cost a short job a tenth of its time
 	byGuard := e.Guard.ofWorker().MayStop()
 	unwatch()
 	end, err = e.reap(p)
 	switch {
 	case p.Interrupted():
-		err = context.Cause(ctx)
+		if err = context.Cause(ctx); p.Ignored() != "" {
+			err = fmt.Errorf("%w%s", err, p.Ignored())
+		}
 	case byGuard:
 		// a worker that was itself stopped for a while learns only now that its time is up
 		if err = errGuardStops; ctx.Err() != nil {
@@ -50,7 +53,20 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	case err != nil:
 		err = fmt.Errorf("wait for %s: %w", e.Argv[0], err)
 	}
-	return buffer.end(), end, err
+	out = buffer.end()
+	out.left = leftBehind(within, outside)
+	return out, end, err
+}
+
+// leftBehind is what is noted of the processes that a program has left, a line each for those that are killed now and later.
+func leftBehind(within, outside []string) (notes string) {
+	if len(within) > 0 {
+		notes += "[left behind and killed: " + strings.Join(within, ", ") + "]\n"
+	}
+	if len(outside) > 0 {
+		notes += "[left behind, and killed when the worker ends: " + strings.Join(outside, ", ") + "]\n"
+	}
+	return notes
 }
 
 // dying is how long a program may take to end that was killed, until it is left to itself. One that waits for a disk, or a server of

@@ -132,6 +132,8 @@ type printed struct {
 	last string
 	// long says that last is longer than a reply may be.
 	long bool
+	// left are notes of the processes that the program has left behind.
+	left string
 }
 
 // whole is the text from the first line on that is whole.

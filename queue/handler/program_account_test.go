@@ -107,7 +107,7 @@ func TestUserIsStopped(t *testing.T) {
 	e := sh(fmt.Sprintf(`trap '' TERM; sh -c 'trap "" TERM; echo $$ >%[1]s/child; sleep 60; :' & echo $$ >%[1]s/pid; wait; sleep 60`, dir))
 	e.User, e.Grace, e.Limits = "nobody", 200*time.Millisecond, handler.Limits{OpenFiles: 64}
 	var pid, child int
-	wantTimeout(t, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
+	wantKilled(t, e.Grace, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
 	processtest.EventuallyGone(t, "the program", pid)
 	processtest.EventuallyGone(t, "its child", child)
 }

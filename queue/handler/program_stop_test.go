@@ -47,6 +47,13 @@ func wantTimeout(t *testing.T, o job.Outcome) {
 		"%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
 }
 
+// wantKilled wants the outcome of a program that was told to end at its timeout, and didn't within the grace.
+func wantKilled(t *testing.T, grace time.Duration, o job.Outcome) {
+	t.Helper()
+	want := fmt.Sprintf("timeout after 30s; ignored SIGTERM for %s, killed", grace)
+	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want, "%s %q, want retry, %s", o.Verdict, o.Error, want)
+}
+
 // A program that obeys is not waited for any longer, and what it says while it ends is kept.
 func TestExecStops(t *testing.T) {
 	dir := t.TempDir()
@@ -67,7 +74,7 @@ func TestExecKillsTheDeaf(t *testing.T) {
 	e.Grace = 200 * time.Millisecond
 	var pid, child int
 	o := handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") })
-	wantTimeout(t, o)
+	wantKilled(t, e.Grace, o)
 	dbtest.Ensure(t, o.Ran >= e.Grace, "took %s, less than the grace", o.Ran)
 	processtest.EventuallyGone(t, "the program", pid)
 	processtest.EventuallyGone(t, "its child", child)
@@ -88,7 +95,7 @@ func TestExecStopped(t *testing.T) {
 	dir := t.TempDir()
 	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
 	e.Grace = 100 * time.Millisecond
-	wantTimeout(t, handleUntil(t, e, func() {
+	wantKilled(t, e.Grace, handleUntil(t, e, func() {
 		dbtest.OK(t, syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP))
 	}))
 }

@@ -136,13 +136,16 @@ func decodeOnly(line []byte, into any) bool {
 // noOutcome is what is noted behind the output of a program whose last line has the rest of a reply.
 const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
 
-// noted is the output with such a note, where the last line wants one.
+// noted is the output with such a note, where the last line wants one, and those of what is left behind.
 func noted(p printed) string {
-	r, ok := onlyReply(p.last)
-	if !ok || r.Outcome != nil || r.Result == nil && r.RetryAfter == nil {
-		return p.text
+	notes := p.left
+	if r, ok := onlyReply(p.last); ok && r.Outcome == nil && (r.Result != nil || r.RetryAfter != nil) {
+		notes = noOutcome + "\n" + notes
 	}
-	return strings.TrimRight(p.text, "\n") + "\n" + noOutcome + "\n"
+	if text := strings.TrimRight(p.text, "\n"); notes != "" && text != "" {
+		return text + "\n" + notes
+	}
+	return p.text + notes
 }
 
 // amend adds the reply to what is known of an attempt already. It may make the verdict worse, never better: a program

@@ -82,7 +82,7 @@ func (t *talk) land(id int64, f *flight, l landing) {
 }
 
 func (t *talk) await() {
-	t.program.Await()
+	t.program.Await("")
 	byGuard := t.stream.Guard.ofWorker().MayStop()
 	unread := t.unread()
 	close(t.ended)

@@ -128,7 +128,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	switch outcome = landed.outcome; {
 	case landed.abandoned:
 	case over != nil || landed.unread:
-		outcome = tryAgain(context.Cause(ctx).Error() + hint)
+		outcome = tryAgain(context.Cause(ctx).Error() + t.program.Ignored() + hint)
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
 		if ctx.Err() != nil {
