@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/clipperhouse/displaywidth"
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
@@ -115,13 +115,14 @@ func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 // sayWrapped prints a text beside its heading, on as many lines as it needs.
 func (a *app) sayWrapped(heading, text string) {
 	width := cmp.Or(a.out.columns(), 80)
-	line := fmt.Sprintf("%-8s", heading)
-	for i, word := range strings.Fields(oneLine(text)) {
-		if i > 0 && twwidth.Width(line+" "+word) > width {
-			a.out.line("%s", line)
-			line = strings.Repeat(" ", 8)
+	heading = fmt.Sprintf("%-8s", heading)
+	line := ""
+	for _, word := range strings.Fields(oneLine(text)) {
+		if line != "" && displaywidth.String(heading+line+" "+word) > width {
+			a.out.painted(heading, line)
+			heading, line = strings.Repeat(" ", 8), ""
 		}
 		line += " " + word
 	}
-	a.out.line("%s", line)
+	a.out.painted(heading, line)
 }

@@ -54,7 +54,7 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (a *app) printWindows(windows []monitor.Window) error {
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
-		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
+		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED", "HOURS", "STARTED", "WAIT P95"})
 	for _, w := range windows {
 		for _, q := range w.Queues {
 			t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
@@ -95,7 +95,7 @@ func (a *app) printTicks(i *instance, w monitor.Window) error {
 		return nil
 	}
 	t := newTable(a.out, "HOST", "TICKS IN "+w.Name, "IDLE", "LONGEST GAP", i.zoned("FROM"), i.zoned("LAST TICK")).
-		narrowing([]string{"HOST"}, []string{"FROM", "IDLE"})
+		narrowing([]string{"HOST"}, []string{i.zoned("FROM"), "IDLE"})
 	rows := w.Ticks.Hosts[:min(len(w.Ticks.Hosts), hostsMax)]
 	if len(w.Ticks.Hosts) > 1 {
 		rows = append(slices.Clone(rows), monitor.HostTicks{Host: "all", TickSums: w.Ticks.TickSums})

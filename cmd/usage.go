@@ -64,6 +64,9 @@ func (a *app) prepare(c *cobra.Command) {
 				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
 			}
 		})
+		if err == nil {
+			err = a.setColor()
+		}
 		if err != nil {
 			return err
 		}
