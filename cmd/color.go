@@ -29,7 +29,7 @@ func (a *app) setColor() error {
 	return nil
 }
 
-// paint colours a state or a severity. What goes through the door is clean of colours, so it is for put.
+// paint colours a state or a severity, for put: Write would take the colours out.
 func (o *output) paint(word string) string {
 	if !o.color {
 		return word

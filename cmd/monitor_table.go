@@ -68,7 +68,7 @@ const sparkHours = 24
 
 // printHours draws how many jobs of each queue were finished in the hours of the last day, where people see it.
 func (a *app) printHours(r monitored) {
-	if !a.onTerminal() || !canRewrite() {
+	if !a.onTerminal() || !canRewrite() || a.out.plain("…") != "…" {
 		return
 	}
 	for _, q := range r.Windows[2].Queues {

@@ -95,14 +95,17 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
 	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
 	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
-	root.AddCommand(
-		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.statusCommand(),
-		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(), a.quarantineCommand(),
-		a.whyCommand(), a.queueCommand(), a.schedulesCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
-		a.completeCommand(), a.failCommand(), a.runCommand(), a.tryCommand(), a.configCommand(), a.completionCommand(), a.manCommand(), a.doctorCommand(),
-	)
+	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
+	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
+		a.monitorCommand())
+	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
+		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())
+	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.guardCommand(), a.quarantineCommand())
+	root.SetHelpCommandGroupID("Set up")
 	root.SetFlagErrorFunc(misreadFlag)
 	a.prepare(root)
+	a.wrapHelp(root)
 	refuseUnknownTopics(root)
 	return root
 }
