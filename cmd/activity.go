@@ -90,7 +90,7 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
 	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
-		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND"})
+		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND", "ATTEMPT", "KEY", "QUEUE", "TYPE"})
 	listed, back := 0, time.Time{}
 	list := func(e activity.Entry) error {
 		listed++

@@ -99,9 +99,9 @@ func settingCells(s config.Setting) (cells [2]string, err error) {
 
 const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
 (unknown keys and variables, values that can't be, time windows, the time zone, a dsn_file that can't be read), and also
-the files of database.tls, and the programs of handlers and retry handlers: that they are there and may be executed, and
-that a script's first line (#!) names an interpreter which is there. It warns of a script that an interpreter seems to be
-given and that isn't there, as in [php, send.php], and of secrets of http handlers in files that others may read.
+the files of database.tls, and the programs of handlers and retry handlers: that they are there and may be executed, that
+a script's first line (#!) names an interpreter which is there, and that a script which an interpreter is given is there, as
+in [php, send.php]. It warns of secrets of http handlers in files that others may read.
 
 Programs are looked for as hipq work does it: by this PATH, from the handler's folder, as this user. cron's PATH is often
 a shorter one: PATH=/usr/bin:/bin hipq config check.

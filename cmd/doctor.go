@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
@@ -115,13 +114,9 @@ func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 // sayWrapped prints a text beside its heading, on as many lines as it needs.
 func (a *app) sayWrapped(heading, text string) {
 	width := cmp.Or(a.out.columns(), 80)
-	line := fmt.Sprintf("%-8s", heading)
-	for i, word := range strings.Fields(oneLine(text)) {
-		if i > 0 && twwidth.Width(line+" "+word) > width {
-			a.out.line("%s", line)
-			line = strings.Repeat(" ", 8)
-		}
-		line += " " + word
+	heading = fmt.Sprintf("%-8s ", heading)
+	for line := range strings.Lines(wrap(oneLine(text), width-len(heading))) {
+		a.out.painted(heading, strings.TrimSuffix(line, "\n"))
+		heading = strings.Repeat(" ", len(heading))
 	}
-	a.out.line("%s", line)
 }

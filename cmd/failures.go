@@ -48,7 +48,7 @@ func (a *app) failuresCommand() *cobra.Command {
 			f.state = cmp.Or(f.state, string(admin.Failed))
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY"})
+					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY", "ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
 					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), links(j), problem(j),

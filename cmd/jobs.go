@@ -38,7 +38,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY"})
+					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY", "ATTEMPT", i.zoned("SCHEDULED"), "KEY", "QUEUE"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
 					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, standing(j), strconv.Itoa(j.Attempt),

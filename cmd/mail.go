@@ -195,10 +195,30 @@ func (i *instance) mailed() (queues []*queue.Queue, err error) {
 
 // command is a command as whoever reads a mail can run it: he may have neither the crontab's variables nor its folder.
 func (i *instance) command(text string) string {
+	passwd, _ := os.ReadFile("/etc/passwd")
+	text = asService(string(passwd), me()) + text
 	if i.File == config.Everywhere {
 		return text
 	}
 	return text + " --config " + texts.ShellWord(i.File)
+}
+
+// asService is what root puts before a command of a service's user, which has no shell in which the command could be pasted.
+func asService(passwd, name string) string {
+	for line := range strings.Lines(passwd) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if shell := fields[len(fields)-1]; fields[0] == name && (strings.HasSuffix(shell, "/nologin") || strings.HasSuffix(shell, "/false")) {
+			return "runuser -u " + texts.ShellWord(name) + " -- "
+		}
+	}
+	return ""
+}
+
+func me() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return strconv.Itoa(os.Getuid())
 }
 
 // runAs says as whom to run the commands of a mail, where, and of which instance they are.
@@ -207,9 +227,9 @@ func (i *instance) runAs() string {
 	if err != nil {
 		host = "this host"
 	}
-	name := strconv.Itoa(os.Getuid())
-	if who, err := user.Current(); err == nil {
-		name = who.Username
+	name := me()
+	if passwd, _ := os.ReadFile("/etc/passwd"); asService(string(passwd), name) != "" {
+		name = "root"
 	}
 	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }

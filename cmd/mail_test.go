@@ -50,3 +50,11 @@ func TestMailOutage(t *testing.T) {
 	ends(worker.Summary{}, schema.ErrNoAnswer)
 	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "what became of 1 job could not be written")
 }
+
+// TestAsService: root can paste a command of a user that has no shell; other users' commands are as they are.
+func TestAsService(t *testing.T) {
+	const passwd = "root:x:0:0:root:/root:/bin/bash\nhipq:x:998:998::/var/lib/hipq:/usr/sbin/nologin\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n"
+	for name, want := range map[string]string{"root": "", "ann": "", "nosuch": "", "hipq": "runuser -u hipq -- "} {
+		dbtest.Same(t, asService(passwd, name), want, name)
+	}
+}

@@ -27,9 +27,9 @@ queues:
 // and the usage line of which command. One without a usage line is a good line about what isn't there.
 var mistakes = []struct{ line, says, usage string }{
 	// commands
-	{"pause files", `there is no command "pause"; did you mean hipq queue pause?`, "COMMAND"},
-	{"resume files", `there is no command "resume"; did you mean hipq queue resume?`, "COMMAND"},
-	{"stop files --now", `there is no command "stop"; did you mean hipq queue pause?`, "COMMAND"},
+	{"pause files", `there is no command "pause"; did you mean hipq queues pause?`, "COMMAND"},
+	{"resume files", `there is no command "resume"; did you mean hipq queues resume?`, "COMMAND"},
+	{"stop files --now", `there is no command "stop"; did you mean hipq queues pause?`, "COMMAND"},
 	{"list", `there is no command "list"; did you mean hipq jobs?`, "COMMAND"},
 	{"ls files", `there is no command "ls"; did you mean hipq jobs?`, "COMMAND"},
 	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue?`, "COMMAND"},
@@ -42,9 +42,9 @@ var mistakes = []struct{ line, says, usage string }{
 	{"start", `there is no command "start"; did you mean hipq work?`, "COMMAND"},
 	{"check", `there is no command "check"; did you mean hipq config check?`, "COMMAND"},
 	{"xyzzy 'a;b'", `there is no command "xyzzy"`, "COMMAND"},
-	{"queue", `queue: it needs one of its commands: pause, resume`, "queue COMMAND"},
-	{"queue stop files", `queue: there is no command "queue stop"; did you mean hipq queue pause?`, "queue COMMAND"},
-	{"queue files pause", `queue: there is no command "queue files"`, "queue COMMAND"},
+	{"queues", `queues: it needs one of its commands: pause, resume`, "queues COMMAND"},
+	{"queue stop files", `queues: there is no command "queues stop"; did you mean hipq queues pause?`, "queues COMMAND"},
+	{"queues files pause", `queues: there is no command "queues files"`, "queues COMMAND"},
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config COMMAND"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq enqueue?`, "help [command]"},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},

@@ -81,7 +81,7 @@ func (a *app) printTaken(i *instance, r monitored) {
 
 func (a *app) printWindows(i *instance, r monitored) error {
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
-		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
+		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED", "HOURS", "STARTED", "WAIT P95"})
 	if r.Current != nil {
 		for _, q := range r.Current.Queues {
 			t.row("now", "since "+r.Current.From.In(i.Location).Format("15:04"), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
@@ -101,7 +101,7 @@ const sparkHours = 24
 
 // printHours draws how many jobs of each queue were finished in the hours of the last day, where people see it.
 func (a *app) printHours(r monitored) {
-	if !a.onTerminal() || !canRewrite() {
+	if !a.onTerminal() || !canRewrite() || a.out.plain("…") != "…" {
 		return
 	}
 	for _, q := range r.Windows[2].Queues {
@@ -128,7 +128,7 @@ func (a *app) printTicks(i *instance, w monitor.Window) error {
 		return nil
 	}
 	t := newTable(a.out, "HOST", "TICKS IN "+w.Name, "IDLE", "LONGEST GAP", i.zoned("FROM"), i.zoned("LAST TICK")).
-		narrowing([]string{"HOST"}, []string{"FROM", "IDLE"})
+		narrowing([]string{"HOST"}, []string{i.zoned("FROM"), "IDLE"})
 	rows := w.Ticks.Hosts[:min(len(w.Ticks.Hosts), hostsMax)]
 	if len(w.Ticks.Hosts) > 1 {
 		rows = append(slices.Clone(rows), monitor.HostTicks{Host: "all", TickSums: w.Ticks.TickSums})

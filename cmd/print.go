@@ -25,6 +25,8 @@ type output struct {
 	ctx context.Context
 	io.Writer
 	err error
+	// color says that states and severities are coloured.
+	color bool
 	// pager, if there is one, shows it on the terminal that Writer is.
 	pager *pager
 	// bar, if there is one, stands on the last line of the terminal, and makes room for what is printed.
@@ -35,7 +37,15 @@ type output struct {
 const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
-	clean := []byte(texts.Visible(string(p))) // not p, which is the caller's again if the write is given up
+	if err := o.put(texts.Visible(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// put prints a text that is clean.
+func (o *output) put(text string) error {
+	clean := []byte(o.plain(text))
 	if o.bar != nil {
 		_ = o.bar.Clear() // or the lines look odd
 	}
@@ -47,13 +57,10 @@ func (o *output) Write(p []byte) (int, error) {
 	defer cancel()
 	defer context.AfterFunc(o.ctx, func() { time.AfterFunc(stalledFor, cancel) })()
 	_, err := await(ctx, func() (int, error) { return to.Write(clean) })
-	if err == nil {
-		return len(p), nil
-	}
-	if o.err == nil {
+	if err != nil && o.err == nil {
 		o.err = err
 	}
-	return 0, err
+	return err
 }
 
 // line prints one line: whatever the arguments hold, and no more of it than people can read.
@@ -248,5 +255,5 @@ func (a *app) printWarning(text string) {
 		_ = a.err.json(map[string]string{"warning": text}) // a warning changes nothing
 		return
 	}
-	a.err.line("hipq: warning: %s", text)
+	_ = a.err.put("hipq: " + a.err.paint("warning:") + " " + oneLine(text) + "\n") // a warning changes nothing
 }

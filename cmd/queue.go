@@ -22,16 +22,17 @@ What fails for one queue is said, and the others are done all the same.
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration, or a queue has no table.`
 
-func (a *app) queueCommand() *cobra.Command {
+func (a *app) queuesCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "queue",
-		Short:   "Pause or resume a queue",
+		Use:     "queues",
+		Aliases: []string{"queue"},
+		Short:   "Pause or resume queues",
 		Long:    queueLong,
-		Example: "  hipq queue pause emails\n  hipq queue resume --all",
+		Example: "  hipq queues pause emails\n  hipq queues resume --all",
 	}
 	c.AddCommand(
-		a.pauseQueueCommand(pausing{"queue", true, false}, "Start nothing more", "stop", "hold", "halt"),
-		a.pauseQueueCommand(pausing{"queue", false, false}, "Start jobs again", "unpause", "continue"),
+		a.pauseQueueCommand(pausing{"queues", true, false}, "Start nothing more", "stop", "hold", "halt"),
+		a.pauseQueueCommand(pausing{"queues", false, false}, "Start jobs again", "unpause", "continue"),
 	)
 	return c
 }
@@ -42,7 +43,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 		Use:        p.verb() + " [QUEUE…]",
 		Short:      short,
 		Long:       queueLong,
-		Example:    "  hipq queue " + p.verb() + " emails",
+		Example:    "  hipq queues " + p.verb() + " emails",
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -100,7 +101,7 @@ func (i *instance) pausable(ctx context.Context, names []string) (queues []*queu
 
 // pausing is what to do to queues or schedules: hold them back, or let them go on.
 type pausing struct {
-	// of is the command above: queue, or schedules.
+	// of is the command above: queues, or schedules.
 	of             string
 	paused, dryRun bool
 }
@@ -157,7 +158,7 @@ func (a *app) printPaused(p pausing, name string, changes bool) error {
 		done.Result = already
 	}
 	switch {
-	case a.json && p.of == "queue":
+	case a.json && p.of == "queues":
 		return a.printJSON(queuePaused{name, done})
 	case a.json:
 		return a.printJSON(schedulePaused{name, done})

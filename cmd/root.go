@@ -24,9 +24,10 @@ type app struct {
 	in  io.Reader
 	out *output
 	err *output
-	// configFile, json and verbose are the flags that every command has.
+	// configFile, json, verbose and color are the flags that every command has.
 	configFile    string
 	json, verbose bool
+	color         string
 	// checking says that a monitoring system reads what is printed: monitor --check.
 	checking bool
 	// running says that the command line was understood and a command began.
@@ -92,14 +93,19 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
-	root.AddCommand(
-		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.statusCommand(),
-		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(), a.quarantineCommand(),
-		a.whyCommand(), a.queueCommand(), a.schedulesCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
-		a.completeCommand(), a.failCommand(), a.runCommand(), a.tryCommand(), a.configCommand(), a.completionCommand(), a.manCommand(), a.doctorCommand(),
-	)
+	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
+	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
+	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
+	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
+		a.monitorCommand())
+	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
+		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())
+	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.guardCommand(), a.quarantineCommand())
+	root.SetHelpCommandGroupID("Set up")
 	root.SetFlagErrorFunc(misreadFlag)
 	a.prepare(root)
+	a.wrapHelp(root)
 	refuseUnknownTopics(root)
 	return root
 }

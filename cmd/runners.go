@@ -126,7 +126,14 @@ func canRun(c *config.Config, h config.Handler) error {
 		_, err := h.HTTP.Handler()
 		return err
 	}
-	return programOf(c, h).Check()
+	p := programOf(c, h)
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if script := p.MissingScript(); script != "" {
+		return fmt.Errorf("%s, which %s is given to run, is not there", script, p.Argv[0])
+	}
+	return nil
 }
 
 // foreign says who else could have written a handler's program, unless that is allowed; "" is nobody.
@@ -155,10 +162,6 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 	}
 	if text := foreign(c, h); text != "" {
 		said = append(said, text)
-	}
-	p := programOf(c, h)
-	if script := p.MissingScript(); script != "" {
-		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
 	}
 	return said
 }

@@ -103,8 +103,9 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 		return err
 	}
 	a.page()
-	t := newTable(a.out, "SCHEDULE", "WHEN", "QUEUE", "TYPE", i.zoned("LAST SLOT"), "JOB", i.zoned("NEXT SLOT"), "REMARK").
-		narrowing([]string{"SCHEDULE", "TYPE", "REMARK"}, []string{"JOB", "QUEUE"})
+	t := newTable(a.out, "SCHEDULE", i.zoned("WHEN"), "QUEUE", "TYPE", "LAST SLOT", "JOB", "NEXT SLOT", "REMARK").
+		narrowing([]string{"SCHEDULE", "TYPE"}, []string{"REMARK", "JOB", "QUEUE", "TYPE", "LAST SLOT"})
+	remarks := map[string]string{}
 	for _, name := range i.scheduleNames(rows) {
 		s := i.scheduled(name, rows, now)
 		if a.json {
@@ -120,12 +121,22 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 		if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
 			job += " of " + *s.LastQueue
 		}
-		t.row(s.Name, s.When, s.Queue, s.JobType, i.localCell(s.LastSlot.Time), job, i.localCell(s.NextSlot.Time), s.remark(i, now))
+		remarks[s.Name] = s.remark(i, now)
+		t.row(s.Name, strings.TrimSuffix(s.When, " "+i.Location.String()), s.Queue, s.JobType, i.localCell(s.LastSlot.Time), job,
+			i.localCell(s.NextSlot.Time), remarks[s.Name])
 	}
 	if a.json {
 		return nil
 	}
-	return t.end()
+	if err := t.end(); err != nil || !slices.Contains(t.narrow.gone, "REMARK") {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(remarks)) {
+		if remarks[name] != dash("") {
+			a.out.line("%s: %s", name, remarks[name])
+		}
+	}
+	return a.out.err
 }
 
 // scheduled is a schedule of the config, as the database has it, or one of another config.
@@ -175,9 +186,9 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
 	case late > scheduler.OverdueFor:
-		say("overdue for %s: does hipq work run?", late.Round(time.Second))
+		say("overdue for %s: does hipq work run?", texts.Duration(late))
 	case late > 0:
-		say("due for %s", late.Round(time.Second))
+		say("due for %s", texts.Duration(late))
 	case !s.WaitsUntil.IsZero():
 		say("waits until %s: the clock was put back", i.localCell(s.WaitsUntil.Time))
 	}

@@ -152,6 +152,7 @@ func setUp(env *testscript.Env, driver string) error {
 		return err
 	}
 	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("LANG", "C.UTF-8")
 	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")) // or each process would take a second more
 	env.Setenv("GOGC", "400")                                                         // most end before it pays to collect anything
 	if driver == "mysql" && !testing.Short() {

@@ -259,7 +259,7 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 
 func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "RETRYING", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
-		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
+		narrowing([]string{"QUEUE"}, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
 	for _, q := range queues {
 		name := q.Queue
 		if q.Paused {

@@ -51,7 +51,7 @@ func byShard(q *queue.Queue, o admin.Overview) []shardStatus {
 func (a *app) printShards(i *instance, queues []queueStatus) error {
 	a.out.line("")
 	t := newTable(a.out, "QUEUE", "SHARD", "DUE", "HELD", "RUNNING", "USED", "HOLDS", "TO HOLD", "RATE", i.zoned("OLDEST DUE"), i.zoned("SHORT SINCE")).
-		narrowing(nil, []string{"HELD", i.zoned("SHORT SINCE"), "TO HOLD", "RATE"})
+		narrowing([]string{"QUEUE"}, []string{"HELD", i.zoned("SHORT SINCE"), "TO HOLD", "RATE", "HOLDS"})
 	number := func(n *int) string {
 		if n == nil {
 			return dash("")

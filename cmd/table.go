@@ -1,14 +1,9 @@
 package cmd
 
 import (
-	"bytes"
-	"slices"
 	"strings"
 
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/pkg/twwidth"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
+	"github.com/clipperhouse/displaywidth"
 )
 
 // pageRows is how many rows of a table are laid out at once, and kept until then.
@@ -23,12 +18,14 @@ type table struct {
 	headed bool
 	page   [][]string
 	widths []int
+	// filled says which columns have held anything: the others are left out on a terminal. In a pipe each has its place.
+	filled []bool
 	narrow narrowing
 	err    error
 }
 
 func newTable(out *output, header ...string) *table {
-	t := &table{out: out, header: header, widths: make([]int, len(header))}
+	t := &table{out: out, header: header, widths: make([]int, len(header)), filled: make([]bool, len(header))}
 	t.widen(header)
 	return t
 }
@@ -36,7 +33,10 @@ func newTable(out *output, header ...string) *table {
 // row adds a row. Once a page can't be printed, none is: err says why, and end.
 func (t *table) row(cells ...string) {
 	for n := range cells {
-		cells[n] = cell(cells[n])
+		cells[n] = t.out.plain(cell(cells[n]))
+		if !t.filled[n] && cells[n] != "" && cells[n] != t.out.plain("–") {
+			t.filled[n], t.headed = true, t.headed && !t.out.isTerminal() // one that comes late needs its heading
+		}
 	}
 	t.widen(cells)
 	t.page = append(t.page, cells)
@@ -57,144 +57,38 @@ const columnGap = "  "
 
 func (t *table) widen(cells []string) {
 	for n, c := range cells {
-		t.widths[n] = max(t.widths[n], twwidth.Width(c)+len(columnGap))
+		t.widths[n] = max(t.widths[n], displaywidth.String(c)+len(columnGap))
 	}
 }
 
 func (t *table) print() error {
-	var drawn bytes.Buffer
-	if err := t.draw(&drawn); err != nil {
-		return err
-	}
-	t.headed, t.page = true, t.page[:0]
-	var trimmed bytes.Buffer // the last cell of a line is padded like the others
-	for line := range strings.Lines(drawn.String()) {
-		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	_, err := t.out.Write(trimmed.Bytes())
-	return err
-}
-
-func (t *table) draw(to *bytes.Buffer) error {
 	shown := t.fitted()
-	widths := tw.NewMapper[int, int]()
-	for n, c := range shown {
-		widths.Set(n, c.width)
-	}
-	padding := tw.CellPadding{Global: tw.Padding{Right: columnGap}}
-	page := tablewriter.NewTable(to,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders:  tw.BorderNone,
-			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
-		})),
-		tablewriter.WithConfig(tablewriter.Config{
-			Stream: tw.StreamConfig{Enable: true},
-			Widths: tw.CellWidth{PerColumn: widths},
-			Header: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapTruncate},
-				Padding:    padding,
-			},
-			Row: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoWrap: tw.WrapTruncate},
-				Padding:    padding,
-			},
-		}))
-	if err := page.Start(); err != nil {
-		return err
-	}
+	var drawn strings.Builder
 	if !t.headed {
-		page.Header(shown.of(t.header))
+		t.draw(&drawn, t.header, shown)
 	}
 	for _, row := range t.page {
-		if err := page.Append(shown.of(row)); err != nil {
-			return err
-		}
+		t.draw(&drawn, row, shown)
 	}
-	return page.Close()
+	t.headed, t.page = true, t.page[:0]
+	return t.out.put(drawn.String()) // its cells are clean, but for their colours
 }
 
-// narrowing is how a table gives way on a terminal that is too narrow for it, by the headings of columns.
-type narrowing struct {
-	// texts are cut, the widest first; spare are left out where that alone would not do, beginning with the first.
-	texts, spare []string
-	// gone are those of spare that are left out.
-	gone []string
-}
-
-// leastText is how many characters of a text are left at least: jobs and activity fit 80 with it.
-const leastText = 7
-
-func (t *table) narrowing(texts, spare []string) *table {
-	t.narrow = narrowing{texts: texts, spare: spare}
-	return t
-}
-
-// column is one that is shown: its place among all, and how wide it is, with the gap behind it.
-type column struct{ at, width int }
-
-type columns []column
-
-// fitted are the columns that are shown. Which they are is decided with the header.
-func (t *table) fitted() columns {
-	room := t.out.columns()
-	if !t.headed && room > 0 {
-		for _, name := range t.narrow.spare {
-			if t.least() <= room {
-				break
+func (t *table) draw(to *strings.Builder, row []string, shown []column) {
+	gap := ""
+	for _, c := range shown {
+		room := c.width - len(columnGap)
+		text := displaywidth.TruncateString(row[c.at], room, t.out.plain("…"))
+		if text != "" {
+			to.WriteString(gap)
+			gap = strings.Repeat(" ", room-displaywidth.String(text)+len(columnGap))
+			if t.header[c.at] == "STATE" {
+				text = t.out.paint(text)
 			}
-			t.narrow.gone = append(t.narrow.gone, name)
+			to.WriteString(text)
+			continue
 		}
+		gap += strings.Repeat(" ", c.width)
 	}
-	var shown columns
-	total := -len(columnGap)
-	for n, width := range t.widths {
-		if !slices.Contains(t.narrow.gone, t.header[n]) {
-			shown, total = append(shown, column{n, width}), total+width
-		}
-	}
-	for room > 0 && total > room {
-		widest := -1
-		for n, c := range shown {
-			if c.width > t.leastOf(c.at) && (widest < 0 || c.width > shown[widest].width) {
-				widest = n
-			}
-		}
-		if widest < 0 {
-			break
-		}
-		shown[widest].width--
-		total--
-	}
-	return shown
-}
-
-// least is how wide the table is when its texts are as narrow as may be.
-func (t *table) least() int {
-	total := -len(columnGap)
-	for n, name := range t.header {
-		if !slices.Contains(t.narrow.gone, name) {
-			total += t.leastOf(n)
-		}
-	}
-	return total
-}
-
-func (t *table) leastOf(n int) int {
-	if !slices.Contains(t.narrow.texts, t.header[n]) {
-		return t.widths[n]
-	}
-	return min(t.widths[n], max(leastText, twwidth.Width(t.header[n]))+len(columnGap))
-}
-
-func (cs columns) of(row []string) []string {
-	cells := make([]string, len(cs))
-	for n, c := range cs {
-		cells[n] = row[c.at]
-		if room := c.width - len(columnGap); twwidth.Width(cells[n]) > room {
-			cells[n] = twwidth.Truncate(cells[n], room, "…")
-		}
-	}
-	return cells
+	to.WriteByte('\n')
 }

@@ -47,7 +47,7 @@ func (a *app) page() {
 	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	p.Stdout, p.Stderr = terminal, a.err.Writer
 	if _, ok := os.LookupEnv("LESS"); !ok {
-		p.Env = append(os.Environ(), "LESS=FX") // what fits the screen is shown, and stays there
+		p.Env = append(os.Environ(), "LESS=FRX") // what fits the screen is shown, in its colours, and stays there
 	}
 	if err == nil {
 		p.in, err = p.StdinPipe()

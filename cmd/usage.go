@@ -64,6 +64,9 @@ func (a *app) prepare(c *cobra.Command) {
 				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
 			}
 		})
+		if err == nil {
+			err = a.setColor()
+		}
 		if err != nil {
 			return err
 		}
@@ -155,7 +158,7 @@ func suggested(c *cobra.Command, name string) string {
 	var names []string
 	others := func(c *cobra.Command) bool { return slices.Contains(c.SuggestFor, strings.ToLower(name)) }
 	below := func(c *cobra.Command) bool { return c.Name() == name }
-	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause is hipq queue pause
+	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause is hipq queues pause
 		for _, sub := range c.Commands() {
 			if others(sub) && !slices.ContainsFunc(sub.Commands(), below) {
 				return sub.CommandPath()

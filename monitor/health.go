@@ -162,7 +162,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			if l.Warning == Off {
 				limit = l.Critical
 			}
-			text += "; the queue is paused: hipq queue resume " + t.Queue
+			text += "; the queue is paused: hipq queues resume " + t.Queue
 		}
 		j.find(finding(Finding{
 			Severity: severity, Queue: &t.Queue, JobType: &t.JobType, What: what, Value: value, Limit: limit, Unit: unit, Text: text,

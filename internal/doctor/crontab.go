@@ -50,7 +50,7 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 				return found(OK, timer)
 			}
 		}
-		what := "this user starts no hipq " + command + " with this config here; another user or host may"
+		what := "no line in a crontab starts hipq " + command + " with this config; another user or host may"
 		switch {
 		case best != nil:
 			return *best

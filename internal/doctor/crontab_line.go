@@ -54,26 +54,29 @@ var (
 func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 	f = found(OK, l.text)
 	env := l.inline(s.before)
-	if !elsewhere().MatchString(s.before) {
-		dir := env["HOME"]
-		if at := folder().FindStringSubmatch(s.before); at != nil {
-			dir = at[1]
-		}
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(env["HOME"], dir)
-		}
+	dir := env["HOME"]
+	if at := folder().FindStringSubmatch(s.before); at != nil {
+		dir = at[1]
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(env["HOME"], dir)
+	}
+	seen := !elsewhere().MatchString(s.before)
+	file, places := l.config(s, env, dir)
+	if at := named().FindStringSubmatch(s.after); file == "" && at != nil && places != nil { // another user's may not be readable here
+		file = places[0]
+	}
+	if file != "" && (seen || filepath.IsAbs(places[0]) && named().MatchString(s.after)) && !isSame(p.Config.File, file) {
+		return f, file
+	}
+	if seen {
 		if !canRun(s.program, env["PATH"], dir) {
 			own := ownProgram()
 			f.add(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", s.program, env["PATH"]),
 				fmt.Sprintf("above the line set PATH=%s:/usr/bin:/bin, or write %s", filepath.Dir(own), own))
 		}
-		file, places := l.config(s, env, dir)
 		if file == "" && places != nil {
 			f.add(Wrong, "it finds no config: "+strings.Join(places, ", "), "above the line set HIPQ_CONFIG="+p.Config.File)
-		}
-		own, err := os.Stat(p.Config.File)
-		if its, e := os.Stat(file); err == nil && e == nil && !os.SameFile(own, its) {
-			return f, file
 		}
 	}
 	if !s.enough {
@@ -86,6 +89,15 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 		f.add(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
 	}
 	return f, ""
+}
+
+func isSame(file, other string) bool {
+	a, err := os.Stat(file)
+	b, failed := os.Stat(other)
+	if err == nil && failed == nil {
+		return os.SameFile(a, b)
+	}
+	return filepath.Clean(file) == filepath.Clean(other)
 }
 
 // config is the file that a line's hipq reads, if it is there, and where hipq looks for it: nowhere, if that can't be seen from here.

@@ -20,7 +20,7 @@ func TestCrontab(t *testing.T) {
 		result            Result
 		found, remedy     string
 	}{
-		"none":              {result: Warning, found: "this user starts no hipq work with this config here", remedy: "crontab -e: * * * * * /"},
+		"none":              {result: Warning, found: "no line in a crontab starts hipq work with this config", remedy: "crontab -e: * * * * * /"},
 		"own":               {own: cron + "* * * * * hipq work --linger\n", result: OK},
 		"config before it":  {own: "* * * * * {dir}/bin/hipq --config {dir}/hipq.yaml work\n", result: OK},
 		"config behind it":  {own: "*/1 * * * * {dir}/bin/hipq work --config={dir}/hipq.yaml\n", result: OK},
@@ -44,7 +44,12 @@ func TestCrontab(t *testing.T) {
 		},
 		"no program":  {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
 		"no config":   {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
-		"missing one": {own: cron + "* * * * * hipq work --config /etc/nosuch.yaml\n", result: Wrong, found: "no config: /etc/nosuch.yaml", remedy: "HIPQ_CONFIG="},
+		"missing one": {
+			own: cron + "*/5 * * * * hipq work --config /etc/nosuch.yaml\n", result: Warning,
+			found: "no line in a crontab starts hipq work with this config; another user or host may; this user's lines are for /etc/nosuch.yaml",
+		},
+		"as another, for another": {own: "* * * * * sudo -u shop hipq work --config /srv/shop/hipq.yaml\n", result: Warning, found: "are for /srv/shop/hipq.yaml"},
+		"as another, for this":    {own: "* * * * * sudo -u shop hipq work --config {dir}/hipq.yaml\n", result: OK},
 		"another instance's": {
 			own: "MAILTO=\n" + cron + "0 3 * * * hipq work --config {dir}/other.yaml\n", result: Warning,
 			found: "another user or host may; this user's lines are for {dir}/other.yaml", remedy: " work --config {dir}/hipq.yaml",

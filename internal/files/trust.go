@@ -18,7 +18,7 @@ var ErrUntrusted = errors.New("is not to be trusted")
 const maxLinks = 40
 
 // ReadTrusted reads a file that says what hipq does: none that somebody else could have written, for whoever writes it may
-// run any program as the user that hipq runs as. shared says that others may read it.
+// run any program as the user that hipq runs as. shared says that others may read it: more than the group that root gave its file to.
 func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	data, info, err := Read(path)
 	if err == nil {
@@ -27,7 +27,8 @@ func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	return data, info.Mode().Perm()&0o044 != 0, nil
+	owner, _ := owners(info)
+	return data, info.Mode()&0o004 != 0 || info.Mode()&0o040 != 0 && owner != 0, nil
 }
 
 // CheckDatabase refuses a SQLite file, which needn't be there yet, that others own or may write, together with its folder and

@@ -50,7 +50,7 @@ func TestWhy(t *testing.T) {
 		running := s.start("w", 1)
 		s.wantWhy(first, "attempt 1 is running since")
 		must[any](t)(nil, s.Pause(t.Context()))
-		s.wantWhy(added[0].ID, "paused: hipq queue resume emails", "throttled")
+		s.wantWhy(added[0].ID, "paused: hipq queues resume emails", "throttled")
 		must[any](t)(nil, s.Resume(t.Context()))
 		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running...)
 		s.wantWhy(first, "attempt 1 failed (boo); the next is due at")
@@ -103,7 +103,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		must[string](t)(s.Stop(t.Context(), s.nth(1)))
 		s.wantWhy(s.nth(2), "the next worker starts the first of the group", "the queue's rate of 2 starts per 1h is used up for")
 		must[any](t)(nil, s.Pause(t.Context()))
-		s.wantWhy(s.nth(2), "paused: hipq queue resume emails", "its throttle group data.region=east was full", "the queue's rate of 2 starts per 1h is used up for")
+		s.wantWhy(s.nth(2), "paused: hipq queues resume emails", "its throttle group data.region=east was full", "the queue's rate of 2 starts per 1h is used up for")
 	})
 }
 

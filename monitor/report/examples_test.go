@@ -60,9 +60,9 @@ func busy() Page {
 		{queue: "reports"},
 	}, []int{30, 31, 32, 101})
 	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
-		{Severity: monitor.Critical, Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
-		{Severity: monitor.Critical, Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
-		{Severity: monitor.Warning, Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
+		{Severity: monitor.Critical, Queue: new("emails"), Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
+		{Severity: monitor.Critical, Queue: new("emails"), Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
+		{Severity: monitor.Warning, Queue: new("files"), Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
 	}}
 	since := lastHour.Add(-4 * time.Hour)
 	p.Trends = []monitor.Trend{

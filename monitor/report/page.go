@@ -163,6 +163,22 @@ func (v view) Queues() (queues []queue) {
 	return queues
 }
 
+// Section is the part of the page that a finding is about; empty if there is none.
+func (v view) Section(f monitor.Finding) string {
+	if f.Queue == nil {
+		return ""
+	}
+	queues := v.Queues()
+	switch n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue }); {
+	case n < 0:
+		return ""
+	case queues[n].Chart == nil:
+		return "queues"
+	default:
+		return queues[n].ID
+	}
+}
+
 // ID is that of a queue's part.
 func (v view) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))

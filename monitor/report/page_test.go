@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,6 +89,29 @@ func TestEmpty(t *testing.T) {
 		"Hours that were not aggregated",
 	}
 	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
+}
+
+// TestFindingLinks: a finding about a queue leads to that queue's part of the page, and each link leads somewhere.
+func TestFindingLinks(t *testing.T) {
+	p := busy()
+	p.Zone = time.UTC
+	page := written(t, p)
+	links := regexp.MustCompile(`href="#([^"]*)"`).FindAllStringSubmatch(page, -1)
+	for _, to := range links {
+		dbtest.Ensure(t, strings.Contains(page, ` id="`+to[1]+`"`), "nothing is called %s", to[1])
+	}
+	v := view{p}
+	about := 0
+	for _, f := range p.Health.Findings {
+		if f.Queue != nil {
+			about++
+			want := fmt.Sprintf(`<a href="#%s">%s</a>`, v.Section(f), template.HTMLEscapeString(f.Text))
+			dbtest.Ensure(t, v.Section(f) != "" && strings.Contains(page, want), "no %s", want)
+		}
+	}
+	dbtest.Ensure(t, about > 0, "no finding is about a queue")
+	unknown := "nosuch"
+	dbtest.Same(t, v.Section(monitor.Finding{Queue: &unknown}), "", "a queue that the page does not have")
 }
 
 // TestChart: what was done in which hour is where the chart has it, gaps are gaps, and the hours follow the zone's clocks.

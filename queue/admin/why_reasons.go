@@ -150,7 +150,7 @@ func (w *Why) holder() (who, until string) {
 func (w *Why) barred(ready bool) {
 	w.addIf(!w.placed, "misplaced",
 		"it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
-	w.addIf(ready && w.paused, "paused", "the queue is paused: hipq queue resume %s", w.Job.Queue)
+	w.addIf(ready && w.paused, "paused", "the queue is paused: hipq queues resume %s", w.Job.Queue)
 	name := w.Job.Type
 	switch leftOut := w.by.LeftOut[name]; {
 	case w.division.Otherwise != nil:

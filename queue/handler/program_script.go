@@ -15,9 +15,13 @@ import (
 // MissingScript is the file that an interpreter seems to be given to run, and that isn't there; "" is none. It is a guess, by the
 // name of the program and the form of its first argument.
 func (p *Program) MissingScript() string {
-	_, first := interpreter(p.Argv)
-	script := p.scriptIn(first)
-	if script == "" || strings.HasPrefix(p.Argv[first], "-") || !strings.Contains(p.Argv[first], "/") && filepath.Ext(script) == "" {
+	argv := split(p.Argv)
+	name, at := interpreter(argv)
+	for at < len(argv) && name != "" && withValue()[name].MatchString(argv[at]) {
+		at += 2
+	}
+	script := p.scriptIn(argv, at)
+	if script == "" || strings.HasPrefix(argv[at], "-") || !strings.Contains(argv[at], "/") && filepath.Ext(script) == "" {
 		return ""
 	}
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
@@ -26,16 +30,37 @@ func (p *Program) MissingScript() string {
 	return script
 }
 
+// split has the words that env -S makes of its argument, unless they are quoted.
+func split(argv []string) []string {
+	for n, word := range argv {
+		text, isSplit := strings.CutPrefix(word, "--split-string=")
+		if !isSplit {
+			text, isSplit = strings.CutPrefix(word, "-S")
+		}
+		if !isSplit || n == 0 || filepath.Base(argv[n-1]) != "env" || strings.ContainsAny(text, `'"\$#`) {
+			continue
+		}
+		rest := argv[n+1:]
+		if text == "" && len(rest) > 0 {
+			text, rest = rest[0], rest[1:]
+		}
+		return slices.Concat(argv[:n], strings.Fields(text), rest)
+	}
+	return argv
+}
+
 // scriptIn is the file that an interpreter is given by an argument, if that is one; "" is none.
-func (p *Program) scriptIn(at int) string {
-	_, first := interpreter(p.Argv)
-	if at < first || at >= len(p.Argv) || scriptAt(p.Argv, at) == "" || strings.Contains(p.Argv[at], "{{") {
+func (p *Program) scriptIn(argv []string, at int) string {
+	_, first := interpreter(argv)
+	if at < first || at >= len(argv) || scriptAt(argv, at) == "" || strings.Contains(argv[at], "{{") {
 		return ""
 	}
-	if slices.ContainsFunc(p.Argv[:first], func(word string) bool { return strings.HasPrefix(word, "-C") || strings.HasPrefix(word, "--chdir") }) {
-		return "" // env takes it elsewhere
+	if slices.ContainsFunc(argv[:first], func(word string) bool {
+		return strings.HasPrefix(word, "-C") || strings.HasPrefix(word, "-D") || strings.HasPrefix(word, "--chdir")
+	}) {
+		return "" // env or sudo takes it elsewhere
 	}
-	return p.inDir(p.Argv[at])
+	return p.inDir(argv[at])
 }
 
 func (p *Program) inDir(name string) string {
@@ -50,8 +75,9 @@ func (p *Program) inDir(name string) string {
 
 // scripts are the files that an interpreter may be given to run. Not all of them need be there.
 func (p *Program) scripts() (all []string) {
-	for at := range p.Argv {
-		if script := p.scriptIn(at); script != "" {
+	argv := split(p.Argv)
+	for at := range argv {
+		if script := p.scriptIn(argv, at); script != "" {
 			all = append(all, script)
 		}
 	}
@@ -80,6 +106,9 @@ var ahead = sync.OnceValue(func() map[string]*regexp.Regexp {
 		"busybox": regexp.MustCompile(`^`),
 		"env":     regexp.MustCompile(`^((-[uC]|--unset|--chdir) \S+ |-\S* |[^ =]+=\S* )*`),
 		"nice":    regexp.MustCompile(`^((-n|--adjustment) \S+ |-\S+ )*`),
+		"nohup":   regexp.MustCompile(`^`),
+		"setsid":  regexp.MustCompile(`^(-\S+ )*`),
+		"sudo":    regexp.MustCompile(`^((-[a-zA-Z]*[ugCDhprtTU]|--(user|group|host|prompt|role|type)) \S+ |-\S+ |[^ =]+=\S* )*`),
 		"timeout": regexp.MustCompile(`^((-[ks]|--kill-after|--signal) \S+ |-\S+ )*\S+ `),
 	}
 })
