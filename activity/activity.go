@@ -11,6 +11,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// NoRun is the RunMS of a job that was refused, or answered when its attempt had failed already. JSON has 0 for it.
+const NoRun = -1
+
 // None is the word NONE, for a text that an entry or a job doesn't have.
 const None = texts.None
 
@@ -58,7 +61,7 @@ type Entry struct {
 	Attempt  int
 	// WaitMS is, of Starting, how long the job was due before it started, in milliseconds.
 	WaitMS int64 `db:"wait_ms"`
-	// RunMS is, of an outcome, how long the attempt took, in milliseconds.
+	// RunMS is, of an outcome, how long the attempt took, in milliseconds; NoRun if nothing ran.
 	RunMS int64 `db:"run_ms"`
 	Error string
 	// Output is what the handler printed, its tail if it was long; of Added, what has enqueued the job if that was a schedule.
@@ -179,6 +182,6 @@ func (e Entry) JSON() JSON {
 	return JSON{
 		At: e.At, Kind: e.Kind, State: e.State, Queue: texts.NullText(e.Queue), WorkerID: texts.NullText(e.WorkerID), Host: texts.NullText(e.Host),
 		PID: texts.Nullable(e.PID == 0, int64(e.PID)), JobID: texts.Nullable(e.JobID == 0, e.JobID), JobType: texts.NullText(e.JobType), JobKey: texts.NullText(e.JobKey), Attempt: e.Attempt,
-		WaitMS: e.WaitMS, RunMS: e.RunMS, Error: texts.NullText(e.Error), Output: texts.NullText(e.Output),
+		WaitMS: e.WaitMS, RunMS: max(0, e.RunMS), Error: texts.NullText(e.Error), Output: texts.NullText(e.Output),
 	}
 }

@@ -119,7 +119,7 @@ func (s *shown) note(e activity.Entry) {
 		last.Late = append(last.Late, lateAnswer{At: job.Time{Time: e.At}, State: e.State, Error: texts.NullText(e.Error)})
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, job.Time{Time: e.At}, e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, job.Time{Time: e.At}, max(0, e.RunMS), texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.

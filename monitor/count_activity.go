@@ -19,6 +19,8 @@ type group struct {
 	kind           activity.Kind
 	state          activity.State
 	queue, jobType string
+	// ran is false for what was refused, or answered late: it counts, but not as a run.
+	ran bool
 }
 
 // count counts an hour of the activity. It reads all entries: a GROUP BY over the times' buckets takes several times as long, because
@@ -39,7 +41,7 @@ func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int
 		case g.kind == activity.Worker:
 			counted.row(workersKey).Workers.count(g.state, times.Count)
 		case g.state != activity.Cancelled: // then nothing was attempted
-			counted.row(key{g.queue, g.jobType}).Counts.count(g.state, times)
+			counted.row(key{g.queue, g.jobType}).Counts.count(g, times)
 		}
 	}
 	for _, r := range counted.rows {
@@ -73,10 +75,11 @@ func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) 
 		if err := row.Scan(&kind, &state, &queue, &jobType, &ms); err != nil {
 			return err
 		}
-		times, ok := groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType)}]
+		ran := ms != activity.NoRun
+		times, ok := groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType), ran}]
 		if !ok {
 			times = &Times{}
-			groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType)}] = times
+			groups[group{activity.Kind(kind), activity.State(state), string(queue), string(jobType), ran}] = times
 		}
 		times.put(ms)
 		return nil
@@ -95,8 +98,8 @@ func (w *Workers) count(state activity.State, n int64) {
 	}
 }
 
-func (c *Counts) count(state activity.State, times *Times) {
-	switch state {
+func (c *Counts) count(g group, times *Times) {
+	switch g.state {
 	case activity.Added:
 		c.Added += times.Count
 		return
@@ -111,5 +114,7 @@ func (c *Counts) count(state activity.State, times *Times) {
 	case activity.Failed:
 		c.Failed += times.Count
 	}
-	c.Run.add(times)
+	if g.ran {
+		c.Run.add(times)
+	}
 }

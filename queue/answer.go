@@ -84,7 +84,7 @@ func (a Answer) check() error {
 
 func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	// the result and the output are what the handler gave when it had sent the work
-	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output}
+	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output, Ran: activity.NoRun * time.Millisecond}
 	if j.State() == job.Running {
 		o.Ran = j.Ran(now)
 	}

@@ -117,7 +117,7 @@ func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 			return err
 		}
 		entry := q.Entry(j, activity.Failed)
-		entry.Attempt, entry.Error = 0, reason
+		entry.Attempt, entry.RunMS, entry.Error = 0, activity.NoRun, reason
 		entries = append(entries, entry)
 	}
 	return q.logAs(ctx, tx, w, entries)

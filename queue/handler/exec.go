@@ -87,7 +87,7 @@ func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from s
 	switch r, err := parseReply(out, j, outcome.Verdict); {
 	case err != nil:
 		if outcome.Verdict == job.Finished {
-			outcome = tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, head(out.last, maxReason)))
+			outcome = tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, quoted(out.last)))
 		}
 		return outcome, from + "and a last line that can't be read"
 	case r.said != "":
@@ -128,7 +128,7 @@ func failure(end ending, out printed) string {
 		text = "killed by signal: " + end.Signal().String()
 	}
 	if why != "" {
-		text += ": " + head(why, maxReason)
+		text += ": " + quoted(why)
 	}
 	if end.over != "" {
 		text = end.over + ": " + text

@@ -259,7 +259,7 @@ func TestExecLongOutput(t *testing.T) {
 	}
 
 	got = sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; exit 3`, 600)).Handle(t.Context(), testJob())
-	if want := "exit status 3: " + strings.Repeat("x", 500); got.Error != want {
+	if want := "exit status 3: " + strings.Repeat("x", 500) + "…"; got.Error != want {
 		t.Errorf("error %q", got.Error)
 	}
 }

@@ -164,15 +164,15 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 	finished := outcome.Verdict == job.Finished
 	switch {
 	case finished && err != nil:
-		return tryAgain(fmt.Sprintf("the endpoint's reply can't be read: %v: %s", err, head(text, maxReason)))
+		return tryAgain(fmt.Sprintf("the endpoint's reply can't be read: %v: %s", err, quoted(text)))
 	case said.said != "" && !said.isOf(j):
-		return tryAgain("the endpoint's reply is for another job, or another attempt: " + head(text, maxReason))
+		return tryAgain("the endpoint's reply is for another job, or another attempt: " + quoted(text))
 	case finished && said.said == "" && comesAsLines(answer):
 		// the status was sent before the work was done
 		if text == "" {
 			return tryAgain("the endpoint's answer has ended without a reply")
 		}
-		return tryAgain("the endpoint's answer has no reply as its last line: " + head(text, maxReason))
+		return tryAgain("the endpoint's answer has no reply as its last line: " + quoted(text))
 	case !finished:
 		outcome.Error = failureOf(answer, text, said)
 	case said.said == "":
@@ -202,11 +202,11 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	if why == "" || strings.Contains(strings.ToLower(statusOf(answer)), strings.ToLower(why)) {
 		return statusOf(answer)
 	}
-	return clean(statusOf(answer) + ": " + head(why, maxReason))
+	return clean(statusOf(answer) + ": " + quoted(why))
 }
 
 // statusOf is an answer's status as far as it is of interest: the server may say anything behind the number.
-func statusOf(answer *http.Response) string { return clean(head(answer.Status, maxReason)) }
+func statusOf(answer *http.Response) string { return clean(quoted(answer.Status)) }
 
 func verdictOf(status int) job.Verdict {
 	switch {

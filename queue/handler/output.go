@@ -188,6 +188,14 @@ func withoutNUL(text string) string {
 	return strings.ReplaceAll(text, "\x00", replacement)
 }
 
+// quoted is as much of a text as goes into an error, with a mark if that isn't all.
+func quoted(text string) string {
+	if cut := head(text, maxReason); cut != text {
+		return cut + "…"
+	}
+	return text
+}
+
 // head is the beginning of a text: at most n bytes, no half rune at its end.
 func head(text string, n int) string {
 	if len(text) <= n {

@@ -98,7 +98,7 @@ func (r *reply) judge() error {
 		r.said = said
 		return nil
 	}
-	return fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
+	return fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", quoted(string(r.Outcome)))
 }
 
 // earlierReply is the last line with an outcome that has no key but those of a reply, and names no other job: others tell of

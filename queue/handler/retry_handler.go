@@ -65,7 +65,7 @@ func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.D
 	case end.Signaled() || end.ExitStatus() != 0:
 		return job.Decision{}, errors.New(failure(end, out))
 	case out.long:
-		return job.Decision{}, fmt.Errorf("its last line can't be read: %w: %s", errLong, head(out.last, maxReason))
+		return job.Decision{}, fmt.Errorf("its last line can't be read: %w: %s", errLong, quoted(out.last))
 	}
 	return parseDecision(out.last)
 }
@@ -82,7 +82,7 @@ func parseDecision(line string) (d job.Decision, err error) {
 	var said decision
 	err = json.Unmarshal([]byte(line), &said)
 	if said.Decision != "again" && said.Decision != "final" {
-		return d, fmt.Errorf(`its last line is not {"decision": "again"} or {"decision": "final"}, but %q`, head(line, maxReason))
+		return d, fmt.Errorf(`its last line is not {"decision": "again"} or {"decision": "final"}, but %q`, quoted(line))
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return d, fmt.Errorf("its %s can't be a %s", wrong.Field, wrong.Value)

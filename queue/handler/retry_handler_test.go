@@ -74,7 +74,7 @@ func TestParseDecision(t *testing.T) {
 		{"a list of them", `[{"decision":"again"}]`, job.Decision{}, neither},
 		{"half a line", `{"decision":"again"`, job.Decision{}, neither},
 		{"two", `{"decision":"again"}{"decision":"final"}`, job.Decision{}, neither},
-		{"a long line", strings.Repeat("y", 2000), job.Decision{}, neither + `"` + strings.Repeat("y", 500) + `"`},
+		{"a long line", strings.Repeat("y", 2000), job.Decision{}, neither + `"` + strings.Repeat("y", 500) + `…"`},
 		{"a number as text", `{"decision":"again","retry_after":"300"}`, job.Decision{}, `its retry_after: "300" is no duration`},
 		{"negative seconds", `{"decision":"again","retry_after":-5}`, job.Decision{}, `its retry_after: -5 is negative`},
 		{"no delay", `{"decision":"again","retry_after":"soon"}`, job.Decision{}, `its retry_after: "soon" is no duration`},

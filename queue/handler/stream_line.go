@@ -35,7 +35,7 @@ func parseLine(line []byte) (r streamReply, err error) {
 		return r, errors.New("it has an outcome and no id")
 	}
 	if r.id, err = strconv.ParseInt(jsonText(r.ID), 10, 64); err != nil || r.id < 1 {
-		return r, fmt.Errorf("its id is %s, which is none", head(string(r.ID), maxReason))
+		return r, fmt.Errorf("its id is %s, which is none", quoted(string(r.ID)))
 	}
 	if r.Outcome == nil {
 		if p, is := parseProgress(line); is {
