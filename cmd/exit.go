@@ -73,6 +73,26 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
+// located is an error that the database wasn't reached, with where it is and which setting says so.
+type located struct {
+	error
+	where string
+}
+
+func (l located) Unwrap() error { return l.error }
+
+// locate says of an error from the database's server where that is.
+func locate(c *config.Config, err error) error {
+	if address := c.Database.Address(); address != "" && err != nil {
+		from := c.DSNFrom
+		if strings.HasPrefix(from, "database.") {
+			from += " in " + c.File
+		}
+		return located{err, fmt.Sprintf("the database is %s, by %s", address, from)}
+	}
+	return err
+}
+
 const maxReported = 50
 
 type failure struct {
@@ -95,6 +115,9 @@ func (a *app) report(code int, err error, hint string) {
 	}
 	if hint != "" {
 		hints = append(hints, hint)
+	}
+	if l, ok := errors.AsType[located](err); ok {
+		hints = append(hints, l.where)
 	}
 	said, hints = oneLines(said), oneLines(hints)
 	if !a.json {
@@ -161,10 +184,14 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):
 		return exitUsage, ""
 	}
+	trouble, hint := schema.Diagnose(err)
 	if errors.Is(err, worker.ErrLockLost) {
-		return exitTryLater, "the database or this host was stalled for too long; the next tick takes the jobs back"
+		if trouble != schema.TryLater {
+			hint = "the database or this host was stalled for too long"
+		}
+		return exitTryLater, hint + "; the next tick takes the jobs back"
 	}
-	switch trouble, hint := schema.Diagnose(err); trouble {
+	switch trouble {
 	case schema.TryLater:
 		return exitTryLater, hint
 	case schema.Misconfigured:

@@ -177,7 +177,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	c.Database.Create = true
 	db, err := schema.Open(cmd.Context(), c.Database, names)
 	if err != nil {
-		return err
+		return locate(c, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())

@@ -59,7 +59,8 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return err
 	}
 	now, from := time.Now(), done.Answered
-	lost := errors.Is(err, worker.ErrLockLost)
+	trouble, _ := schema.Diagnose(err)
+	lost := errors.Is(err, worker.ErrLockLost) && trouble == schema.NoTrouble
 	caught := done.Started > 0 || lost
 	var said []string
 	if caught && !from.IsZero() {
@@ -89,7 +90,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 }
 
 func caughtIn(done worker.Summary, zone *time.Location) string {
-	said := "the database last answered at " + zonedTime(done.Answered, zone)
+	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
 		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
 			texts.Count(n, "job"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -191,7 +192,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 	}
 	db, err := schema.Open(ctx, c.Database, names)
 	if err != nil {
-		return orGone(c, err)
+		return locate(c, orGone(c, err))
 	}
 	defer func() { _ = db.Close() }()
 	err = db.Check(ctx, c.QueueTables())
@@ -199,7 +200,11 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		return orGone(c, err)
 	}
-	return do(&instance{Config: c, db: db, unfit: unfit})
+	err = do(&instance{Config: c, db: db, unfit: unfit})
+	if _, unreachable := errors.AsType[*net.OpError](err); unreachable || errors.Is(err, schema.ErrNoAnswer) {
+		err = locate(c, err)
+	}
+	return err
 }
 
 // queue finds a queue in the config, or else among those that are registered in the database.

@@ -42,6 +42,7 @@ func (b builder) config(s *shape) *Config {
 		Name:         b.text("name", s.Name, ""),
 		Tables:       b.text("tables", s.Tables, schema.DefaultTemplate),
 		Database:     b.database(s.Database),
+		DSNFrom:      b.dsnFrom(s.Database),
 		Location:     b.zone("timezone", b.text("timezone", s.Timezone, "UTC")),
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
@@ -174,6 +175,18 @@ func (b builder) tls(s *tlsSection) *schema.TLS {
 		CA: b.filePath("database.tls.ca", s.CA), Cert: b.filePath("database.tls.cert", s.Cert), Key: b.filePath("database.tls.key", s.Key),
 		ServerName: b.text("database.tls.server_name", s.ServerName, ""),
 	}
+}
+
+// dsnFrom is the setting that the DSN comes from.
+func (b builder) dsnFrom(s databaseSection) string {
+	key := ""
+	switch {
+	case s.DSN != "":
+		key = "database.dsn"
+	case s.DSNFile != "":
+		key = "database.dsn_file"
+	}
+	return cmp.Or(b.origin[key], key)
 }
 
 // dsn never lets the DSN into an error.

@@ -43,6 +43,8 @@ type Config struct {
 	Tables string
 	// Database says which one, with an absolute Path for SQLite. It may hold a password: don't print it.
 	Database schema.Options
+	// DSNFrom is the setting that Database.DSN comes from: a variable, or a key of File.
+	DSNFrom string
 	// Location is the zone of the time windows and of what people read.
 	Location *time.Location
 	Worker   worker.Options

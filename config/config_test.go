@@ -154,6 +154,7 @@ queues:
 		Name:     "shop",
 		Tables:   "q_{instance}_{queue}",
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop", Nodes: []string{"db1", "db2:3307"}},
+		DSNFrom:  "database.dsn",
 		Location: berlin, StrictTypes: true,
 		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
 		MetricsKeep: 3 * week,

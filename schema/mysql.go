@@ -121,6 +121,18 @@ func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
 	return db, nil
 }
 
+// Address is where the server is, for people to see: HOST:PORT, or several; "" of SQLite.
+func (o Options) Address() string {
+	cfg, err := mysql.ParseDSN(o.DSN)
+	switch {
+	case err != nil || o.DSN == "" || strings.ContainsAny(cfg.Addr, "()?"):
+		return ""
+	case len(o.Nodes) > 0:
+		return strings.Join(o.Nodes, ", ")
+	}
+	return strings.Join(addresses(cfg), ", ")
+}
+
 // WithoutPassword is a DSN for people to see; of one that can't be read they see nothing. Of the options they see the names: a
 // password may have come to stand there.
 func WithoutPassword(dsn string) string {

@@ -38,6 +38,7 @@ type loop struct {
 	pausedUntil, awaySince time.Time
 	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
 	missed   atomic.Pointer[error]
+	missedAt atomic.Pointer[time.Time]
 	answered atomic.Pointer[time.Time]
 }
 
@@ -92,7 +93,23 @@ func levelOf(said bool) slog.Level {
 func (l *loop) untilAnswer() time.Duration { return time.Until(l.pausedUntil) }
 
 // miss takes note of the last trouble with the database. It may be called at any time.
-func (l *loop) miss(err error) { l.missed.Store(&err) }
+func (l *loop) miss(err error) {
+	now := time.Now()
+	l.missed.Store(&err)
+	l.missedAt.Store(&now)
+}
+
+// away is why the database can't be reached, if it has not answered since; else nil.
+func (l *loop) away() error {
+	missed, at, answered := l.missed.Load(), l.missedAt.Load(), l.answered.Load()
+	switch {
+	case missed == nil || at == nil || answered != nil && answered.After(*at) || engine.IsAnswer(*missed):
+		return nil
+	case errors.Is(*missed, context.Canceled), errors.Is(*missed, context.DeadlineExceeded):
+		return schema.ErrNoAnswer
+	}
+	return *missed
+}
 
 // hear takes note that the database has answered. It may be called at any time.
 func (l *loop) hear() {

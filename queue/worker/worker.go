@@ -11,6 +11,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -153,6 +154,9 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer func() {
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, workers.ErrLockLost)) {
 			done.Answered = *at
+		}
+		if away := w.away(); away != nil && errors.Is(err, workers.ErrLockLost) {
+			err = fmt.Errorf("the database is away: %w (%w)", away, err)
 		}
 		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
 	}()
