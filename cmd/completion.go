@@ -45,7 +45,7 @@ func (a *app) completionCommand() *cobra.Command {
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(shells, args[0]) {
-				return noneOf("SHELL", args[0], shells)
+				return usagef("SHELL: %q is none of %s", args[0], list(shells)) // tcsh is no misspelt bash
 			}
 			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},

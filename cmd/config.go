@@ -44,11 +44,12 @@ Exit codes: 0 done · 64 usage · 78 configuration.`
 
 func (a *app) configShowCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "show",
-		Short:   "Show what holds for each setting, and who said so",
-		Long:    configShowLong,
-		Example: "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) },
+		Use:        "show",
+		Short:      "Show what holds for each setting, and who said so",
+		Long:       configShowLong,
+		SuggestFor: []string{"get", "print", "dump"},
+		Example:    "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) },
 	}
 	settingFlags(c.Flags())
 	return c
@@ -195,7 +196,7 @@ func (d *checked) programs(c *config.Config) error {
 			return
 		}
 		if err := canRun(c, h); err != nil {
-			errs = append(errs, &config.Mistake{File: c.File, Key: h.Key, Err: err})
+			errs = append(errs, c.Mistake(h.Key, err))
 			return
 		}
 		d.Warnings = append(d.Warnings, doubts(c, h)...)

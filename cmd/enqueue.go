@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,13 +109,26 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if err := types.check(jobType); err != nil {
 		return err
 	}
+	foreign := len(types.types) > 0 && !slices.Contains(types.types, jobType)
+	if foreign && !a.onTerminal() { // a script is told once, with the first job of the type
+		err := admin.Of(q).Find(cmd.Context(), admin.Filter{Type: jobType, Limit: 1}, func(*job.Job) error {
+			foreign = false
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	added, err := enqueueOne(cmd.Context(), q, j, o.dryRun)
 	if err != nil {
 		return err
 	}
-	if len(types.types) > 0 && !slices.Contains(types.types, jobType) && a.onTerminal() {
+	if foreign {
 		err := fmt.Errorf("this config names no job type %q in queue %s", jobType, q.Name)
-		a.err.line("hipq: %v", meant(err, config.Nearest(jobType, types.types)))
+		a.say(meant(err, config.Nearest(jobType, types.types)).Error())
+	}
+	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
+		a.say("--data begins like JSON and is not: the job has it as a text")
 	}
 	return a.printEnqueued(q.Name, added, o.dryRun)
 }
@@ -162,7 +176,7 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err
 	}
-	if j.At, err = i.time(cmd, "--at", o.at); err != nil {
+	if j.At, err = a.runTime(cmd, i, o.at); err != nil {
 		return j, err
 	}
 	if j.In, err = durationFlag("--in", o.in); err != nil {
@@ -188,6 +202,18 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 		j.Windows = &windows
 	}
 	return j, nil
+}
+
+// runTime reads when a job is to run. Of a time that has passed it says what comes of that.
+func (a *app) runTime(cmd *cobra.Command, i *instance, text string) (at time.Time, err error) {
+	if at, err = i.time(cmd, "--at", text); err != nil || at.IsZero() {
+		return at, err
+	}
+	now, err := i.db.SQL.Clock(cmd.Context())
+	if err == nil && at.Before(now.Add(-time.Minute)) { // now, and what is a moment ago, is meant
+		a.say(fmt.Sprintf("--at: %s is in the past, so it is due at once", i.local(at)))
+	}
+	return at, err
 }
 
 // readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.

@@ -42,7 +42,7 @@ func (a *app) jobsCommand() *cobra.Command {
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
 					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, standing(j), strconv.Itoa(j.Attempt),
-					i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), problem(j),
+					i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, strconv.Itoa(j.Priority)), links(j), problem(j),
 				}
 			})
 		},

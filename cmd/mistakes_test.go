@@ -35,7 +35,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue?`, "COMMAND"},
 	{"push files compress", `there is no command "push"; did you mean hipq enqueue?`, "COMMAND"},
 	{"statsu", `there is no command "statsu"; did you mean hipq status?`, "COMMAND"},
-	{"delete files 3", `there is no command "delete"; did you mean hipq cancel?`, "COMMAND"},
+	{"delete files 3", `there is no command "delete"; did you mean hipq cancel or hipq purge?`, "COMMAND"},
 	{"requeue files 3", `there is no command "requeue"; did you mean hipq retry?`, "COMMAND"},
 	{"logs", `there is no command "logs"; did you mean hipq activity?`, "COMMAND"},
 	{"migrate", `there is no command "migrate"; did you mean hipq init?`, "COMMAND"},
@@ -45,10 +45,11 @@ var mistakes = []struct{ line, says, usage string }{
 	{"queues", `queues: it needs one of its commands: pause, resume`, "queues COMMAND"},
 	{"queue stop files", `queues: there is no command "queues stop"; did you mean hipq queues pause?`, "queues COMMAND"},
 	{"queues files pause", `queues: there is no command "queues files"`, "queues COMMAND"},
+	{"config get", `config: there is no command "config get"; did you mean hipq config show?`, "config COMMAND"},
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config COMMAND"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq enqueue?`, "help [command]"},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
-	{"completion tcsh", `SHELL: "tcsh" is none of bash, zsh, fish, powershell; did you mean bash?`, ""},
+	{"completion tcsh", `SHELL: "tcsh" is none of bash, zsh, fish, powershell`, ""},
 
 	// arguments
 	{"retry 1", `retry: QUEUE is missing before 1`, "retry QUEUE [ID…]"},
@@ -86,6 +87,8 @@ var mistakes = []struct{ line, says, usage string }{
 	{"work --run-for 0", `invalid flag: --run-for: "0" is out of range (1s to 3650d)`, ""},
 	{"work --batch -1", `invalid flag: --batch: -1 is out of range (1 to 10000)`, ""},
 	{"work --batch 10001", `invalid flag: --batch: 10001 is out of range (1 to 10000)`, ""},
+	{"enqueue files compress --in -5m", `--in: "-5m" is negative; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m`, ""},
+	{"purge --older-than 3", `--older-than: "3" has no unit; write 3s, 3m, 3h, 3d or 3w`, ""},
 	{"enqueue files compress --timeout 0", `--timeout: "0" is shorter than a second`, ""},
 
 	// names
@@ -102,6 +105,8 @@ var mistakes = []struct{ line, says, usage string }{
 	},
 	{"activity --state fialed", `--state: "fialed" is none of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
 	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is none of keep, replace, error; did you mean keep?`, ""},
+
+	{"schedules pause nightly", `unknown schedule: "nightly"; there is none`, ""},
 
 	// flags
 	{"jobs --stat failed", `jobs: there is no flag --stat; did you mean --state?`, "jobs [QUEUE]"},
@@ -121,7 +126,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"enqueue files compress --at 10:00 --in 1h", `enqueue: --at and --in can't be given together`, "enqueue QUEUE TYPE | --ndjson FILE"},
 	{"reschedule files 1 --at 10:00 --in 1h", `reschedule: --at and --in can't be given together`, "reschedule QUEUE [ID…]"},
 	{"enqueue --ndjson jobs.ndjson --key a", `enqueue: --key and --ndjson can't be given together`, "enqueue QUEUE TYPE | --ndjson FILE"},
-	{"enqueue files compress --key ''", `--key is empty; leave it out for what holds without it`, ""},
+	{"enqueue files compress --key ''", `--key is empty; give it a value, or leave it out`, ""},
 }
 
 // foreign are words of cobra's, pflag's and strconv's, which are for programmers.

@@ -195,7 +195,10 @@ func (a *app) summarize(d operated) error {
 		a.say(d.verb + ": " + of) // standard output has the ids of new jobs
 	}
 	if d.refused > 0 {
-		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"))
+		if d.refused+len(d.changed) == 1 {
+			return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
+		}
+		return fmt.Errorf("%s: %d of %s not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
 	}
 	if d.dryRun && len(d.changed) == 0 {
 		if d.duplicates > 0 {

@@ -37,7 +37,7 @@ func (a *app) purgeCommand() *cobra.Command {
 		Example: `  0 4 1,15 * * hipq purge     # in crontab
   hipq purge --dry-run        # what would go
   hipq purge --older-than 30d --max-time 10m`,
-		SuggestFor: []string{"clean", "cleanup", "prune", "gc", "vacuum", "expire"},
+		SuggestFor: []string{"delete", "clean", "cleanup", "prune", "gc", "vacuum", "expire"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, olderThan, most, o) },
 	}
 	f := c.Flags()

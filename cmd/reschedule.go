@@ -46,7 +46,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		}
 		o.can = admin.CanCancel
 		o.prepare = func(i *instance) (err error) {
-			when.At, err = i.time(cmd, "--at", at)
+			when.At, err = a.runTime(cmd, i, at)
 			return err
 		}
 		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {

@@ -49,7 +49,7 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 	case c.HTTP != nil:
 		h, err := c.HTTP.Handler()
 		if err != nil {
-			return nil, &config.Mistake{File: r.i.File, Key: c.Key, Err: err}
+			return nil, r.i.Config.Mistake(c.Key, err)
 		}
 		r.close = append(r.close, h.Close)
 		return h, nil
@@ -101,7 +101,7 @@ func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
 // fits finds out whether programs can run here as the user, and within the limits, that the config says.
 func (r *runners) fits(p *handler.Program, h config.Handler) error {
 	if err := p.CheckSurroundings(); err != nil {
-		return &config.Mistake{File: r.i.File, Key: h.Key, Err: err}
+		return r.i.Config.Mistake(h.Key, err)
 	}
 	return nil
 }

@@ -228,7 +228,11 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 	known := i.scheduleNames(rows)
 	for _, name := range names {
 		if err == nil && !slices.Contains(known, name) {
-			err = unknown(fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known)
+			text := "there is none"
+			if len(known) > 0 {
+				text = "known are " + and(known)
+			}
+			err = unknown(fmt.Errorf("unknown schedule: %q; %s", name, text), name, known)
 		}
 	}
 	return t, rows, err

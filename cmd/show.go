@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
@@ -156,9 +157,9 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"progress", given(reached, "%s", progress)},
 		{"scheduled_run_time", i.local(j.ScheduledRunTime)},
 		{"time_windows", strings.Join(j.Windows.Strings(), ", ")},
-		{"timeout", unlessLeft(j.Left.Timeout, int(j.Timeout.Seconds()), "s")},
-		{"priority", unlessLeft(j.Left.Priority, j.Priority, "")},
-		{"throttle_factor", unlessLeft(j.Left.ThrottleFactor, j.ThrottleFactor, "")},
+		{"timeout", unlessLeft(j.Left.Timeout, policy.Brief(j.Timeout))},
+		{"priority", unlessLeft(j.Left.Priority, strconv.Itoa(j.Priority))},
+		{"throttle_factor", unlessLeft(j.Left.ThrottleFactor, strconv.Itoa(j.ThrottleFactor))},
 		{"retry_of", given(j.RetryOf != 0, "%d", j.RetryOf)},
 		{"retried_as", given(j.RetriedAs != 0, "%d", j.RetriedAs)},
 		{"dismissed", given(j.IsDismissed(), "yes")},
@@ -183,7 +184,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
 		}
 		a.out.line("")
-		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.State, began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
+		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
 		if t.Progress != nil {
 			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
 		}
@@ -215,12 +216,24 @@ func given(is bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// unlessLeft is a number of a job's that it may leave to its type.
-func unlessLeft(left bool, n int, unit string) string {
+// unlessLeft is a value of a job's that it may leave to its type.
+func unlessLeft(left bool, value string) string {
 	if left {
 		return "–"
 	}
-	return strconv.Itoa(n) + unit
+	return value
+}
+
+// standing is how an attempt ended, or how it stands.
+func (t attempt) standing(j *job.Job) string {
+	switch {
+	case !t.Ended.IsZero() || t.Attempt != j.Attempt:
+	case j.Status == job.StatusAwaiting:
+		return "waiting for an answer"
+	case j.State() == job.Running || j.State() == job.Error:
+		return string(j.State())
+	}
+	return string(t.State)
 }
 
 // beginning says how the story of a job begins, as far as it has not been purged.

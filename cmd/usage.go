@@ -61,7 +61,7 @@ func (a *app) prepare(c *cobra.Command) {
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			// no data is data too
 			if f.Value.String() == "" && f.Name != "data" && err == nil {
-				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
+				err = usagef("--%s is empty; give it a value, or leave it out", f.Name)
 			}
 		})
 		if err == nil {
@@ -153,15 +153,20 @@ func checkCommand(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// suggested is the command below c that a name may mean: others call it so, or its name is similar.
+// suggested are the commands below c that a name may mean: others call it so, or its name is similar.
 func suggested(c *cobra.Command, name string) string {
 	var names []string
 	others := func(c *cobra.Command) bool { return slices.Contains(c.SuggestFor, strings.ToLower(name)) }
 	below := func(c *cobra.Command) bool { return c.Name() == name }
 	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause is hipq queues pause
-		for _, sub := range c.Commands() {
+		for n, sub := range c.Commands() {
 			if others(sub) && !slices.ContainsFunc(sub.Commands(), below) {
-				return sub.CommandPath()
+				for _, other := range c.Commands()[n:] {
+					if others(other) {
+						names = append(names, other.CommandPath())
+					}
+				}
+				return strings.Join(names, " or ")
 			}
 			if n := slices.IndexFunc(sub.Commands(), is); n >= 0 {
 				return sub.Commands()[n].CommandPath()

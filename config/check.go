@@ -42,8 +42,20 @@ func (c *checker) refuse(path, format string, args ...any) {
 	m := &Mistake{File: c.file, Key: path, From: c.origin[path], Err: fmt.Errorf(format, args...)}
 	if strings.HasPrefix(m.From, "--") {
 		m.Key, m.From = m.From, ""
+	} else if m.From == "" {
+		m.Line = lineOf(c.lines, path)
 	}
 	c.errs, c.refused[path] = append(c.errs, m), true
+}
+
+// lineOf is the line of a key, or else of the innermost section around it that has one.
+func lineOf(lines map[string]int, path string) int {
+	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
+		if line := lines[path]; line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // missing refuses a key that is not there, unless that follows from what was refused already.
@@ -171,8 +183,15 @@ type Mistake struct {
 	Key string
 	// From is the variable that gave the key its value; empty if the file did.
 	From string
+	// Line is that of the key in the file, or of the section that lacks it; 0 is unknown.
+	Line int
 	// Err says what is wrong, and what is allowed. It has no secret in it.
 	Err error
+}
+
+// Mistake is what is found wrong with a key when that is used.
+func (c *Config) Mistake(key string, err error) *Mistake {
+	return &Mistake{File: c.File, Key: key, Line: lineOf(c.lines, key), Err: err}
 }
 
 // Error is one line with all of that.
@@ -186,8 +205,11 @@ func (m *Mistake) Error() string {
 	case m.File != "":
 		at = m.File + ": " + at
 	}
-	if m.From != "" {
+	switch {
+	case m.From != "":
 		at += " (" + m.From + ")"
+	case m.Line > 0:
+		at += fmt.Sprintf(" (line %d)", m.Line)
 	}
 	return fmt.Sprintf("%v: %s: %v", kind, at, m.Err)
 }

@@ -37,6 +37,8 @@ var (
 type Config struct {
 	// File is the absolute path of the file it came from.
 	File string
+	// lines are those of the file's keys.
+	lines map[string]int
 	// Name is the instance's.
 	Name string
 	// Tables is the naming template of the tables.

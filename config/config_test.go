@@ -33,6 +33,7 @@ func mustLoad(t *testing.T, text string) *Config {
 
 func diff(want, got any) string {
 	return cmp.Diff(want, got,
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".lines" }, cmp.Ignore()),
 		cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
 		cmp.Comparer(func(a, b job.Windows) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
 }
@@ -205,7 +206,7 @@ func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 	want := job.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
 	dbtest.Same(t, c.Queues[0].Types[1].Retry, want)
 	_, err := load(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a, retry: {backoff: exponential}}]}]\n", noEnv, nil)
-	if err == nil || !strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay: 1h is shorter than the delay of 2h") {
+	if err == nil || !strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay (line 3): 1h is shorter than the delay of 2h") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -27,7 +28,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, nil
 	}
 	if digits().MatchString(s) {
-		return 0, fmt.Errorf("%s has no unit; write %.20ss for seconds (units: s, m, h, d, w)", shown(s), s)
+		return 0, fmt.Errorf("%s has no unit; write %[2]ss, %[2]sm, %[2]sh, %[2]sd or %[2]sw", shown(s), fmt.Sprintf("%.20s", s))
 	}
 	m := weeksAndDays().FindStringSubmatch(s)
 	if s == "" || m == nil || m[3] == "0" {
@@ -49,7 +50,13 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 func notADuration(s string) error {
-	return fmt.Errorf("%s is not a duration; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m", shown(s))
+	what := "not a duration"
+	if length, minus := strings.CutPrefix(s, "-"); minus {
+		if _, err := ParseDuration(length); err == nil {
+			what = "negative"
+		}
+	}
+	return fmt.Errorf("%s is %s; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m", shown(s), what)
 }
 
 // times multiplies a number in digits, or none, by a unit.

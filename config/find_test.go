@@ -207,7 +207,7 @@ func TestWarnings(t *testing.T) {
 	write(t, secret, "hipq:tls=preferred;secret@tcp(db)/shop")
 	warnings(plain)
 	do(t, os.Chmod(secret, 0o666))
-	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file: ") || !strings.Contains(err.Error(), "everybody may write") {
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file (line 3): ") || !strings.Contains(err.Error(), "everybody may write") {
 		t.Errorf("a secret that everybody may write: %v", err)
 	}
 }

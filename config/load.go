@@ -59,6 +59,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	}
 	b := builder{checker: c, dir: filepath.Dir(file), shared: shared, seen: map[string]bool{}}
 	config := b.config(s)
+	config.lines = c.lines
 	if f := changed(o.Flags, "max-jobs"); f != nil {
 		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
 	}

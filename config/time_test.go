@@ -86,7 +86,7 @@ func TestParseTimeRefuses(t *testing.T) {
 		"1700000000":           syntax,
 		"+":                    "is not a duration",
 		"-1":                   "no unit",
-		"--1h":                 "is not a duration",
+		"--1h":                 "is negative",
 		"+ 1h":                 "is not a duration",
 		"1969-12-31T23:59:59Z": "between 1970 and 9998",
 		"9999-01-01":           "between 1970 and 9998",

@@ -64,7 +64,9 @@ func keyLines(path string, n *yaml.Node, lines map[string]int) {
 		keyLines(path, n.Alias, lines)
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			keyLines(element(path, i, nameIn(item)), item, lines)
+			at := element(path, i, nameIn(item))
+			lines[at] = item.Line
+			keyLines(at, item, lines)
 		}
 	case yaml.MappingNode:
 		for i := 0; i < len(n.Content); i += 2 { // first what the section's own keys outrank

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -88,15 +89,22 @@ func TestBadFiles(t *testing.T) {
 			if !errors.Is(err, ErrInvalid) {
 				t.Fatalf("the error does not wrap ErrInvalid: %v", err)
 			}
-			got := err.Error()
+			got := lineNumber.ReplaceAllString(err.Error(), ":")
 			if begin, open := strings.CutSuffix(strings.Join(want, "\n"), "…"); open && strings.HasPrefix(got, begin) && len(got) > len(begin) {
 				want = []string{got}
 			}
 			dbtest.Same(t, cmp.Diff(strings.Join(want, "\n"), got), "", "the message (-want +got)")
+			for _, m := range Mistakes(err) {
+				inFile := m.File != "" && m.Key != "" && strings.Contains(m.Key, ".") && m.From == ""
+				dbtest.Ensure(t, !inFile || m.Line > 0, "it names no line: %v", m)
+			}
 			dbtest.Ensure(t, !strings.Contains(got, "s3cret"), "the message shows a secret: %v", err)
 		})
 	}
 }
+
+// lineNumber is where a message says in which line its key stands.
+var lineNumber = regexp.MustCompile(` \(line [0-9]+\):`)
 
 // noEnv is an environment with nothing in it.
 var noEnv = []string{}

@@ -44,7 +44,7 @@ func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []jo
 func CanRetry(j *job.Job, again bool) error {
 	switch {
 	case !j.Status.IsFinal():
-		return ErrNotFinal
+		return fmt.Errorf("%w: it is %s", ErrNotFinal, j.State())
 	case !again && (j.RetriedAs != 0 || j.IsDismissed()):
 		return &ClosedError{j.RetriedAs}
 	case !again && j.Status == job.StatusFinished:
@@ -105,7 +105,7 @@ func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 func CanDismiss(j *job.Job) error {
 	switch {
 	case !j.Status.IsFinal():
-		return ErrNotFinal
+		return fmt.Errorf("%w: it is %s", ErrNotFinal, j.State())
 	case j.Status == job.StatusFinished:
 		return ErrNotFailed
 	}

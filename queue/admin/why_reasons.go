@@ -95,7 +95,7 @@ func (w *Why) standing(flawed bool) {
 		w.add("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
 			j.Attempt, j.Error, j.Type)
 	case j.Status == job.StatusFinished:
-		w.add("finished", "it is final since %s", since)
+		w.add("finished", "it finished at %s, in attempt %d%s", since, j.Attempt, w.settler())
 	case j.Error == job.None: // a hand other than hipq's may have left it out
 		w.add("failed", "it is final since %s, without an error", since)
 	default:
@@ -144,6 +144,17 @@ func (w *Why) holder() (who, until string) {
 			" and the next worker takes the job back", brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead)), ""
 	}
 	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
+}
+
+// settler is the worker that ran a final job last, as far as it is known.
+func (w *Why) settler() string {
+	switch {
+	case w.worker != nil:
+		return fmt.Sprintf(", by worker %s (pid %d on %s)", w.worker.ID, w.worker.PID, w.worker.Host)
+	case w.Job.WorkerID != job.None && w.Job.WorkerID != "":
+		return ", by worker " + w.Job.WorkerID
+	}
+	return ""
 }
 
 // barred says what stands in the way of any job of its type.
