@@ -65,7 +65,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
-	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 80m -run TestHourOfCron ./internal/crash -crash.cron -v)
+	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 80m -run TestHourOfCron ./internal/crash -crash.cron 60 -v)
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./internal/bench

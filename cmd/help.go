@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/clipperhouse/displaywidth"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 )
 
@@ -58,7 +58,7 @@ func wrap(text string, width int) string {
 	var b strings.Builder
 	at := 0
 	for _, word := range strings.Fields(text) {
-		room := displaywidth.String(word)
+		room := twwidth.Width(word)
 		switch {
 		case at == 0:
 		case at+1+room > width:

@@ -3,7 +3,10 @@ package cmd
 import (
 	"strings"
 
-	"github.com/clipperhouse/displaywidth"
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
 )
 
 // pageRows is how many rows of a table are laid out at once, and kept until then.
@@ -57,38 +60,73 @@ const columnGap = "  "
 
 func (t *table) widen(cells []string) {
 	for n, c := range cells {
-		t.widths[n] = max(t.widths[n], displaywidth.String(c)+len(columnGap))
+		t.widths[n] = max(t.widths[n], twwidth.Width(c)+len(columnGap))
 	}
 }
 
 func (t *table) print() error {
-	shown := t.fitted()
-	var drawn strings.Builder
-	if !t.headed {
-		t.draw(&drawn, t.header, shown)
-	}
-	for _, row := range t.page {
-		t.draw(&drawn, row, shown)
+	var drawn, trimmed strings.Builder
+	if err := t.draw(&drawn); err != nil {
+		return err
 	}
 	t.headed, t.page = true, t.page[:0]
-	return t.out.put(drawn.String()) // its cells are clean, but for their colours
+	for line := range strings.Lines(drawn.String()) { // the last cell of a line is padded like the others
+		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return t.out.put(trimmed.String()) // its cells are clean, but for their colours
 }
 
-func (t *table) draw(to *strings.Builder, row []string, shown []column) {
-	gap := ""
-	for _, c := range shown {
-		room := c.width - len(columnGap)
-		text := displaywidth.TruncateString(row[c.at], room, t.out.plain("…"))
-		if text != "" {
-			to.WriteString(gap)
-			gap = strings.Repeat(" ", room-displaywidth.String(text)+len(columnGap))
-			if t.header[c.at] == "STATE" {
-				text = t.out.paint(text)
-			}
-			to.WriteString(text)
-			continue
-		}
-		gap += strings.Repeat(" ", c.width)
+func (t *table) draw(to *strings.Builder) error {
+	shown := t.fitted()
+	widths := tw.NewMapper[int, int]()
+	for n, c := range shown {
+		widths.Set(n, c.width)
 	}
-	to.WriteByte('\n')
+	padding := tw.CellPadding{Global: tw.Padding{Right: columnGap}}
+	page := tablewriter.NewTable(to,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders:  tw.BorderNone,
+			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
+		})),
+		tablewriter.WithConfig(tablewriter.Config{
+			Stream: tw.StreamConfig{Enable: true},
+			Widths: tw.CellWidth{PerColumn: widths},
+			Header: tw.CellConfig{
+				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
+				Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapTruncate},
+				Padding:    padding,
+			},
+			Row: tw.CellConfig{
+				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
+				Formatting: tw.CellFormatting{AutoWrap: tw.WrapTruncate},
+				Padding:    padding,
+			},
+		}))
+	if err := page.Start(); err != nil {
+		return err
+	}
+	if !t.headed {
+		page.Header(t.cells(t.header, shown))
+	}
+	for _, row := range t.page {
+		if err := page.Append(t.cells(row, shown)); err != nil {
+			return err
+		}
+	}
+	return page.Close()
+}
+
+// cells are those of a row that are shown, cut where they must be.
+func (t *table) cells(row []string, shown []column) []string {
+	cells := make([]string, len(shown))
+	for n, c := range shown {
+		cells[n] = row[c.at]
+		if room := c.width - len(columnGap); twwidth.Width(cells[n]) > room {
+			cells[n] = twwidth.Truncate(cells[n], room, t.out.plain("…"))
+		}
+		if t.header[c.at] == "STATE" {
+			cells[n] = t.out.paint(cells[n])
+		}
+	}
+	return cells
 }

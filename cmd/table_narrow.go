@@ -3,7 +3,7 @@ package cmd
 import (
 	"slices"
 
-	"github.com/clipperhouse/displaywidth"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
 // narrowing is how a table gives way on a terminal that is too narrow for it, by the headings of columns.
@@ -101,5 +101,5 @@ func (t *table) leastOf(n int) int {
 	case name == errorHeading:
 		least = leastError
 	}
-	return min(t.widths[n], max(least, displaywidth.String(t.header[n]))+len(columnGap))
+	return min(t.widths[n], max(least, twwidth.Width(t.header[n]))+len(columnGap))
 }
