@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
@@ -104,7 +105,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	}
 	c, err := a.load(cmd)
 	if err != nil {
-		return err
+		return a.mailMisconfigured(nil, nil, err)
 	}
 	c.Database.Patient = true
 	run := func() error {
@@ -118,7 +119,10 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	return a.pinged(cmd, c.MonitorPing, run)
+	if err = a.pinged(cmd, c.MonitorPing, run); err != nil {
+		return a.mailOutage(c, nil, worker.Summary{}, err) // as of hipq work, which has told it, most likely
+	}
+	return nil
 }
 
 func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {

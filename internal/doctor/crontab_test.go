@@ -42,8 +42,8 @@ func TestCrontab(t *testing.T) {
 			own: "HIPQ_CONFIG={dir}/hipq.yaml\n* * * * * hipq work\n", result: Wrong,
 			found: "cron doesn't find hipq (its PATH is /usr/bin:/bin)", remedy: "above the line set PATH=",
 		},
-		"no program":  {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
-		"no config":   {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
+		"no program": {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
+		"no config":  {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
 		"missing one": {
 			own: cron + "*/5 * * * * hipq work --config /etc/nosuch.yaml\n", result: Warning,
 			found: "no line in a crontab starts hipq work with this config; another user or host may; this user's lines are for /etc/nosuch.yaml",
