@@ -37,7 +37,7 @@ func TestGrantsSuffice(t *testing.T) {
 	file := filepath.Join(dir, "hipq.yaml")
 	own := *cfg
 	own.User, own.Passwd = user("hipq"), password
-	must(t, os.WriteFile(file, hostileConfig(fmt.Sprintf("{driver: mysql, dsn: %q}", own.FormatDSN()), `{exec: ["true"]}`), 0o600))
+	must(t, os.WriteFile(file, hostileConfig(fmt.Sprintf("{driver: mysql, dsn: %q}", own.FormatDSN()), hostileExec), 0o600))
 	hipq := func(env string, args ...string) string {
 		t.Helper()
 		c := exec.Command("hipq", append(args, "--config", file)...)

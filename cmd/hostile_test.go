@@ -72,7 +72,11 @@ func hostile() map[string][]string {
 	}
 }
 
-const hostileStream = `{stream: [sh, -c, 'while IFS=:, read -r _ id _; do echo "{\"id\":$id,\"outcome\":\"finished\"}"; done']}`
+// hostileExec takes a process of its own for each job, hostileStream one for all.
+const (
+	hostileExec   = `{exec: ["true"]}`
+	hostileStream = `{stream: [sh, -c, 'while IFS=:, read -r _ id _; do echo "{\"id\":$id,\"outcome\":\"finished\"}"; done']}`
+)
 
 func hostileConfig(database, plain string) []byte {
 	return fmt.Appendf(nil, `
@@ -109,6 +113,9 @@ func TestOneRowStopsNoOther(t *testing.T) {
 					source = dbtest.MySQL(t)
 				}
 				h := openHostile(t, driver, source, checked)
+				if !checked {
+					must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileStream), 0o600))
+				}
 				h.attack("plain")
 				columns := strings.Join(slices.Sorted(maps.Keys(hostile())), ", ")
 				must(t, h.exec("INSERT INTO shop_limited ("+columns+") SELECT "+columns+" FROM shop_plain"))
@@ -168,11 +175,7 @@ func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
 	if driver == "sqlite" {
 		dsn = "file:" + source + "?_pragma=busy_timeout(20000)&_pragma=synchronous(off)"
 	}
-	plain := hostileStream
-	if checked { // the other kind of handler, for which each job takes a process of its own
-		plain = `{exec: ["true"]}`
-	}
-	must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), plain), 0o600))
+	must(t, os.WriteFile(h.config(), hostileConfig(dbtest.Section(driver, source), hostileExec), 0o600))
 	h.hipq("init")
 	db, err := sql.Open(driver, dsn)
 	must(t, err)
