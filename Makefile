@@ -36,7 +36,7 @@ NIGHTLY := ^TestOneRowStopsNoOther$$/^mysql$$/^checked=true$$
 # Without cgo, as releases are built: what tests start thousands of times starts sooner. Without vet, which make lint runs.
 test: ## run all tests on SQLite and on a MariaDB of their own, but those that kill workers
 	@.ci/clients
-	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
+	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 
 # Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
 report-check: ## open examples of the report in a real browser, and check them there
