@@ -26,7 +26,7 @@ queues:
       - {name: invoice, handler: {exec: [sh, -c, "test -e mended || { echo the printer is on fire >&2; exit 1; }"]}}
 `
 
-// mail is what a command has printed: cron would mail it.
+// mail is one thing that a command has printed: cron would mail it.
 type mail struct {
 	minute  int
 	command string
@@ -54,11 +54,13 @@ func (c *cronHost) run(args ...string) {
 		if len(out) == 0 {
 			return
 		}
-		m := mail{minute, strings.Join(args, " "), string(out)}
-		c.t.Logf("minute %d: hipq %s (%v):\n%s", m.minute, m.command, err, m.text)
+		command := strings.Join(args, " ")
+		c.t.Logf("minute %d: hipq %s (%v):\n%s", minute, command, err, out)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.mails = append(c.mails, m)
+		for text := range strings.SplitSeq(strings.TrimPrefix("\n"+string(out), "\nhipq: "), "\nhipq: ") {
+			c.mails = append(c.mails, mail{minute, command, text})
+		}
 	})
 }
 
@@ -102,7 +104,7 @@ func TestHourOfCron(t *testing.T) {
 			end:   func() { must(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
 			named: `the printer is on fire`, over: `resolved: .*invoice`,
 		},
-		{from: 19, to: 28, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: .*worker`},
+		{from: 19, to: 28, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: no_tick_for`},
 		{from: 31, to: 34, begin: func() { room = noRoom(t, db) }, end: func() { room() }, named: `full`, over: `is back since|resolved: .*(full|disk)`},
 		{from: 39, to: 42, begin: proxy.Stall, end: proxy.Resume, named: `can't be reached|does not answer`, over: `is back since`},
 	}
