@@ -34,7 +34,9 @@ type attempt struct {
 }
 
 // over is the context of an attempt whose handler has returned without a look at it.
-var over, _ = context.WithDeadline(context.Background(), time.Time{}) //nolint:govet // it has ended
+var over, endOver = context.WithCancel(context.Background())
+
+func init() { endOver() }
 
 // context makes the context, and has the attempt abandoned if its handler goes on although that has ended and the grace is over.
 func (a *attempt) context() context.Context {
