@@ -99,7 +99,6 @@ func (a *app) mailBack(c *config.Config, what []string) {
 	}
 }
 
-// tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
 func (a *app) tellsOutages() bool {
 	return !a.verbose && !a.json && !a.err.isTerminal() && a.signals.ended() == 0
 }
