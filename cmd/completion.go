@@ -214,7 +214,6 @@ func otherTypes(l lookUp, i *instance) (names []string, err error) {
 	return names, err
 }
 
-// newestIDs are the newest jobs that the command, with the flags there are by now, can do something about.
 func newestIDs(l lookUp, i *instance) (names []string, err error) {
 	queues, err := l.queues(i)
 	if err != nil || len(queues) != 1 {

@@ -132,7 +132,6 @@ func (a *app) report(code int, err error, hint string) {
 	_ = a.err.json(map[string]failure{"error": f}) // whoever doesn't read it has the code
 }
 
-// joined are the errors of errors.Join, or the one.
 func joined(err error) (said []string) {
 	if mistakes := config.Mistakes(err); len(mistakes) > 1 {
 		for n, m := range mistakes {
@@ -249,7 +248,6 @@ func (s *signals) next() syscall.Signal {
 // into a death.
 func (s *signals) stop() { close(s.done) }
 
-// ended is the signal that ended the context; 0 is none.
 func (s *signals) ended() syscall.Signal { return syscall.Signal(s.first.Load()) }
 
 // exitOf is how a shell sees a process that a signal has ended: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM.

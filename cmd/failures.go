@@ -138,7 +138,6 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	return k
 }
 
-// stamp is a time as a flag takes it; none is "".
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

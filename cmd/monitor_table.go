@@ -54,7 +54,6 @@ func (a *app) printReport(i *instance, r monitored) error {
 	return nil
 }
 
-// timeCell is a time in milliseconds, if it is known.
 func timeCell(ms *int64) string {
 	if ms == nil {
 		return "–"
@@ -122,7 +121,6 @@ func (a *app) printHours(r monitored) {
 
 const hostsMax = 20
 
-// printTicks says how many ticks there were in a window on each host, and the longest time without any.
 func (a *app) printTicks(i *instance, w monitor.Window) error {
 	if w.Ticks.Count == 0 {
 		return nil

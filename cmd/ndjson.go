@@ -135,7 +135,6 @@ func (n *ndjson) read(from io.Reader) error {
 	}
 }
 
-// readLine reads one line of bounded length, without its end. io.EOF if there is none.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

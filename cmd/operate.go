@@ -81,7 +81,6 @@ func (c change) text() string {
 // duplicate is the result for a job whose type and key another one has that is not final.
 const duplicate = "duplicate"
 
-// live says which job has the type and key of a duplicate.
 func (c change) live() string {
 	if c.NewID == nil {
 		return "one before it has its type and key"
@@ -104,7 +103,6 @@ type operated struct {
 	refused, duplicates int
 }
 
-// parseID reads an id, which has been checked with the command line.
 func parseID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {

@@ -133,8 +133,8 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 		}
 	}
 	if len(late) > 0 {
-		return found(Wrong, "nobody sees to slots that are due: "+strings.Join(late, ", ")).
-			but("does hipq work run with this config, for the queues of these schedules?")
+		return found(Wrong, "no worker enqueues slots that are due: "+strings.Join(late, ", ")).
+			but("make sure that hipq work runs with this config, for the queues of these schedules")
 	}
 	if len(inTurn) > 0 {
 		return found(Wrong, "two configs have schedules with different slots, which begin anew in turn, so that slots may be lost: "+strings.Join(inTurn, ", ")).

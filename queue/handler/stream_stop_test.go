@@ -104,13 +104,13 @@ func TestStreamNotRead(t *testing.T) {
 func TestStreamReadLate(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2, "single")
-	s.Grace = 2 * time.Second
-	late := jobOf(2, task{SleepMS: 800})
-	late.Timeout = 500 * time.Millisecond
+	s.Grace = 4 * time.Second
+	late := jobOf(2, task{SleepMS: 2000})
+	late.Timeout = 1500 * time.Millisecond
 	crash := 3
 	got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{Silent: true, Exit: &crash}))
-	want := "job 2 had to be stopped: timeout after 500ms; the program ended without an answer: exit status 3"
-	dbtest.Ensure(t, got[1].Error == "timeout after 500ms" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
+	want := "job 2 had to be stopped: timeout after 1.5s; the program ended without an answer: exit status 3"
+	dbtest.Ensure(t, got[1].Error == "timeout after 1.5s" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
 }
 
 // A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.

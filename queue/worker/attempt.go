@@ -27,17 +27,21 @@ type attempt struct {
 	// handled is the context that the handler has, around this one.
 	handled context.Context
 
-	made    sync.Once // what follows
+	asked   atomic.Bool // for what follows
+	made    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	release func()
 }
 
 // over is the context of an attempt whose handler has returned without a look at it.
-var over, _ = context.WithDeadline(context.Background(), time.Time{}) //nolint:govet // it has ended
+var over, endOver = context.WithCancel(context.Background())
+
+func init() { endOver() }
 
 // context makes the context, and has the attempt abandoned if its handler goes on although that has ended and the grace is over.
 func (a *attempt) context() context.Context {
+	a.asked.Store(true)
 	a.made.Do(func() {
 		timeout, back := a.Job.Timeout, make(chan struct{})
 		ctx, end := context.WithDeadlineCause(a.runner.jobs, a.began.Add(timeout), policy.TimeoutError(timeout))
@@ -62,13 +66,21 @@ func (a *attempt) context() context.Context {
 
 // returns notes that the handler has returned: its context has ended.
 func (a *attempt) returns() {
+	a.asked.Store(true)
 	a.made.Do(func() { a.ctx, a.cancel, a.release = over, func(error) {}, func() {} })
 	a.release()
 }
 
 func (a *attempt) Deadline() (time.Time, bool) { return a.context().Deadline() }
 func (a *attempt) Done() <-chan struct{}       { return a.context().Done() }
-func (a *attempt) Err() error                  { return a.context().Err() }
+
+// Err makes the context only where it may have ended.
+func (a *attempt) Err() error {
+	if !a.asked.Load() && a.runner.jobs.Err() == nil && time.Since(a.began) < a.Job.Timeout {
+		return nil
+	}
+	return a.context().Err()
+}
 
 // Value makes the context only for a value that the one around has: that may be its end, too.
 func (a *attempt) Value(key any) any {

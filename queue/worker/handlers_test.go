@@ -81,12 +81,16 @@ func TestVerdictsThatAreNone(t *testing.T) {
 	})
 }
 
-// A handler's context has its deadline, and has ended when the handler has returned.
+// A handler's context has its deadline, and has ended when the handler has returned, whether it has asked for it or not.
 func TestContextEndsWithTheHandler(t *testing.T) {
 	suite(t, func(s shop) {
-		s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Hour})
-		var kept context.Context
-		s.work(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
+		s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Hour}, job.Params{Type: "once", Key: "unasked"})
+		kept, unasked := context.Context(nil), context.Context(nil)
+		s.work(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.Key == "unasked" {
+				unasked = ctx
+				return nil
+			}
 			kept = ctx
 			if until, ok := ctx.Deadline(); !ok || time.Until(until) > time.Hour || time.Until(until) < time.Minute || ctx.Err() != nil {
 				s.t.Errorf("it ends at %s, %v: %v", until, ok, ctx.Err())
@@ -94,8 +98,9 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 			return nil
 		}))))
 		receive(s.t, "the end of the context", kept.Done())
-		if !errors.Is(kept.Err(), context.Canceled) {
-			s.t.Errorf("it has ended with %v", kept.Err())
+		receive(s.t, "the end of the other", unasked.Done())
+		if !errors.Is(kept.Err(), context.Canceled) || !errors.Is(unasked.Err(), context.Canceled) {
+			s.t.Errorf("they have ended with %v and %v", kept.Err(), unasked.Err())
 		}
 	})
 }

@@ -30,7 +30,7 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
-	a := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}
+	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
 	if s.RetryHandlers[j.Type] != nil {
 		a.Waits = job.StatusDeciding
 	}
@@ -38,6 +38,13 @@ func (r *runner) begin(s *source, j *job.Job) {
 		r.quarantine(a)
 		return
 	}
+	say := func(said job.Progress) { a.said.Store(&said) }
+	abandon := func(o job.Outcome) {
+		if here.Add(j); !r.end(a, o, true) {
+			here.Returned(j)
+		}
+	}
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon})
 	s.attempts[j.ID] = a
 	select {
 	case r.begun <- a:
@@ -62,13 +69,6 @@ func (r *runner) run(a *attempt) {
 	}
 	defer here.Returned(j)
 	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
-	say := func(said job.Progress) { a.said.Store(&said) }
-	abandon := func(o job.Outcome) {
-		if here.Add(j); !r.end(a, o, true) {
-			here.Returned(j)
-		}
-	}
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon})
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
