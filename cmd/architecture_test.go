@@ -18,7 +18,7 @@ var citation = texts.Pattern("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)"
 // TestCitations: what a page of the docs cites from the source, as a link from a name to its file, is declared there: a
 // function, a type or a variable, or with its type before it a method.
 func TestCitations(t *testing.T) {
-	pages := dbtest.Must(filepath.Glob("../docs/*.md"))(t)
+	pages := dbtest.Must(filepath.Glob("../docs/*/*.md"))(t)
 	found := 0
 	for _, page := range pages {
 		text := dbtest.Must(os.ReadFile(page))(t)
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 		tests.Write(text)
 		return err
 	})
-	pages, _ := filepath.Glob("../docs/*.md")
+	pages, _ := filepath.Glob("../docs/*/*.md")
 	for _, page := range append(pages, "../CONTRIBUTING.md") {
 		text, failed := os.ReadFile(page)
 		err = errors.Join(err, failed)

@@ -133,10 +133,10 @@ func uncommented(t *testing.T, file string) string {
 
 // The page for operators shows the examples as they are installed.
 func TestExamplesAreShown(t *testing.T) {
-	page := dbtest.Must(os.ReadFile("../docs/operations.md"))(t)
+	page := dbtest.Must(os.ReadFile("../docs/howto/operations.md"))(t)
 	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
 		dbtest.Ensure(t, strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))),
-			"docs/operations.md doesn't show docs/examples/%s", name)
+			"docs/howto/operations.md doesn't show docs/examples/%s", name)
 	}
 }
 

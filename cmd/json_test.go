@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// documents are the objects that commands print, by their headings in docs/json.md.
+// documents are the objects that commands print, by their headings in docs/reference/json.md.
 var documents = map[string]any{
 	"A job: jobs, failures --jobs, run":          job.JSON{},
 	"Jobs that failed in the same way: failures": failureKind{},
@@ -53,9 +53,9 @@ var documents = map[string]any{
 	}{},
 }
 
-// TestJSONIsDocumented: docs/json.md has each field of each object, with its type, and no other.
+// TestJSONIsDocumented: docs/reference/json.md has each field of each object, with its type, and no other.
 func TestJSONIsDocumented(t *testing.T) {
-	text := dbtest.Must(os.ReadFile("../docs/json.md"))(t)
+	text := dbtest.Must(os.ReadFile("../docs/reference/json.md"))(t)
 	told := map[string]map[string]string{}
 	heading := ""
 	for line := range strings.Lines(string(text)) {
@@ -74,7 +74,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		if maps.Equal(fields, told[name]) {
 			continue
 		}
-		t.Errorf("docs/json.md, %q, is not what the command prints:", name)
+		t.Errorf("docs/reference/json.md, %q, is not what the command prints:", name)
 		for _, path := range slices.Sorted(maps.Keys(fields)) {
 			if told[name][path] != fields[path] {
 				t.Logf("it prints     | `%s` | %s |", path, fields[path])

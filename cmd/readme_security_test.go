@@ -29,7 +29,7 @@ func (d docs) tests(t *testing.T, p page) {
 // claims looks for paragraphs, bullets and rows of tables in the page about security that name no test. There are none behind what
 // introduces others, and in the part about what is not defended.
 func claims(t *testing.T, p page) {
-	if p.name != "docs/security.md" {
+	if p.name != "docs/explanation/security.md" {
 		return
 	}
 	_, text, _ := strings.Cut(p.text, "\n## ")

@@ -56,7 +56,7 @@ func TestDocs(t *testing.T) {
 	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
 	d := docs{root: root, bin: bin}
 	var pages, story []page // story is the quick start, and what goes on from there
-	for _, names := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
+	for _, names := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		found := dbtest.Must(filepath.Glob(filepath.Join(root, names)))(t)
 		for _, file := range found {
 			name := dbtest.Must(filepath.Rel(root, file))(t)
@@ -259,7 +259,7 @@ func (d docs) commands(t *testing.T, p page) {
 			}
 		}
 	}
-	dbtest.Ensure(t, p.name != "docs/commands.md" || len(helps) >= 10, "%s: commands found: %d", p.name, len(helps))
+	dbtest.Ensure(t, p.name != "docs/reference/commands.md" || len(helps) >= 10, "%s: commands found: %d", p.name, len(helps))
 }
 
 // configs loads each config, and each part of one with what it lacks.
@@ -367,7 +367,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 			ran++
 		}
 	}
-	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name],
+	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/howto/operations.md": 2}[p.name],
 		"%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 }
 
@@ -404,7 +404,7 @@ func (d docs) scripts(t *testing.T, p page) {
 		out, err := d.command(dir, interpreter, file).CombinedOutput()
 		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
-	dbtest.Ensure(t, p.name != "docs/testing.md" || ran >= 3, "%s: tests found: %d", p.name, ran)
+	dbtest.Ensure(t, p.name != "docs/howto/testing.md" || ran >= 3, "%s: tests found: %d", p.name, ran)
 }
 
 // handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
@@ -463,7 +463,7 @@ func (d docs) handlers(t *testing.T, p page) {
 			}
 		}
 	}
-	dbtest.Ensure(t, p.name != "docs/handlers.md" || ran >= 6, "%s: handlers found: %d", p.name, ran)
+	dbtest.Ensure(t, p.name != "docs/howto/handlers.md" || ran >= 6, "%s: handlers found: %d", p.name, ran)
 }
 
 // bothFailed are the answers of a stream.

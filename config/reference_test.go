@@ -16,11 +16,11 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md anew")
+var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
 
-const referencePath = "../docs/configuration.md"
+const referencePath = "../docs/reference/configuration.md"
 
-// TestReference holds docs/configuration.md to the config, from its first table on. The keys are those of shape, the bounds are
+// TestReference holds docs/reference/configuration.md to the config, from its first table on. The keys are those of shape, the bounds are
 // what the checker says that it allows, and the rest is in the comments of the example. After a change of any of the three:
 //
 //	go test ./config -run TestReference -update
@@ -38,7 +38,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	if diff := diff(want, string(page)); diff != "" && !*update {
-		t.Errorf("docs/configuration.md is stale; write it by go test ./config -run TestReference -update:\n%s", diff)
+		t.Errorf("docs/reference/configuration.md is stale; write it by go test ./config -run TestReference -update:\n%s", diff)
 	}
 }
 

@@ -70,7 +70,7 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 // SayHighIDs says of the tables of HighIDs what is wrong, and what to do.
 func SayHighIDs(tables []string) (what, remedy string) {
 	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all that there are: somebody has set it",
-		`docs/schema.md, "The highest id", has the remedy`
+		`docs/reference/schema.md, "The highest id", has the remedy`
 }
 
 // CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several

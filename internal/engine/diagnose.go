@@ -44,7 +44,7 @@ func Diagnose(err error) (Trouble, string) {
 	return NoTrouble, ""
 }
 
-const highestID = "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
+const highestID = "somebody has inserted a row with the highest id there is: docs/reference/schema.md has the remedy"
 
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {

@@ -1,5 +1,5 @@
 // Package handling is between a handler and the worker: what the context has of the attempt, and the programs that handlers start.
-// A program runs in a process group of its own, under guard. Why it is started without os/exec is in docs/architecture.md.
+// A program runs in a process group of its own, under guard. Why it is started without os/exec is in docs/internals/architecture.md.
 package handling
 
 import (

@@ -1,4 +1,4 @@
--- The jobs of one queue. What columns are for stands in the layout for MySQL, and in docs/schema.md. Applications write with
+-- The jobs of one queue. What columns are for stands in the layout for MySQL, and in docs/reference/schema.md. Applications write with
 -- libraries of their own, of which 3.37 is the oldest that knows STRICT.
 CREATE TABLE IF NOT EXISTS {jobs} (
   id                 INTEGER PRIMARY KEY AUTOINCREMENT, -- without AUTOINCREMENT a purged id would be used again
