@@ -27,6 +27,7 @@ import (
 // done with it:
 //
 //	sh quickstart   is run, one after the other in one folder; a command that fails fails the test
+//	sh tutorial     is so too, in a folder of the page's own, with a MariaDB of its own where the page comes to that
 //	text output     is what the block before it prints, up to times, ids and hosts
 //	sql enqueue     inserts jobs, on each engine
 //	… enqueue       in a language: takes an order and enqueues its job, over the connection db
@@ -81,6 +82,7 @@ func TestDocs(t *testing.T) {
 			t.Run("crontabs", func(t *testing.T) { d.crontabs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
 			t.Run("others", func(t *testing.T) { d.others(t, p) })
+			t.Run("tutorial", func(t *testing.T) { d.tutorial(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
 			t.Run("claims", func(t *testing.T) { claims(t, p) })
