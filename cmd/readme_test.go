@@ -369,7 +369,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 			ran++
 		}
 	}
-	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/howto/operations.md": 2}[p.name],
+	dbtest.Ensure(t, ran >= 3*len(blocks) && len(blocks) >= map[string]int{"README.md": 1, "docs/howto/cron.md": 2}[p.name],
 		"%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 }
 

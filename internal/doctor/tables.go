@@ -128,7 +128,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 const recent = 10 * time.Minute
 
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
-	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/howto/operations.md, \"Nothing runs\", goes through it"
+	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/howto/troubleshooting.md, \"Nothing runs\", goes through it"
 	last, err := workers.New(p.db).LastHeard(ctx)
 	if err != nil {
 		return trouble(err)
@@ -137,7 +137,7 @@ func lookAtWorkers(ctx context.Context, p *patient) Finding {
 		if p.known["crontab_work"].Result != OK {
 			return found(Warning, "no worker has run yet").but(p.cronLine("work"))
 		}
-		return found(Warning, "no worker has run yet").but("wait for cron's next minute; if that doesn't help: docs/howto/operations.md, \"Nothing runs\"")
+		return found(Warning, "no worker has run yet").but("wait for cron's next minute; if that doesn't help: docs/howto/troubleshooting.md, \"Nothing runs\"")
 	}
 	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {
