@@ -465,7 +465,8 @@ func (d docs) handlers(t *testing.T, p page) {
 			}
 		}
 	}
-	dbtest.Ensure(t, p.name != "docs/howto/handlers.md" || ran >= 6, "%s: handlers found: %d", p.name, ran)
+	dbtest.Ensure(t, ran >= map[string]int{"docs/howto/handlers.md": 3, "docs/howto/streams.md": 2, "docs/howto/retry-handler.md": 1}[p.name],
+		"%s: handlers found: %d", p.name, ran)
 }
 
 // bothFailed are the answers of a stream.
