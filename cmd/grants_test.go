@@ -114,7 +114,7 @@ func TestGrantsSuffice(t *testing.T) {
 	}
 }
 
-// onceOnly inserts jobs unless there are live ones of their keys, as docs/howto/enqueue.md has it for an application that may do nothing
+// onceOnly inserts jobs unless there are live ones of their keys, as docs/howto/unique.md has it for an application that may do nothing
 // but insert.
 func onceOnly(t *testing.T, app *sql.DB) {
 	t.Helper()

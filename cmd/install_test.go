@@ -131,12 +131,14 @@ func uncommented(t *testing.T, file string) string {
 	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
 }
 
-// The page for operators shows the examples as they are installed.
+// The pages for operators show the examples as they are installed.
 func TestExamplesAreShown(t *testing.T) {
-	page := dbtest.Must(os.ReadFile("../docs/howto/operations.md"))(t)
-	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
-		dbtest.Ensure(t, strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))),
-			"docs/howto/operations.md doesn't show docs/examples/%s", name)
+	for name, pageName := range map[string]string{
+		"crontab": "cron.md", "hipq-work@.service": "cron.md", "hipq-work@.timer": "cron.md", "work-loop.sh": "container.md", "to-slack.sh": "alerts.md",
+	} {
+		page := dbtest.Must(os.ReadFile(filepath.Join("../docs/howto", pageName)))(t)
+		text := uncommented(t, filepath.Join("../docs/examples", name))
+		dbtest.Ensure(t, strings.Contains(string(page), text), "docs/howto/%s doesn't show docs/examples/%s", pageName, name)
 	}
 }
 

@@ -1,0 +1,57 @@
+package cmd_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// tutorial runs the blocks of a tutorial, one after the other in a folder of the page's own. A tutorial that comes to MariaDB gets a
+// server of its own, in place of the reader's.
+func (d docs) tutorial(t *testing.T, p page) {
+	if len(p.with("sh", "tutorial")) == 0 {
+		return
+	}
+	dir, here := t.TempDir(), (*strings.Replacer)(nil)
+	for i, b := range p.fences {
+		if b.language != "sh" || b.mark != "tutorial" {
+			continue
+		}
+		text := b.text
+		if here == nil && strings.Contains(text, "mariadb") {
+			if strings.Contains(p.name, "php") {
+				dbtest.Client(t, "php")
+			}
+			d, here = d.withMariaDB(t, dir)
+		}
+		if here != nil {
+			text = here.Replace(text)
+		}
+		out, err := d.command(dir, "sh", "-eu", "-c", text).CombinedOutput()
+		dbtest.Require(t, err == nil, "%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
+		p.wantOutput(t, i, string(out))
+	}
+}
+
+// withMariaDB starts a server. Its administrator is who calls the client mariadb in this folder, and the replacer puts its address in
+// place of the usual one.
+func (d docs) withMariaDB(t *testing.T, dir string) (docs, *strings.Replacer) {
+	t.Helper()
+	client := dbtest.Must(exec.LookPath(dbtest.Client(t, "mariadb")))(t)
+	server := dbtest.Must(mysql.ParseDSN(dbtest.OwnMySQL(t)))(t)
+	host, port, err := net.SplitHostPort(server.Addr)
+	must(t, err)
+	account := "[client]\nhost=" + host + "\nport=" + port + "\nuser=" + server.User + "\npassword=" + server.Passwd + "\n"
+	must(t, os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(account), 0o600))
+	tools := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(tools, "mariadb"), []byte("#!/bin/sh\nexec "+client+` "$@"`+"\n"), 0o700))
+	d.bin += string(os.PathListSeparator) + tools
+	return d, strings.NewReplacer("127.0.0.1:3306", server.Addr, "host=127.0.0.1;", "host="+host+";port="+port+";")
+}
