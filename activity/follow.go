@@ -117,15 +117,16 @@ func (w *follower) look(ctx context.Context, f func(Entry) error) error {
 // lookFirst passes what is there.
 func (w *follower) lookFirst(ctx context.Context, pass func(Entry) error) error {
 	if w.known == nil {
-		newest, err := w.log.upTo(ctx, math.MaxInt64)
+		newest := w.log.db.SQL.ByID + " WHERE id = (SELECT id FROM " + w.log.db.Activity() + " " + w.log.db.SQL.ByID + " ORDER BY id DESC LIMIT 1 OFFSET ?)"
+		floor, err := w.log.place(ctx, newest, w.window)
 		if err != nil {
 			return err
 		}
-		there, err := w.log.ids(ctx, w.log.db.SQL, []span{{newest.ID - int64(w.window) + 1, math.MaxInt64}})
+		there, err := w.log.ids(ctx, w.log.db.SQL, []span{{floor.ID + 1, math.MaxInt64}})
 		if err != nil {
 			return err
 		}
-		w.floor, w.known = newest.ID-int64(w.window), map[int64]bool{}
+		w.floor, w.known = floor.ID, map[int64]bool{}
 		for _, id := range there {
 			w.known[id] = true
 		}
