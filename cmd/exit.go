@@ -81,8 +81,15 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate says of an error from the database's server where that is.
+// locate says of an error from the database's server where that is, and of a mistake in the config where that stands.
 func locate(c *config.Config, err error) error {
+	if errors.Is(err, schema.ErrConfig) {
+		m := c.Mistake("database", err)
+		if !strings.HasPrefix(c.DSNFrom, "database.") {
+			m.From = c.DSNFrom
+		}
+		return m
+	}
 	if address := c.Database.Address(); address != "" && err != nil {
 		from := c.DSNFrom
 		if strings.HasPrefix(from, "database.") {
