@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/config"
@@ -33,14 +34,20 @@ func (a *app) newRunners(i *instance, workerID string) *runners {
 	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
-// closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
-func (a *app) closeRunners(r *runners) {
+// closeRunners ends what still runs, and says what that was, for the worker's entry. What can't be killed changes nothing about what
+// the worker did. It may be repeated.
+func (a *app) closeRunners(r *runners) (left string) {
 	for _, end := range r.close {
 		end()
 	}
+	r.close = nil
 	if err := r.guard.Close(); err != nil {
 		a.warn(err)
 	}
+	if killed := r.guard.Killed(); len(killed) > 0 {
+		left = "left behind and killed: " + strings.Join(killed, ", ")
+	}
+	return left
 }
 
 // handler is what runs for the jobs of a type.

@@ -176,7 +176,7 @@ func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r 
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
 	}
 	r = a.newRunners(i, p.ID)
-	p.Renewed = r.guard.Extend
+	p.Renewed, p.Close = r.guard.Extend, func() string { return a.closeRunners(r) }
 	if p.Queues, unfit, err = i.workQueues(names, types, r); err != nil {
 		a.closeRunners(r)
 	}

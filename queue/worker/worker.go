@@ -207,7 +207,13 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	// all that it began is settled
 	vain := w.inVain()
-	return w.summary, errors.Join(vain, w.signOff(vain))
+	remark := vain
+	if w.Close != nil {
+		if left := w.Close(); left != "" {
+			remark = errors.Join(vain, errors.New(left))
+		}
+	}
+	return w.summary, errors.Join(vain, w.signOff(remark))
 }
 
 // signOff ends the worker's row, if the database answers soon and while the lock holds. remark, if any, goes to the activity.

@@ -68,6 +68,9 @@ type Params struct {
 	ClockStands bool
 	// Renewed, if not nil, is told how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
+	// Close, if not nil, ends what the handlers have left, when all attempts are settled. What it says goes to the worker's last entry in
+	// the activity.
+	Close func() string
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(Attempt)
 	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers. It does so in a process of its
