@@ -124,7 +124,7 @@ func (j *judgement) instance(a Alert, s State) {
 	silence := s.silence()
 	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", texts.Duration(silence))
 	if s.LastTick.IsZero() {
-		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
+		text = fmt.Sprintf("cron has started no worker yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
 	}
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
@@ -267,7 +267,7 @@ func (s State) summary() string {
 	for _, t := range s.Types {
 		due += t.Backlog
 	}
-	tick := "no worker has run yet"
+	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}

@@ -66,8 +66,8 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].store().DB()
 	l := &loop{
-		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, table: workers.New(db),
-		landed: make(chan func() error),
+		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity(), ByHand: p.ByHand}, db: db,
+		table: workers.New(db), landed: make(chan func() error),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
 	w.scheduler = &schedules{loop: l, scheduler: scheduler.New(db, p.Schedules)}

@@ -64,6 +64,8 @@ type Params struct {
 	Host string
 	// PID is by default this process.
 	PID int
+	// ByHand says that a person has started it: that is no sign that cron, or what else starts workers, does so.
+	ByHand bool
 	// ClockStands says that the database's clock stands still, as in a test: the worker doesn't wait for a queue's rate then.
 	ClockStands bool
 	// Renewed, if not nil, is told how long the lock lasts from now on.
