@@ -134,7 +134,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	took := time.Since(began)
 	warnings := map[string]error{}
 	for _, l := range runners.left {
-		warnings[fmt.Sprintf("left out %s %s", l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
+		warnings[fmt.Sprintf("%s %s %s", leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
 	if done.Started > 0 { // not each hour, for what concerns no job
 		for _, err := range cantRun(i.Config, names, types, runners.left) {
@@ -151,7 +151,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
 	if a.mails(i.Config) {
-		a.mailNews(cmd.Context(), i, took)
+		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
 }

@@ -153,3 +153,11 @@ func TestJudgeWhatWasNotCounted(t *testing.T) {
 		t.Errorf("%+v", h.Findings)
 	}
 }
+
+// What is found is over some day, and that is said in words.
+func TestOver(t *testing.T) {
+	for _, what := range urgent {
+		dbtest.Ensure(t, Over(what) != "", "nothing says that %s is over", what)
+	}
+	dbtest.Same(t, len(over), len(urgent), "as many kinds as can be found")
+}
