@@ -120,10 +120,8 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	if err = a.pinged(cmd, c.MonitorPing, run); err != nil {
-		return a.mailOutage(c, nil, worker.Summary{}, err) // as of hipq work, which has told it, most likely
-	}
-	return nil
+	// as of hipq work, which has told it, most likely
+	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
 }
 
 func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {

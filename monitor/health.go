@@ -97,6 +97,28 @@ var urgent = []string{
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
 
+// over has what is so when a finding is over, by its What.
+var over = map[string]string{
+	"no_tick_for":      "a worker runs again",
+	"left_out":         "the queue is worked again",
+	"high_ids":         "no table's ids may run out",
+	"schedules":        "no slot of a schedule is overdue",
+	"oldest_due":       "no job has been due for too long",
+	"misplaced":        "no job waits to be moved to its shard",
+	"shard_oldest_due": "no shard is far behind the others",
+	"shard_parts":      "the shards hold no more than the throttle limit",
+	"failed":           "the number of failed jobs is within its limits",
+	"error_rate":       "the error rate is within its limits",
+	"backlog":          "the number of due jobs is within its limits",
+	"dead_workers":     "the number of workers that died is within its limits",
+	"wait_p95":         "jobs start in time",
+	"run_p95":          "attempts take no longer than the limits allow",
+	"missed_hours":     "the number of hours without metrics is within its limits",
+}
+
+// Over says that a finding is over, by its What: only that is known of it.
+func Over(what string) string { return over[what] }
+
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
 	over, hours string
@@ -126,7 +148,7 @@ func (j *judgement) instance(a Alert, s State) {
 	silence := s.silence()
 	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", texts.Duration(silence))
 	if s.LastTick.IsZero() {
-		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
+		text = fmt.Sprintf("cron has started no worker yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
 	}
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
@@ -282,7 +304,7 @@ func (s State) summary() string {
 	for _, t := range s.Types {
 		due += t.Backlog
 	}
-	tick := "no worker has run yet"
+	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}
