@@ -28,12 +28,23 @@ type Page struct {
 	monitor.Report
 	// Health is how the instance is now; nil if nobody has judged that.
 	Health *monitor.Health
-	// Failures are the kinds of failed jobs that are open, and of those that will be retried.
-	Failures []Failure
+	// Failures are the kinds of failed jobs that are open, Retries those of jobs that will be retried, the next first. What there is
+	// more of in both lists are jobs.
+	Failures, Retries List[Failure]
 	// Current is what has happened since the last complete hour; nil if nothing has counted it.
 	Current *monitor.Current
 	// Retrying are the jobs that will be retried, by type; nil if nothing has counted them.
 	Retrying []monitor.Retrying
+	// Running are the jobs that run, the one that began first first.
+	Running List[Running]
+	// Schedules are those that are overdue first, then those with a missed slot, then the others.
+	Schedules List[Schedule]
+	// Hosts are those on which workers are at work, by name.
+	Hosts List[Host]
+	// LastStart is that of the worker that started last; nil if none ever did.
+	LastStart *Start
+	// Enqueue is a command that adds a job; empty if the config has no type for one.
+	Enqueue string
 }
 
 // Failure is a number of failed jobs of one type whose errors are alike.
@@ -134,7 +145,7 @@ type column struct {
 // Queues are the queues' parts, by name.
 func (v view) Queues() (queues []queue) {
 	longest := v.Window("1w")
-	if longest == nil {
+	if longest == nil || !v.Measured {
 		return nil
 	}
 	for _, sums := range longest.Queues {
@@ -166,17 +177,28 @@ func (v view) Queues() (queues []queue) {
 // Section is the part of the page that a finding is about; empty if there is none.
 func (v view) Section(f monitor.Finding) string {
 	if f.Queue == nil {
+		switch {
+		case f.What == "schedules" && len(v.Schedules.First) > 0:
+			return "schedules"
+		case (f.What == "no_tick_for" || f.What == "dead_workers") && v.HasWorkers():
+			return "workers"
+		case f.What == "missed_hours" && len(v.Missing) > 0:
+			return "missing"
+		}
 		return ""
 	}
 	queues := v.Queues()
-	switch n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue }); {
-	case n < 0:
-		return ""
-	case queues[n].Chart == nil:
-		return "queues"
-	default:
+	n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue })
+	isCurrent := func(q monitor.CurrentQueue) bool { return q.Queue == *f.Queue }
+	switch {
+	case n >= 0 && queues[n].Chart != nil:
 		return queues[n].ID
+	case n >= 0:
+		return "queues"
+	case v.Current != nil && slices.ContainsFunc(v.Current.Queues, isCurrent):
+		return "current"
 	}
+	return ""
 }
 
 // ID is that of a queue's part.

@@ -1,0 +1,139 @@
+package report
+
+import (
+	"time"
+
+	"github.com/hipq/hipq/monitor"
+)
+
+// List has the first of some things, so that the page stays short however many there are.
+type List[T any] struct {
+	First []T
+	// More is how many of a Thing there are besides, which Command lists.
+	More           int64
+	Thing, Command string
+}
+
+// listed is how many things a list has.
+const listed = 20
+
+// ListOf is the list of all of some things.
+func ListOf[T any](all []T, thing, command string) List[T] {
+	n := min(len(all), listed)
+	return List[T]{First: all[:n], More: int64(len(all) - n), Thing: thing, Command: command}
+}
+
+// Running is a job that runs.
+type Running struct {
+	Queue, JobType string
+	ID             int64
+	Attempt        int
+	// Progress is what the job has said of it; empty if nothing.
+	Progress string
+	Start    time.Time
+	// Host is that of its worker; empty if that is not at work any more.
+	Host string
+}
+
+// Schedule is a recurring job. Its times are zero where there is none.
+type Schedule struct {
+	Name, When, Queue, JobType string
+	// Next and Last are its slots; Missed is the last one that got no job.
+	Next, Last, Missed time.Time
+	// Overdue says that no worker handles the next one, MissedLately that somebody must be told of the missed one.
+	Overdue, MissedLately bool
+	Remark                string
+}
+
+// Urgency is how soon somebody must look at it: the more, the sooner.
+func (s Schedule) Urgency() int {
+	switch {
+	case s.Overdue:
+		return 2
+	case s.MissedLately:
+		return 1
+	}
+	return 0
+}
+
+// Host has the workers that are at work on a host.
+type Host struct {
+	Name string
+	// Silent of the Workers have missed a renewal of their locks.
+	Workers, Silent int
+	// Slots is how many jobs they may run at once, Running how many they run.
+	Slots, Running int
+	// Since is when the first of them started, Heartbeat the latest heartbeat of any.
+	Since, Heartbeat time.Time
+}
+
+// Start is when a worker started, and where.
+type Start struct {
+	Host string
+	At   time.Time
+}
+
+// HasWorkers says whether the page has a part about workers.
+func (v view) HasWorkers() bool {
+	w := v.Window("1w")
+	return len(v.Hosts.First) > 0 || v.LastStart != nil || w != nil && len(w.Ticks.Hosts) > 0
+}
+
+// Added is how many jobs were added since the last complete hour.
+func (v view) Added() (n int64) {
+	if v.Current != nil {
+		for _, q := range v.Current.Queues {
+			n += q.Added
+		}
+	}
+	return n
+}
+
+// Idle says that no job has run for a week, as in a new instance.
+func (v view) Idle() bool {
+	if v.Current == nil || v.Current.LeftOut || len(v.Running.First) > 0 {
+		return false
+	}
+	started := int64(0)
+	for _, q := range v.Current.Queues {
+		started += q.Started
+	}
+	if w := v.Window("1w"); w != nil {
+		for _, q := range w.Queues {
+			started += q.Started
+		}
+	}
+	return started == 0
+}
+
+// Bad is the class of a figure about a queue, or with a type about that: how bad the findings say that it is.
+func (v view) Bad(queue, jobType, what string) string {
+	class := ""
+	if v.Health == nil {
+		return class
+	}
+	for _, f := range v.Health.Findings {
+		if f.What != what || queue != "" && (f.Queue == nil || *f.Queue != queue) || jobType != "" && (f.JobType == nil || *f.JobType != jobType) {
+			continue
+		}
+		if f.Severity == monitor.Critical {
+			return " bad"
+		}
+		class = " warned"
+	}
+	return class
+}
+
+// Slot is a time of a schedule, if there is one.
+func (v view) Slot(t time.Time) string {
+	if t.IsZero() {
+		return none
+	}
+	return v.Minute(t)
+}
+
+// Since is how long ago a time was.
+func (v view) Since(t time.Time) string { return duration(v.Made.Sub(t).Milliseconds()) }
+
+// RunningJobs is how many jobs run.
+func (v view) RunningJobs() int64 { return int64(len(v.Running.First)) + v.Running.More }
