@@ -29,7 +29,7 @@ type exampleType struct {
 func empty() Page {
 	p := Page{
 		Instance: "shop", Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}, Current: &monitor.Current{From: lastHour.Add(time.Hour)},
-		Retrying: []monitor.Retrying{}, Enqueue: "hipq enqueue emails send",
+		Alert: monitor.DefaultAlert(), Retrying: []monitor.Retrying{}, Enqueue: "hipq enqueue emails send",
 	}
 	p.fill(nil, nil)
 	return p

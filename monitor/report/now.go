@@ -106,22 +106,44 @@ func (v view) Idle() bool {
 	return started == 0
 }
 
-// Bad is the class of a figure about a queue, or with a type about that: how bad the findings say that it is.
-func (v view) Bad(queue, jobType, what string) string {
-	class := ""
-	if v.Health == nil {
-		return class
+// tone is how bad a figure is by the limits of the config, as the class of its cell.
+type tone int
+
+func (t tone) String() string { return [...]string{"", " warned", " bad"}[t] }
+
+func over(l monitor.Limits, value float64) tone {
+	severity, _ := l.Verdict(value)
+	return tone(severity.Rank())
+}
+
+// overMS is that of a time in milliseconds; nil is none.
+func overMS(l monitor.Limits, ms *int64) tone {
+	if ms == nil {
+		return 0
 	}
-	for _, f := range v.Health.Findings {
-		if f.What != what || queue != "" && (f.Queue == nil || *f.Queue != queue) || jobType != "" && (f.JobType == nil || *f.JobType != jobType) {
+	return over(l, float64(*ms)/1000)
+}
+
+// due is how many jobs were due when the last hour ended, and for how long the oldest of them had been.
+type due struct {
+	Jobs, OldestMS int64
+	Many, Old      tone
+}
+
+// Due are those of a queue, or without a name of all; nil if they were not measured.
+func (v view) Due(queue string) (d *due) {
+	for _, g := range v.Gauges {
+		if queue != "" && g.Queue != queue {
 			continue
 		}
-		if f.Severity == monitor.Critical {
-			return " bad"
+		if d == nil {
+			d = &due{}
 		}
-		class = " warned"
+		limits := v.Alert.Of(g.Queue, g.JobType)
+		d.Jobs, d.OldestMS = d.Jobs+g.Backlog, max(d.OldestMS, g.OldestDueMS)
+		d.Many, d.Old = max(d.Many, over(limits.Backlog, float64(g.Backlog))), max(d.Old, overMS(limits.OldestDue, &g.OldestDueMS))
 	}
-	return class
+	return d
 }
 
 // Slot is a time of a schedule, if there is one.

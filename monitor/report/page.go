@@ -26,6 +26,8 @@ type Page struct {
 	Zone *time.Location
 	// Report has the windows that end with an hour, and the hours of the longest of them.
 	monitor.Report
+	// Alert has the limits, beyond which a figure is in red.
+	Alert monitor.Alert
 	// Health is how the instance is now; nil if nobody has judged that.
 	Health *monitor.Health
 	// Failures are the kinds of failed jobs that are open, Retries those of jobs that will be retried, the next first. What there is
@@ -69,7 +71,7 @@ var files embed.FS
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
-		"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
+		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
 	}).ParseFS(files, "page.html", "page.css"))
 })
 
@@ -126,9 +128,8 @@ type queue struct {
 	Day      column
 	// Columns are its sums in the windows that are shown, that of the last day too.
 	Columns []column
-	// Measured says whether the backlog was, when the last hour ended.
-	Measured          bool
-	Backlog, OldestMS int64
+	// Due is nil if it was not measured.
+	Due *due
 	// Spark are the finished jobs of the week, as bars.
 	Spark string
 	// Chart is nil where nothing happened in the week.
@@ -149,7 +150,7 @@ func (v view) Queues() (queues []queue) {
 		return nil
 	}
 	for _, sums := range longest.Queues {
-		q := queue{ID: v.ID(sums.Queue), Name: sums.Queue}
+		q := queue{ID: v.ID(sums.Queue), Name: sums.Queue, Due: v.Due(sums.Queue)}
 		for _, shown := range [][2]string{{"6h", "6 hours"}, {"1d", "day"}, {"1w", "week"}} {
 			c := column{Title: shown[1], Window: v.Window(shown[0])}
 			for _, of := range c.Window.Queues {
@@ -161,7 +162,6 @@ func (v view) Queues() (queues []queue) {
 				q.Day = c
 			}
 		}
-		q.Measured, q.Backlog, q.OldestMS = v.backlog(q.Name)
 		week := week{from: longest.From, zone: v.Zone, hours: make([]monitor.QueueHour, longest.Of), missing: v.Missing}
 		for _, h := range v.Hours {
 			if of := h.Queues[q.Name]; of != nil {
@@ -204,25 +204,6 @@ func (v view) Section(f monitor.Finding) string {
 // ID is that of a queue's part.
 func (v view) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))
-}
-
-// backlog is that of a queue, or without a name of all.
-func (v view) backlog(queue string) (measured bool, n, oldestMS int64) {
-	for _, g := range v.Gauges {
-		if queue == "" || g.Queue == queue {
-			measured, n, oldestMS = true, n+g.Backlog, max(oldestMS, g.OldestDueMS)
-		}
-	}
-	return measured, n, oldestMS
-}
-
-// Backlog is that of all queues; nil if it was not measured.
-func (v view) Backlog() *monitor.Gauge {
-	measured, n, oldestMS := v.backlog("")
-	if !measured {
-		return nil
-	}
-	return &monitor.Gauge{Backlog: n, OldestDueMS: oldestMS}
 }
 
 // ranked is a job type that has most of something.

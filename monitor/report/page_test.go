@@ -91,7 +91,7 @@ func TestEmpty(t *testing.T) {
 	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
 }
 
-// TestBadFigures: the figures that a finding is about are red, jobs that failed for good are, and no others.
+// TestBadFigures: figures beyond a limit are red, jobs that failed for good are, and no others.
 func TestBadFigures(t *testing.T) {
 	bad := func(p Page) (found []string) {
 		for _, m := range regexp.MustCompile(`class="([^"]* )?(bad|warned)"[^>]*>([^<]*)`).FindAllStringSubmatch(written(t, p), -1) {
@@ -102,6 +102,17 @@ func TestBadFigures(t *testing.T) {
 	dbtest.Same(t, cmp.Diff([]string(nil), bad(well())), "", "well (-want +got)")
 	want := []string{"bad 60 %", "bad Sat 21 Nov 13:47", "bad Sat 21 Nov 13:00", "bad 1"}
 	dbtest.Same(t, cmp.Diff(want, bad(first())), "", "first (-want +got)")
+}
+
+// TestLists: a list ends with how many there are besides, and the command for them.
+func TestLists(t *testing.T) {
+	page := written(t, busy())
+	dbtest.Same(t, strings.Count(page, `<td class="words"><bdi>40 %`), 10, "10 of the 20 jobs that are listed have a progress")
+	for _, want := range []string{
+		`and 2 more jobs: <code class="command">hipq jobs --state running</code>`, `and 3 more jobs: <code class="command">hipq failures --state retry</code>`,
+	} {
+		dbtest.Ensure(t, strings.Contains(page, want), "no %s", want)
+	}
 }
 
 // TestFindingLinks: a finding about a queue leads to that queue's part of the page, and each link leads somewhere.
