@@ -66,7 +66,7 @@ func (a Alert) Judge(s State) Health {
 	}
 	j.instance(a, s)
 	for _, t := range s.Types {
-		j.jobs(a.of(t.Queue, t.JobType), t)
+		j.jobs(a.Of(t.Queue, t.JobType), t)
 	}
 	for _, d := range s.Divisions {
 		j.division(d)
@@ -126,8 +126,8 @@ type judgement struct {
 	findings    []Finding
 }
 
-// verdict says how bad a value is, and which limit it exceeds.
-func (l Limits) verdict(value float64) (Severity, float64) {
+// Verdict says how bad a value is, and which limit it exceeds.
+func (l Limits) Verdict(value float64) (Severity, float64) {
 	switch {
 	case value > l.Critical:
 		return Critical, l.Critical
@@ -141,7 +141,7 @@ func (j *judgement) find(f Finding) { j.findings = append(j.findings, f) }
 
 func (j *judgement) instance(a Alert, s State) {
 	limit := func(what string, l Limits, value float64, unit, text string) {
-		if severity, limit := l.verdict(value); severity != OK {
+		if severity, limit := l.Verdict(value); severity != OK {
 			j.find(finding(Finding{Severity: severity, What: what, Value: value, Limit: limit, Unit: unit, Text: text}))
 		}
 	}
@@ -189,7 +189,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 func (j *judgement) jobs(a JobAlert, t TypeState) {
 	who := t.Queue + "/" + t.JobType
 	limit := func(what string, l Limits, value float64, unit, format string, args ...any) {
-		severity, limit := l.verdict(value)
+		severity, limit := l.Verdict(value)
 		if severity == OK {
 			return
 		}
