@@ -100,6 +100,7 @@ var urgent = []string{
 // over has what is so when a finding is over, by its What.
 var over = map[string]string{
 	"no_tick_for":      "a worker runs again",
+	"disk":             "the disk has room again",
 	"left_out":         "the queue is worked again",
 	"high_ids":         "no table's ids may run out",
 	"schedules":        "no slot of a schedule is overdue",
