@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -81,16 +83,25 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate says of an error from the database's server where that is, and of a mistake in the config where that stands.
+// locate says of an error of the database where that is: which server, by which setting; or which file, on which disk; and of a
+// mistake in the config where that stands.
 func locate(c *config.Config, err error) error {
-	if errors.Is(err, schema.ErrConfig) {
+	switch address := c.Database.Address(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, schema.ErrConfig):
 		m := c.Mistake("database", err)
 		if !strings.HasPrefix(c.DSNFrom, "database.") {
 			m.From = c.DSNFrom
 		}
 		return m
-	}
-	if address := c.Database.Address(); address != "" && err != nil {
+	case address == "" && schema.IsFull(err):
+		where := "the database is " + c.Database.Path
+		if v, unknown := monitor.DiskOf(filepath.Dir(c.Database.Path)); unknown == nil {
+			where += "; " + v.String()
+		}
+		return located{err, where}
+	case address != "":
 		from := c.DSNFrom
 		if strings.HasPrefix(from, "database.") {
 			from += " in " + c.File

@@ -201,7 +201,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 		return orGone(c, err)
 	}
 	err = do(&instance{Config: c, db: db, unfit: unfit})
-	if _, unreachable := errors.AsType[*net.OpError](err); unreachable || errors.Is(err, schema.ErrNoAnswer) {
+	if _, unreachable := errors.AsType[*net.OpError](err); unreachable || errors.Is(err, schema.ErrNoAnswer) || schema.IsFull(err) {
 		err = locate(c, err)
 	}
 	return err

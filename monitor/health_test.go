@@ -41,6 +41,13 @@ func TestJudge(t *testing.T) {
 			"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
 			"mail/send: 5.94 % of 101 attempts in 2 h ended with an error: hipq activity --state error (warning above 5 %)",
 		},
+		{
+			"disk full", func(s *State, _ *Alert) { s.Disk = &Disk{Folder: "/srv", Free: 99e6, All: 20e9} }, "critical disk",
+			"the disk is full: 99.0 MB of 20.0 GB are free in /srv; make room outside of the database, then hipq purge --older-than 3d",
+		},
+		{"disk nearly full", func(s *State, _ *Alert) { s.Disk = &Disk{Folder: "/srv", Free: 999e6, All: 20e9} }, "warning disk", "the disk is nearly full: "},
+		{"enough of a large disk", func(s *State, _ *Alert) { s.Disk = &Disk{Free: 2e9, All: 1e12} }, "", ""},
+		{"a small disk", func(s *State, _ *Alert) { s.Disk = &Disk{Free: 200e6, All: 1e9} }, "", ""},
 		{"all attempts failed", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 20} }, "critical error_rate mail/send", "100 % of 20 attempts"},
 		{"too few to say", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 19} }, "", ""},
 		{

@@ -142,7 +142,7 @@ func TestHourOfCron(t *testing.T) {
 func (c *cronHost) judge(troubles []trouble) {
 	told := map[int]bool{}
 	for _, what := range troubles {
-		for pattern, within := range map[string][2]int{what.named: {what.from, what.to + 1}, what.over: {what.to, what.to + 11}} {
+		for pattern, within := range map[string][2]int{what.named: {what.from, what.to + 1}, what.over: {what.to, what.to + 7}} {
 			found := 0
 			for n, m := range c.mails {
 				if !told[n] && m.minute >= within[0] && m.minute <= within[1] && regexp.MustCompile(pattern).MatchString(m.text) {
