@@ -145,7 +145,8 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 // tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
 func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
 
-// byHand says that a person or a script runs the command, and not cron.
+// byHand says that the output is for the caller, by a terminal, --json or --verbose: nothing is left out as said before. A worker's
+// ByHand is another thing.
 func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
 func outageOf(c *config.Config, what []string) (*alert.Outage, error) {

@@ -104,6 +104,9 @@ func TestJudge(t *testing.T) {
 			s, a := well(), DefaultAlert()
 			c.change(&s, &a)
 			h := a.Judge(s)
+			for _, f := range h.Findings {
+				dbtest.Ensure(t, kindOf(f.What) >= 0, "%s is no kind of finding", f.What)
+			}
 			var got []string
 			for _, f := range h.Findings {
 				line := string(f.Severity) + " " + f.What
@@ -161,10 +164,3 @@ func TestJudgeWhatWasNotCounted(t *testing.T) {
 	}
 }
 
-// What is found is over some day, and that is said in words.
-func TestOver(t *testing.T) {
-	for _, what := range urgent {
-		dbtest.Ensure(t, Over(what) != "", "nothing says that %s is over", what)
-	}
-	dbtest.Same(t, len(over), len(urgent), "as many kinds as can be found")
-}
