@@ -163,4 +163,3 @@ func TestJudgeWhatWasNotCounted(t *testing.T) {
 		t.Errorf("%+v", h.Findings)
 	}
 }
-
