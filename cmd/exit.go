@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -81,9 +83,25 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate says of an error from the database's server where that is.
+// locate says of an error of the database where that is: which server, by which setting; which file, on which disk; or where in the
+// config the mistake is.
 func locate(c *config.Config, err error) error {
-	if address := c.Database.Address(); address != "" && err != nil {
+	switch address := c.Database.Address(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, schema.ErrConfig):
+		m := c.Mistake("database", err)
+		if !strings.HasPrefix(c.DSNFrom, "database.") {
+			m.From = c.DSNFrom
+		}
+		return m
+	case address == "" && schema.IsFull(err):
+		where := "the database is " + c.Database.Path
+		if d, unknown := monitor.DiskOf(filepath.Dir(c.Database.Path)); unknown == nil {
+			where += "; " + d.String()
+		}
+		return located{err, where}
+	case address != "":
 		from := c.DSNFrom
 		if strings.HasPrefix(from, "database.") {
 			from += " in " + c.File

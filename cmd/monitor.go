@@ -12,10 +12,11 @@ import (
 )
 
 const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
-is complete 5 minutes after its end. On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12
-hours, 1 day and 1 week that end with that hour, with how many of their hours are there, and whether all is well, by the
-limits of the config (alert). A terminal also gets what it aggregated. What has happened since that hour is printed as "now", and
-stored nowhere.
+is complete 5 minutes after its end. The 6 hours before are recounted if more of them has been committed since.
+
+On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week that end with that
+hour, with how many of their hours are there, and whether all is well, by the limits of the config (alert). A terminal also gets
+what it aggregated. What has happened since that hour is printed as "now", and stored nowhere.
 
 Where there is no terminal, it says what cron should mail: what is not well by these limits, each thing once, again after a day
 while it lasts, and when it is resolved; slots of schedules that were missed. "mail: off" in the config silences that. It leaves
@@ -119,10 +120,8 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	if err = a.pinged(cmd, c.MonitorPing, run); err != nil {
-		return a.mailOutage(c, nil, worker.Summary{}, err) // as of hipq work, which has told it, most likely
-	}
-	return nil
+	// as of hipq work, which has told it, most likely
+	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
 }
 
 func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,13 +118,18 @@ func checkLine(status, text, perfdata string) string {
 	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
 }
 
-// state is how the instance is, with the queues that can't be used and the schedules that nobody sees to. Jobs of a type it counts up to most; 0 is all.
+// state is how the instance is, with the queues that can't be used, the schedules that are overdue, and the disk. Jobs of a type it counts up to most; 0 is all.
 func (i *instance) state(ctx context.Context, most int64) (monitor.State, error) {
 	s, err := monitor.New(i.db).State(ctx, i.Alert.Over, most)
 	for name, why := range i.unfit {
 		s.LeftOut = append(s.LeftOut, monitor.LeftOut{Queue: name, Why: why.Error()})
 	}
 	slices.SortFunc(s.LeftOut, func(a, b monitor.LeftOut) int { return strings.Compare(a.Queue, b.Queue) })
+	if path := i.Database.Path; path != "" {
+		if v, unknown := monitor.DiskOf(filepath.Dir(path)); unknown == nil {
+			s.Disk = &v
+		}
+	}
 	if err != nil || len(i.Schedules) == 0 {
 		return s, err
 	}
@@ -222,6 +228,9 @@ func (a *app) endCheck(err error, hint string) int {
 	}
 	if hint != "" {
 		said += "; " + hint
+	}
+	if l, ok := errors.AsType[located](err); ok {
+		said += "; " + l.where
 	}
 	_ = a.printCheck(judged{Severity: "unknown", Text: said, Findings: []monitor.Finding{}, Measures: []measured{}}) // the code says it too
 	return exitUnknown

@@ -24,7 +24,7 @@ waiting for an answer (WAITING) or for their retry decision (ERROR), failed for 
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
 run, of each queue the five that have said so last; quarantined jobs, which ended their workers twice; jobs that wait to be moved to the shards of their queue; queues of the
-config that hipq work leaves out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
+config that hipq work leaves out, and why; the worker that started last and not by hand; and others that hold slots, or from which nothing was heard for long, as of
 one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
 an absence of the database.
 
@@ -293,7 +293,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
 	if last == nil {
-		a.out.line("no worker has run yet: is hipq work in crontab?")
+		a.out.line("cron has started no worker yet: is hipq work in crontab?")
 		return nil
 	}
 	a.printWorker(i, "last worker", *last)

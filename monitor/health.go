@@ -43,7 +43,8 @@ type Finding struct {
 	// JobType is nil where it isn't about the jobs of one type.
 	JobType *string `json:"job_type"`
 	// What is the key of the limit in the config; or left_out: a queue that can't be used; or schedules: slots that no worker
-	// handles; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids: tables whose ids may run out.
+	// handles; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids: tables whose ids may run out;
+	// or disk: the room for SQLite's file.
 	What string `json:"what"`
 	// Value is more than Limit, in the same unit.
 	Value float64 `json:"value"`
@@ -76,6 +77,7 @@ func (a Alert) Judge(s State) Health {
 			Text: fmt.Sprintf("queue %s is left out: %s", q.Queue, q.Why),
 		})
 	}
+	j.disk(s.Disk)
 	j.schedules(s.Overdue)
 	if n := len(s.HighIDs); n > 0 {
 		what, remedy := schema.SayHighIDs(s.HighIDs)
@@ -91,9 +93,32 @@ func (a Alert) Judge(s State) Health {
 // urgent has the findings by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last what is
 // about metrics alone.
 var urgent = []string{
-	"no_tick_for", "left_out", "high_ids", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
+	"no_tick_for", "disk", "left_out", "high_ids", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
+
+// over has what is so when a finding is over, by its What.
+var over = map[string]string{
+	"no_tick_for":      "a worker runs again",
+	"disk":             "the disk has room again",
+	"left_out":         "the queue is worked again",
+	"high_ids":         "no table's ids may run out",
+	"schedules":        "no slot of a schedule is overdue",
+	"oldest_due":       "no job has been due for too long",
+	"misplaced":        "no job waits to be moved to its shard",
+	"shard_oldest_due": "no shard is far behind the others",
+	"shard_parts":      "the shards hold no more than the throttle limit",
+	"failed":           "the number of failed jobs is within its limits",
+	"error_rate":       "the error rate is within its limits",
+	"backlog":          "the number of due jobs is within its limits",
+	"dead_workers":     "the number of workers that died is within its limits",
+	"wait_p95":         "jobs start in time",
+	"run_p95":          "attempts take no longer than the limits allow",
+	"missed_hours":     "the number of hours without metrics is within its limits",
+}
+
+// Over says that a finding is over, by its What: only that is known of it.
+func Over(what string) string { return over[what] }
 
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
@@ -124,7 +149,7 @@ func (j *judgement) instance(a Alert, s State) {
 	silence := s.silence()
 	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", texts.Duration(silence))
 	if s.LastTick.IsZero() {
-		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
+		text = fmt.Sprintf("cron has started no worker yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
 	}
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
@@ -134,6 +159,19 @@ func (j *judgement) instance(a Alert, s State) {
 		text += fmt.Sprintf(", but not %d of them, whose activity was purged", s.GoneHours)
 	}
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours", text)
+}
+
+// disk judges the room that is left for SQLite's file.
+func (j *judgement) disk(v *Disk) {
+	if v == nil || !v.Full() && !v.Scarce() {
+		return
+	}
+	f := Finding{Severity: Warning, What: "disk", Unit: "part", Text: "the disk is nearly full: " + v.String() + "; make room, or hipq purge --older-than 3d"}
+	if v.Full() {
+		f.Severity, f.Text = Critical, "the disk is full: "+v.String()+"; make room outside of the database, then hipq purge --older-than 3d"
+	}
+	f.Value, f.Limit = v.Used()
+	j.find(f)
 }
 
 // schedules judges those that are overdue, all as one finding: a worker that handles one slot handles all.
@@ -267,7 +305,7 @@ func (s State) summary() string {
 	for _, t := range s.Types {
 		due += t.Backlog
 	}
-	tick := "no worker has run yet"
+	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}

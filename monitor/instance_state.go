@@ -37,6 +37,8 @@ type State struct {
 	GoneHours int
 	// HighIDs are tables whose next id is in the upper half of all possible ids.
 	HighIDs []string
+	// Disk is that of SQLite's file, if there is one and it is known. The caller fills it in.
+	Disk *Disk
 	// LeftOut are queues that can't be used. The caller fills them in.
 	LeftOut []LeftOut
 	// Overdue are schedules with a slot that no worker handles. The caller fills them in, because the config has them.

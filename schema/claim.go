@@ -55,7 +55,7 @@ var (
 	// Behind is the condition for the jobs that are claimed after the one at a Position. Its parameters are Args.
 	Behind = compared(">", "?")
 	// Before is that for those that are claimed before it, with the same parameters.
-	Before       = compared("<", "?")
+	Before = compared("<", "?")
 	// the attempt is for counts of the jobs that wait for a retry, which would have to read each row without it
 	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
 )

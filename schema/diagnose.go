@@ -51,6 +51,9 @@ const (
 	Misconfigured = engine.Misconfigured
 )
 
+// IsFull says whether err means that the database has no room left on its disk.
+func IsFull(err error) bool { return engine.IsFull(err) }
+
 // Diagnose tells the kind of trouble an error stands for, with a remedy to print.
 func Diagnose(err error) (Trouble, string) {
 	switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/scheduler"
+	"github.com/hipq/hipq/monitor"
 )
 
 // lookAtConfig tells what the config's reader has warned of: who else can read a password, mostly.
@@ -66,49 +67,24 @@ func lookAtFile(_ context.Context, p *patient) Finding {
 	return found(OK, info.Mode().String()+" "+path)
 }
 
-const (
-	// leastFree is how much of a disk has to be free, in bytes; scarce is the part below which it becomes scarce.
-	leastFree = 100 << 20
-	scarce    = 0.05
-)
-
 func lookAtDisk(_ context.Context, p *patient) Finding {
-	folder := filepath.Dir(p.Config.Database.Path)
-	v, err := volumeOf(folder)
+	v, err := monitor.DiskOf(filepath.Dir(p.Config.Database.Path))
 	if err != nil {
 		return found(Unknown, err.Error())
 	}
-	what := fmt.Sprintf("%s of %s are free in %s", size(v.free), size(v.all), folder)
+	what := v.String()
 	switch {
-	case v.shared:
+	case v.Shared:
 		return found(Wrong, what+", which is a network's file system: SQLite needs one of this host").
 			but("move database.path to a disk of this host, or use MariaDB or MySQL")
-	case v.free < leastFree:
-		return found(Wrong, what).but("make room outside of the database, then hipq purge")
-	case v.memory:
+	case v.Full():
+		return found(Wrong, what).but("make room outside of the database, then hipq purge --older-than 3d")
+	case v.Memory:
 		return found(Warning, what+", which is memory: all jobs are gone when this host starts anew").but("move database.path to a disk")
-	case float64(v.free) < scarce*float64(v.all):
+	case v.Scarce():
 		return found(Warning, what).but("make room, or hipq purge --older-than 3d")
 	}
 	return found(OK, what)
-}
-
-type volume struct {
-	free, all int64
-	// shared: it is on a network; memory: it is not on a disk.
-	shared, memory bool
-}
-
-func size(n int64) string {
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	f := float64(n)
-	for f >= 1000 && len(units) > 1 {
-		f, units = f/1000, units[1:]
-	}
-	if units[0] == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[0])
 }
 
 func lookAtSchedules(ctx context.Context, p *patient) Finding {

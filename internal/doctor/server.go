@@ -120,7 +120,7 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	if err != nil {
 		return found(Unknown, err.Error())
 	}
-	what := "max_allowed_packet is " + size(n)
+	what := "max_allowed_packet is " + texts.Size(n)
 	if n < leastPacket {
 		return found(Wrong, what+": jobs with much data, and many at once, are refused").
 			but("SET GLOBAL max_allowed_packet = 16777216" + inConfiguration)

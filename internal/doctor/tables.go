@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
@@ -89,7 +90,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 			return found(Wrong, fmt.Sprintf("table %s is of the engine %s, which has no transactions", row.Table, row.Engine)).
 				but("ALTER TABLE " + row.Table + " ENGINE = InnoDB")
 		}
-		said = append(said, row.Table+" "+size(row.Bytes))
+		said = append(said, row.Table+" "+texts.Size(row.Bytes))
 	}
 	return found(OK, strings.Join(said, ", "))
 }
@@ -104,7 +105,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 			all += info.Size()
 		}
 	}
-	said := []string{"the file and its log " + size(all)}
+	said := []string{"the file and its log " + texts.Size(all)}
 	if all > readable {
 		return found(OK, said[0])
 	}
@@ -118,7 +119,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
 	}
 	for _, row := range rows {
-		said = append(said, row.Table+" "+size(row.Bytes))
+		said = append(said, row.Table+" "+texts.Size(row.Bytes))
 	}
 	return found(OK, strings.Join(said, ", "))
 }
@@ -134,9 +135,9 @@ func lookAtWorkers(ctx context.Context, p *patient) Finding {
 	}
 	if last == nil {
 		if p.known["crontab_work"].Result != OK {
-			return found(Warning, "no worker has run yet").but(p.cronLine("work"))
+			return found(Warning, "cron has started no worker yet").but(p.cronLine("work"))
 		}
-		return found(Warning, "no worker has run yet").but("wait for cron's next minute; if that doesn't help: docs/operations.md, \"Nothing runs\"")
+		return found(Warning, "cron has started no worker yet").but("wait for cron's next minute; if that doesn't help: docs/operations.md, \"Nothing runs\"")
 	}
 	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {

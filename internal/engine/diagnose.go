@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -32,7 +33,11 @@ func Diagnose(err error) (Trouble, string) {
 	case errors.Is(err, ErrDriver):
 		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
 	}
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case ok && IsFull(err):
+		return TryLater, serverFull
+	case ok:
 		return diagnoseMySQL(my)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
@@ -45,6 +50,24 @@ func Diagnose(err error) (Trouble, string) {
 }
 
 const highestID = "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
+
+// IsFull says whether err means that there is no room left on the database's disk.
+func IsFull(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case !ok: // IOERR: SQLite's readers write beside the file, and can't say why they fail
+		return slices.Contains([]int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}, codeOf(err)&0xff)
+	case slices.Contains([]uint16{1021, 1114, 3675}, my.Number):
+		return true
+	}
+	// an error while writing, or of the storage engine, whose number is in the text
+	return slices.Contains([]uint16{3, 1026, 1030}, my.Number) && slices.ContainsFunc(noSpace, func(sign string) bool { return strings.Contains(my.Message, sign) })
+}
+
+var noSpace = []string{"No space left", "Errcode: 28", "errno 28", "error 28"}
+
+// serverFull is the remedy where the server has no room. Deleting rows needs some too.
+const serverFull = "the disk or the table space of the server is full: make room where SELECT @@datadir says, then hipq purge --older-than 3d"
 
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
@@ -61,14 +84,6 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	case erDuplicateEntry:
 		if strings.HasSuffix(err.Message, "PRIMARY'") { // MySQL gives the highest id to the next row again
 			return Misconfigured, highestID
-		}
-	case 1021, 1114, 3675:
-		return TryLater, "the server's disk or table space is full"
-	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text
-		for _, sign := range []string{"No space left", "Errcode: 28", "errno 28", "error 28"} {
-			if strings.Contains(err.Message, sign) {
-				return TryLater, "the server's disk is full"
-			}
 		}
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
@@ -96,13 +111,12 @@ func diagnoseSQLite(code int, text string) (Trouble, string) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return TryLater, "another process holds the database file"
 	case sqlite3.SQLITE_FULL:
-		return TryLater, "the disk is full"
+		return TryLater, "the disk is full: make room outside of the database, then hipq purge --older-than 3d"
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return Misconfigured, "check that this user may write the database file and its folder"
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
 	case sqlite3.SQLITE_IOERR:
-		// a full disk is one where a file can't grow that is written to the end, and for readers too, who write beside the file
 		return TryLater, "the disk may be full, or it reports an error"
 	}
 	return NoTrouble, ""

@@ -70,6 +70,19 @@ func Bytes(bytes int64) string {
 	return fmt.Sprint(bytes, " bytes")
 }
 
+// Size is a number of bytes, rounded: 1.5 MB.
+func Size(n int64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	f := float64(n)
+	for f >= 1000 && len(units) > 1 {
+		f, units = f/1000, units[1:]
+	}
+	if units[0] == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[0])
+}
+
 // Count is a number of things: 1 job, 1,150 jobs.
 func Count[T int | int64](n T, thing string) string {
 	if n == 1 {
