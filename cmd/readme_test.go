@@ -507,7 +507,7 @@ var (
 	notID   = texts.Pattern(`[^\p{L}\p{N} _-]`)
 )
 
-// pictures looks whether each picture is small, and some page shows it. links looks whether those that pages show are there.
+// pictures checks that each picture is small and that a page shows it. links checks that the pictures on a page exist.
 func (d docs) pictures(t *testing.T, pages []page) {
 	files := dbtest.Must(filepath.Glob(filepath.Join(d.root, "docs", "pictures", "*")))(t)
 	dbtest.Ensure(t, len(files) > 0, "there are no pictures")

@@ -1,5 +1,5 @@
-// Makes the pictures of the docs: node pictures.mjs CHROMIUM HIPQ REPORT.html FOLDER. It photographs a report, and draws a terminal
-// in which README's quick start has run. What differs from run to run gets fixed values, so a new picture means a new look.
+// Makes the pictures of the docs: node pictures.mjs CHROMIUM HIPQ REPORT.html FOLDER. It takes screenshots of a report,
+// and draws a terminal after README's quick start. Times, ids and the host get fixed values, so an unchanged hipq gives the same files.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
@@ -31,7 +31,7 @@ function session() {
   }
 }
 
-// timeless keeps the hours between two times, and nothing else of them.
+// timeless replaces what differs from run to run. Times keep their distance in hours.
 function timeless(text) {
   const time = /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d/g, hour = 3_600_000
   const read = t => Date.parse(t.replace(' ', 'T') + 'Z')
@@ -60,7 +60,7 @@ function rows(text) {
   })
 }
 
-// svg draws the rows. Each cell of a table has its place, and its length in any font.
+// svg draws the rows. Each text has a fixed place and length, so columns align in any font.
 function svg(lines) {
   const cell = 8.4, height = 20, margin = 22, bar = 36
   const wide = Math.ceil(columns * cell + 2 * margin), high = bar + lines.length * height + margin
