@@ -19,7 +19,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test report-check test-engines race crash bench bench-galera lint vulnerabilities fmt install packaging snapshot release clean
+.PHONY: help build demo test reports report-check pictures test-engines race crash bench bench-galera lint vulnerabilities fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,13 +38,20 @@ test: ## run all tests on SQLite and on a MariaDB of their own, but those that k
 	@.ci/clients
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 
-# Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
-report-check: ## open examples of the report in a real browser, and check them there
-	command -v $(or $(CHROMIUM),chromium) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
+# The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
+CHROMIUM ?= chromium
+reports:
+	command -v $(CHROMIUM) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
 	rm -rf build/report && mkdir -p build/report
 	HIPQ_REPORTS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/report
 	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
-	node .ci/report/check.mjs $$(command -v $(or $(CHROMIUM),chromium)) build/report/*.html
+
+# What the browser saw is in build/report.
+report-check: reports ## open examples of the report in a real browser, and check them there
+	node .ci/report/check.mjs $$(command -v $(CHROMIUM)) build/report/*.html
+
+pictures: build reports ## make the pictures of the report and of a terminal in docs/pictures
+	node .ci/report/pictures.mjs $$(command -v $(CHROMIUM)) ./hipq build/report/busy.html docs/pictures
 
 # make test-engines ENGINES=galera: one of them
 test-engines: ## run the tests that have a database on MySQL, and on a Galera cluster

@@ -42,8 +42,8 @@ import (
 //	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
 //	crontab cron.d  is so too; there each line names a user
 //
-// Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
-// link within the repository lead somewhere.
+// Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, each
+// link within the repository lead somewhere, and each picture be on a page.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a hipq of its own, without the race detector")
@@ -71,6 +71,7 @@ func TestDocs(t *testing.T) {
 	t.Run("quick start", func(t *testing.T) { d.quickStart(t, story) })
 	t.Run("demo", d.demo)
 	t.Run("install", d.install)
+	t.Run("pictures", func(t *testing.T) { d.pictures(t, pages) })
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Run("commands", func(t *testing.T) { d.commands(t, p) })
@@ -505,6 +506,18 @@ var (
 	heading = texts.Pattern(`(?m)^#+ (.*)$`)
 	notID   = texts.Pattern(`[^\p{L}\p{N} _-]`)
 )
+
+// pictures checks that each picture is small and that a page shows it. links checks that the pictures on a page exist.
+func (d docs) pictures(t *testing.T, pages []page) {
+	files := dbtest.Must(filepath.Glob(filepath.Join(d.root, "docs", "pictures", "*")))(t)
+	dbtest.Ensure(t, len(files) > 0, "there are no pictures")
+	for _, file := range files {
+		name, info := filepath.Base(file), dbtest.Must(os.Stat(file))(t)
+		dbtest.Ensure(t, info.Size() < 150_000, "%s is too large: %d bytes", name, info.Size())
+		shown := slices.ContainsFunc(pages, func(p page) bool { return strings.Contains(p.text, "pictures/"+name+")") })
+		dbtest.Ensure(t, shown, "no page shows %s", name)
+	}
+}
 
 // links follows the links that don't leave the repository.
 func (d docs) links(t *testing.T, p page) {

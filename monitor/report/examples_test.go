@@ -140,7 +140,7 @@ func busy() Page {
 	p.now()
 	p.Failures = ListOf([]Failure{
 		{
-			Queue: "emails", JobType: "send", Jobs: 5000, First: since, Last: lastHour.Add(50 * time.Minute),
+			Queue: "emails", JobType: "send", Jobs: 3798, First: since, Last: lastHour.Add(50 * time.Minute),
 			Error: "exit status 1: PHP Fatal error:  Uncaught RuntimeException: 554 5.7.1 relay access denied for customer 48211\n" +
 				"in /srv/shop/send.php:41\nStack trace:\n#0 /srv/shop/send.php(88): Mailer->deliver(Object(Message))\n#1 {main}\n  thrown",
 			Show: "hipq show emails 920417", Retry: "hipq retry emails --fingerprint 5d1e9a02", Dismiss: "hipq dismiss emails --fingerprint 5d1e9a02",
