@@ -21,14 +21,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
-and MariaDB the stored procedures too, if the user may make any. The schedules of the config begin now.
-Where the config has another number of shards for a queue than the database, or throttle groups by something else, it divides the
-queue anew: workers go on meanwhile, but for those that have another config. Interrupted, it goes on when it is run again.
-Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
+const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also creates the stored
+procedures, if the user has that privilege. Schedules of the config begin now. If the config has a new number of
+shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config go on meanwhile.
+Without a config it writes a first hipq.yaml.
 
-Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
-it makes an empty one, and asks on a terminal.
+It may be repeated, and several may run at once. If it was interrupted, run it again.
+
+If hipq work has found a database before and there is none now, a disk may not be mounted. Then init warns before it
+creates an empty database, and asks on a terminal.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -51,7 +52,7 @@ func (a *app) initCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
-	c.Flags().BoolVar(&grants, "print-grants", false, "print the rights that init, hipq and an application need in MySQL; nothing is changed")
+	c.Flags().BoolVar(&grants, "print-grants", false, "print the MySQL privileges that init, hipq and an application need, and change nothing")
 	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
 }

@@ -20,10 +20,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not aggregated; workers that ended
-before that and are in no report any more (14 days); metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
-keep_failed (90 days). It never deletes a job that is not final. It works in small batches, with a pause after each, that
-don't block the workers, and may be interrupted and repeated: then, and after --max-time, it says what is left.
+const purgeLong = `Deletes activity older than activity.keep (14 days), except hours that hipq monitor has not aggregated; workers that
+ended before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14
+days) and keep_failed (90 days). Jobs that are not final are never deleted.
+
+It deletes in small batches with pauses, so that it doesn't block workers. You may interrupt and repeat it. When it is
+interrupted, or --max-time is over, it prints what is left.
 
 Exit codes: 0 done · 1 with --dry-run: there is nothing to delete · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

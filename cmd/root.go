@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what hipq does")
 	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
 	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())

@@ -20,10 +20,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const runLong = `Runs one job now, in the foreground, to find out what is wrong with it: whatever its time, its windows and its place in the
-line, although its queue may be paused, and beside the host's concurrency. Throttle limits and the queue's rate hold all
-the same. It is an attempt like any other, by a worker of its own: with a lock, a timeout, a retry decision, and lines in
-the activity. It prints what the handler printed, set apart, and how the attempt ended.
+const runLong = `Runs one job now, in the foreground, so that you can see what is wrong with it. It ignores the job's scheduled time,
+time windows and order, the pause of its queue, and the concurrency of the host. Throttle limits and the queue's rate
+still apply. It is an attempt like any other, with a lock, a timeout, a retry decision and entries in the activity. It
+prints the handler's output, set apart, and how the attempt ended.
 
 Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
 run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·

@@ -154,6 +154,6 @@ func canRewrite() bool {
 }
 
 func watchFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "watch", "", "show it again every so often, in place on a terminal, until ^C")
+	c.Flags().StringVar(to, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }

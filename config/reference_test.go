@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
+var update = flag.Bool("update", false, "write docs/reference/configuration.md and hipq.schema.json")
 
 const referencePath = "../docs/reference/configuration.md"
 
