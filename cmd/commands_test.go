@@ -116,7 +116,7 @@ func inCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 var (
 	// codeLike is what a reader types: commands, flags, settings and variables.
-	codeLike = regexp.MustCompile(`\bhipq [a-z]+(?: check| show)?\b|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b`)
+	codeLike      = regexp.MustCompile(`\bhipq [a-z]+(?: check| show)?\b|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b`)
 	shownCommands = map[string]bool{}
 )
 
