@@ -68,7 +68,7 @@ func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Ent
 	}
 }
 
-// goingOn is a filter for what has not been seen, whether Find has found all or failed in the midst: the newest so many are others
+// goingOn is a filter for what has not been seen, whether Find has found all or failed in the middle: the newest so many are others
 // by now, and those before them are to be left out.
 func (by Filter) goingOn(seen map[int64]time.Time) Filter {
 	if by.Limit == 0 || len(seen) == 0 {

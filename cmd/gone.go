@@ -70,7 +70,7 @@ func (a *app) isAway(err error) bool {
 	return code == exitTryLater || errors.As(err, new(gone))
 }
 
-// confirmEmpty lets nobody make an empty database in the place of one that is gone without a word about it.
+// confirmEmpty lets nobody make an empty database instead of one that is gone without a word about it.
 func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	err := connect(ctx, c, func(*instance) error { return nil })
 	was, ok := errors.AsType[gone](err)

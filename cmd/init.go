@@ -102,7 +102,7 @@ type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
 	Tables  []string `json:"tables"`
-	// Divided are the queues that were divided anew, or whose jobs still had to be moved.
+	// Divided are the queues that were divided again, or whose jobs still had to be moved.
 	Divided []divided `json:"divided"`
 	// Procedures are the stored procedures that were made; LeftOut says why none could be.
 	Procedures []string `json:"procedures"`
@@ -205,7 +205,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	return err
 }
 
-// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the midst of that.
+// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the middle of that.
 func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Options) error {
 	q, err := queue.New(db, o)
 	if err != nil {

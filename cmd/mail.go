@@ -31,7 +31,7 @@ const (
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
 	// outageAgain is after how long ticks tell again that the database is away, misconfiguredAgain what exit code 78 is for.
 	outageAgain, misconfiguredAgain = 15 * time.Minute, time.Hour
-	// inTurnAgain is after how long each schedule is told again that begins anew again and again.
+	// inTurnAgain is after how long each schedule is told again that starts over again and again.
 	inTurnAgain = 24 * time.Hour
 )
 
@@ -286,7 +286,7 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 	return nil
 }
 
-// mailInTurn tells of schedules that begin anew again and again. It looks once an hour.
+// mailInTurn tells of schedules that start over again and again. It looks once an hour.
 func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error {
 	if len(i.Schedules) == 0 {
 		return nil

@@ -41,7 +41,7 @@ func TestMailOutage(t *testing.T) {
 		"  the database last answered at "+since+", 3 min ago; what became of 2 jobs could not be written: they count as lost with their worker, and run again",
 		"; hipq work has failed since "+since+"; this is said every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
-	// one that was caught says it all the same; of a lost lock another tick knows whether the database is there
+	// one that was caught says it anyway; of a lost lock another tick knows whether the database is there
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work has failed since "+since)
 	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "what became of 1 job could not be written")
 	dbtest.Ensure(t, !strings.Contains(out.String(), "has failed since"), "a lost lock is an outage: %s", &out)

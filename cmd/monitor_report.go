@@ -20,7 +20,7 @@ const (
 	failuresOfPage  = 20
 )
 
-// writePage writes the report as a page, in the place of that which is there, or prints it.
+// writePage writes the report as a page, instead of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
 	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {

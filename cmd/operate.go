@@ -111,7 +111,7 @@ func parseID(arg string) (int64, error) {
 	return id, nil
 }
 
-// operate does it. What fails for one job is reported, and the others are done all the same.
+// operate does it. What fails for one job is reported, and the others are done anyway.
 func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operation) (err error) {
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {

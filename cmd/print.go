@@ -204,7 +204,7 @@ func (a *app) endBar() {
 // standardOutput stands for the file that is none.
 const standardOutput = "-"
 
-// replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
+// replaceFile puts a file instead of what is there, whole or not at all: who reads it finds the old one or the new one.
 func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("%s is no regular file", path)

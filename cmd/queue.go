@@ -128,7 +128,7 @@ type schedulePaused struct {
 }
 
 // pauseEach calls do for each name. It pauses or resumes the n-th, or in a dry run only says whether that would change anything. If one
-// fails, the others are done all the same.
+// fails, the others are done anyway.
 func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
 	var failed, nothing []error
 	for n, name := range names {

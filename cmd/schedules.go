@@ -70,7 +70,7 @@ type scheduled struct {
 	LeftWhy  *string  `json:"left_why"`
 	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
 	WaitsUntil job.Time `json:"waits_until"`
-	// InTurn says that it begins anew again and again, for two configs have it with different slots; OtherWhen are those of the
+	// InTurn says that it starts over again and again, for two configs have it with different slots; OtherWhen are those of the
 	// other one, else null.
 	InTurn    bool    `json:"in_turn"`
 	OtherWhen *string `json:"other_when"`

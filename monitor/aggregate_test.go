@@ -167,7 +167,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		dbtest.Ensure(t, b != nil && *b == 1, "a recount lost the gauge: %+v", rows)
 		b = rows[key{"mail", "send"}].Backlog
 		dbtest.Ensure(t, b != nil && *b == 0, "a recount lost the gauge: %+v", rows)
-		// unless it is measured anew
+		// unless it is measured again
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")
 

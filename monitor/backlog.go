@@ -28,7 +28,7 @@ type jobCount struct {
 }
 
 // backlog counts, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
-// due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same, in each shard.
+// due it counts up to most jobs and one more; 0 is all. What waits longest is known anyway, in each shard.
 func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *metric) measured(c jobCount, now time.Time) {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
 	*r.Backlog += c.N
-	if c.Status == "throttled" { // for want of room in their groups
+	if c.Status == "throttled" { // for lack of room in their groups
 		*r.Held += c.N
 	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)

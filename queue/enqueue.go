@@ -96,7 +96,7 @@ func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added,
 	return added, nil
 }
 
-// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
+// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added anyway.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
 	tries := 0
 	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {

@@ -74,7 +74,7 @@ func SayHighIDs(tables []string) (what, remedy string) {
 }
 
 // CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several
-// things at once pays once, and a program that goes on for weeks notices an upgrade all the same.
+// things at once pays once, and a program that goes on for weeks notices an upgrade anyway.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {

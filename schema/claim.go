@@ -161,7 +161,7 @@ const (
 	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"
 )
 
-// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one anew that
+// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one again that
 // somebody has dropped.
 func (db *DB) indexes(u unit) []index {
 	if u.kind != queueKind {

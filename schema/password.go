@@ -132,7 +132,7 @@ func (g *greeting) check() error {
 	return nil
 }
 
-// ownWords has hipq's advice in the place of the driver's, which is to send the password all the same.
+// ownWords has hipq's advice instead of the driver's, which is to send the password anyway.
 func ownWords(err error) error {
 	switch {
 	case errors.Is(err, mysql.ErrCleartextPassword):

@@ -65,7 +65,7 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 	return outdated, there, nil
 }
 
-// isOrphan finds out whether a procedure fails for want of the user whose rights it has, or of that one's rights, by a call that
+// isOrphan finds out whether a procedure fails for lack of the user whose rights it has, or of that one's rights, by a call that
 // is refused otherwise.
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
@@ -121,7 +121,7 @@ func rightsLost(again []string) error {
 	return fmt.Errorf("%w, which went with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
 }
 
-// makeProcedure makes a procedure, in the place of an older one of hipq's if there is one. Who might call that may call this:
+// makeProcedure makes a procedure, instead of an older one of hipq's if there is one. Who might call that may call this:
 // of itself only a server that replaces procedures sees to that, which MySQL doesn't. It gives the statements that it could not
 // run to that end.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {

@@ -125,7 +125,7 @@ var reasons = []struct{ text, do string }{
 	{"killed by signal: killed", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
-	{"not begun: its quarantine: ", ""}, // while the queue is divided anew
+	{"not begun: its quarantine: ", ""}, // while the queue is divided again
 	{answeredNo, ""},
 }
 

@@ -57,7 +57,7 @@ type Dialect struct {
 	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
 	// where they overlap.
 	Writers int
-	// Reorder makes a jobs table's run_rank and its index anew.
+	// Reorder makes a jobs table's run_rank and its index again.
 	Reorder string
 	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
 	AnyBytes bool
@@ -129,7 +129,7 @@ var MySQL = Dialect{
 }
 
 // Galera is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
-// changes as one comes or goes, also in the midst of a transaction. And while others' writes are applied to a node, SKIP
+// changes as one comes or goes, also in the middle of a transaction. And while others' writes are applied to a node, SKIP
 // LOCKED has crashed it (MariaDB 10.11.14), so it is kept for what can't be done without. A transaction that gives way to another
 // node's, between two statements that were sent together, is undone without a word: what comes behind is done for itself, and the
 // commit succeeds (MariaDB 10.11.19, once in a hundred where three nodes write the same rows). So each statement goes alone.

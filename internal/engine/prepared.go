@@ -9,7 +9,7 @@ import (
 )
 
 // preparing makes connections that keep their statements prepared where keeps says so: where to prepare one costs no round
-// trip, and to parse it anew each time may cost more than to execute it.
+// trip, and to parse it again each time may cost more than to execute it.
 type preparing struct {
 	driver.Connector
 	keeps bool

@@ -40,7 +40,7 @@ const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
 // for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
-// first gives them, each time anew, and one of them reads ClockOf; nil is that alone.
+// first gives them, each time again, and one of them reads ClockOf; nil is that alone.
 func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
 	if first == nil {
@@ -73,7 +73,7 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 }
 
 // Patiently does something until it succeeds, or its error is none that passes, or there is no patience left. It asks for
-// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask anew.
+// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask again.
 func Patiently(ctx context.Context, passes func(error) bool, do func() error) error {
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
@@ -136,7 +136,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 			}
 		}()
 	}
-	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
+	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun anyway, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false
 	defer func() {

@@ -26,7 +26,7 @@ func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <=
 func Divide(limit int, demands []Demand) []int {
 	line, left := lineUp(limit, demands), limit
 	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get
-	// it in the place of what runs, else the last in line would have nothing while all are busy.
+	// it instead of what runs, else the last in line would have nothing while all are busy.
 	for i, p := range line {
 		n := p.first
 		if i == 0 && n > 0 {

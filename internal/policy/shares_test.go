@@ -241,7 +241,7 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	return started + q.round(t, shard)
 }
 
-// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
+// divide divides the limit again. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
 // is used.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
@@ -326,7 +326,7 @@ func order(n int) (list []int) {
 	return list
 }
 
-// However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the
+// However much is used, and by whom, when a limit is divided again: until it is divided again, jobs end and others start below the
 // limit only.
 func TestLimitDividedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,7 +19,7 @@ type Queue interface {
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
 const tick = time.Minute
 
-// Run does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
+// Run does what a look has found: it makes new schedules known, has changed ones start over, and enqueues the jobs of slots
 // that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
 // condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Run at once, or a
 // commit gets no answer. Run stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by

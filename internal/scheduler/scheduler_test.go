@@ -320,7 +320,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A schedule with another spec begins anew; with another queue or type it goes on.
+// A schedule with another spec starts over; with another queue or type it goes on.
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "one", "@hourly"))

@@ -176,7 +176,7 @@ func TestBesideALongJob(t *testing.T) {
 	})
 }
 
-// So does one that is heavier than what its shard could have in the place of the long one.
+// So does one that is heavier than what its shard could have instead of the long one.
 func TestHeavyBesideALongJob(t *testing.T) {
 	suiteWith(t, inEight(8), func(s env) {
 		s.add(s.goingTo(0, 1, 3)...)

@@ -91,7 +91,7 @@ func TestShardStates(t *testing.T) {
 	})
 }
 
-// Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
+// Since when a shard starts nothing: a start begins that again, and one that leaves nobody waiting ends it.
 func TestWaitsSince(t *testing.T) {
 	parallel(t)
 	for column, change := range map[string]func(*queue.Options){

@@ -237,7 +237,7 @@ func TestHeldMisplacedRow(t *testing.T) {
 	})
 }
 
-// A queue is divided anew beside an application's transaction on a running job: when that is over, or not at all.
+// A queue is divided again beside an application's transaction on a running job: when that is over, or not at all.
 func TestReshardWaitsForARow(t *testing.T) {
 	mysqlSuite(t, inEight(2), func(s env) {
 		s.add(make9s(4)...)

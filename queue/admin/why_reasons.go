@@ -214,7 +214,7 @@ func (w *Why) rateUsedUp() {
 	}
 }
 
-// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for want of it.
+// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for lack of it.
 func (w *Why) others(limit, held int) string {
 	text := fmt.Sprintf("; the other shards hold %d", max(0, limit-held))
 	if row := w.room.Row; row.Waits() {

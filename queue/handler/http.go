@@ -47,7 +47,7 @@ type HTTP struct {
 	// webhook-signature; empty is no signature.
 	Secret []byte
 	// Networks are those with addresses that are not public (private, loopback, link-local and the like) to which a connection
-	// may go all the same. It is checked on the address that is connected to, so a name can't lead elsewhere.
+	// may go anyway. It is checked on the address that is connected to, so a name can't lead elsewhere.
 	Networks []netip.Prefix
 	// Proxy has the environment's proxy used (HTTPS_PROXY and so on), whose own address is checked then.
 	Proxy bool

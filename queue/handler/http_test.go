@@ -462,7 +462,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
 }
 
-// What a server says in the place of "OK" is kept short.
+// What a server says instead of "OK" is kept short.
 func TestHTTPLongStatus(t *testing.T) {
 	t.Parallel()
 	h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {

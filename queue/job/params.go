@@ -41,7 +41,7 @@ type OnDuplicate string
 const (
 	// KeepDuplicate leaves the job that is there as it is; the new one is discarded.
 	KeepDuplicate OnDuplicate = "keep"
-	// ReplaceDuplicate puts the new one in the place of the one that is there, under its id, unless that has started: then
+	// ReplaceDuplicate puts the new one instead of the one that is there, under its id, unless that has started: then
 	// it stays as it is.
 	ReplaceDuplicate OnDuplicate = "replace"
 	// RefuseDuplicate makes it an error, which names the job that is there.

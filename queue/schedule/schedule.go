@@ -30,7 +30,7 @@ type Schedule struct {
 	Jitter time.Duration
 	// Missed says what becomes of slots that nobody has seen to in time; empty is Latest.
 	Missed Missed
-	// Queue is where the jobs go, Job what they are. Its At and In are of no account: the slot decides. With a Key of its own
+	// Queue is where the jobs go, Job what they are. Its At and In are of no importance: the slot decides. With a Key of its own
 	// a slot is left out while the job of an earlier one is not final; without, each job has that of KeyOf.
 	Queue string
 	Job   job.Params

@@ -94,7 +94,7 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// A handler that finishes before it is stopped has finished; one that fails before that is cancelled all the same.
+// A handler that finishes before it is stopped has finished; one that fails before that is cancelled anyway.
 func TestStoppedTooLate(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
