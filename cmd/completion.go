@@ -261,7 +261,7 @@ func lastWorkers(l lookUp, i *instance) ([]string, error) {
 }
 
 // bashWords stands behind what cobra writes, in place of one of its functions. That needs the package bash-completion for the
-// words of the command line, and takes @ for the end of one, as bash does for the sake of host names.
+// words of the command line, and takes @ for the end of one, as bash does because of host names.
 const bashWords = `
 # Fills cur, prev, words and cword: the words up to the cursor, ended by blanks alone. bash ends them at COMP_WORDBREAKS too.
 __hipq_words()

@@ -205,7 +205,7 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	return j, nil
 }
 
-// runTime reads when a job is to run. Of a time that has passed it says what comes of that.
+// runTime reads when a job is to run. If that time has passed, it says what that means.
 func (a *app) runTime(cmd *cobra.Command, i *instance, text string) (at time.Time, err error) {
 	if at, err = i.time(cmd, "--at", text); err != nil || at.IsZero() {
 		return at, err

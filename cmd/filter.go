@@ -36,7 +36,7 @@ type filtered struct {
 	fingerprinted bool
 }
 
-// wordsOfFlag is where a flag has the words that it takes, for who completes them.
+// wordsOfFlag is where a flag has the words that it takes, for completion.
 const wordsOfFlag = "hipq_words"
 
 const noShard = -1

@@ -107,7 +107,7 @@ type initialised struct {
 	// Procedures are the stored procedures that were made; LeftOut says why none could be.
 	Procedures []string `json:"procedures"`
 	LeftOut    string   `json:"procedures_left_out,omitempty"`
-	// RightsLost says to whom the rights to call them are to be given again.
+	// RightsLost names the users that need the rights to call them again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 

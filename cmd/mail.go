@@ -27,7 +27,7 @@ import (
 const (
 	// mailedWithin is how long a tick takes at most for what it mails, when it was told to stop too.
 	mailedWithin = 10 * time.Second
-	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
+	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that no worker handles.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
 	// outageAgain is after how long ticks tell again that the database is away, misconfiguredAgain what exit code 78 is for.
 	outageAgain, misconfiguredAgain = 15 * time.Minute, time.Hour
@@ -194,7 +194,7 @@ func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	return queues, nil
 }
 
-// command is a command as whoever reads a mail can run it: he may have neither the crontab's variables nor its folder.
+// command is a command as the reader of a mail can run it, without the crontab's variables and outside of its folder.
 func (i *instance) command(text string) string {
 	passwd, _ := os.ReadFile("/etc/passwd")
 	text = asService(string(passwd), me()) + text
@@ -235,7 +235,7 @@ func (i *instance) runAs() string {
 	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }
 
-// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
+// mailUnhandled tells of job types that have due jobs and that no worker has handled for a day. It checks each queue once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
 	board := alert.NewLog(i.db)
 	queues, err := i.mailed()

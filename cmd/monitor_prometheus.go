@@ -12,7 +12,7 @@ import (
 )
 
 // printMetrics prints what Prometheus' textfile collector reads. All are gauges: what is counted is counted over windows, and so
-// may become less. They have no timestamps, for the collector takes none.
+// may become less. They have no timestamps, because the collector accepts none.
 func (a *app) printMetrics(instance string, r monitored) error {
 	g := gauges{prometheus.NewRegistry(), prometheus.Labels{"hipq": label(instance)}}
 	s := r.state

@@ -157,7 +157,7 @@ func (n *ndjson) bad(err error) error {
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
-// refused is bad, unless it was the database that failed when it was asked about the line, for its clock say, or a signal.
+// refused is bad, unless the database failed when it was asked about the line (such as its clock), or a signal came.
 func (n *ndjson) refused(err error) error {
 	if trouble, _ := schema.Diagnose(err); trouble == schema.NoTrouble && !errors.Is(err, context.Canceled) {
 		return n.bad(err)

@@ -97,7 +97,7 @@ type operated struct {
 	done int
 	// quiet says that a person sees the bar, and not each job.
 	quiet bool
-	// changed are the jobs that were, or would be; refused is how many could not be; duplicates of how many another job has the
+	// changed are the jobs that were, or would be; refused is how many were not; duplicates of how many another job has the
 	// type and key.
 	changed             []int64
 	refused, duplicates int

@@ -50,7 +50,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	return c
 }
 
-// purged is what became of one kind of things, or in a dry run would: what was deleted, kept for the monitor's sake, or is left to
+// purged is the result for one kind of rows, or in a dry run what it would be: what was deleted, kept for the monitor, or is left to
 // be deleted.
 type purged struct {
 	What   string  `json:"what"`
@@ -126,7 +126,7 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	return err
 }
 
-// warnUnmonitored says that nobody has turned activity into metrics for a day.
+// warnUnmonitored says that no activity was aggregated for a day.
 func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
 	since, err := monitor.New(i.db).Unmonitored(ctx)
 	if err == nil && !since.IsZero() {
@@ -139,7 +139,7 @@ func unmonitored(i *instance, since time.Time) string {
 	return fmt.Sprintf("nobody has monitored what happened since %s, which can't be purged: is hipq monitor in crontab?", i.local(since))
 }
 
-// purging is how a purge goes on. What is done is said at once, for it is done even if the rest can't be.
+// purging is how a purge goes on. Each step is reported at once, because it is done even if the rest fails.
 type purging struct {
 	a       *app
 	i       *instance
@@ -148,7 +148,7 @@ type purging struct {
 	now     time.Time
 	// keep is how old activity may become; longest is how long the purge may take, 0 as long as it wants.
 	keep, longest time.Duration
-	// result is what becomes of what run counts.
+	// result is what happens to the rows that run counts.
 	result  string
 	counted int64
 	left    []string

@@ -53,7 +53,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	c, failure := root.ExecuteContextC(ctx)
 	if failure != nil && !a.running {
 		failure = misread{failure, c}
-		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
+		a.json = a.json || slices.Contains(args, "--json") // the flag may not have been parsed
 		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")
 	}
 	if failure == nil && a.out.err != nil {

@@ -69,7 +69,7 @@ func (a *app) runJob(cmd *cobra.Command, i *instance, p worker.Params, runners *
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
-// ingestWithin is how long run waits for another transaction that holds a row which is to be taken in, or to be moved to its shard.
+// ingestWithin is how long run waits for another transaction that holds a row that run ingests, or moves to its shard.
 const ingestWithin = 10 * time.Second
 
 // runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
@@ -106,7 +106,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 	return fmt.Errorf("the row of job %d of %s: %w", id, q.Name, schema.ErrHeld)
 }
 
-// printRun says how it ended: what became of the job.
+// printRun says how the attempt and the job ended.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
 	// also when it was interrupted
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)

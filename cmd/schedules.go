@@ -63,14 +63,14 @@ type scheduled struct {
 	LastQueue *string  `json:"last_queue"`
 	LastJobID *int64   `json:"last_job_id"`
 	NextSlot  job.Time `json:"next_slot"`
-	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
+	// OverdueMS is how long a slot has been waiting for a worker.
 	OverdueMS int64 `json:"overdue_ms"`
 	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
 	LeftSlot job.Time `json:"left_slot"`
 	LeftWhy  *string  `json:"left_why"`
-	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
+	// WaitsUntil: the clock was put back, and all slots up to then are done; else null.
 	WaitsUntil job.Time `json:"waits_until"`
-	// InTurn says that it starts over again and again, for two configs have it with different slots; OtherWhen are those of the
+	// InTurn says that it starts over again and again, because two configs have it with different slots; OtherWhen are those of the
 	// other one, else null.
 	InTurn    bool    `json:"in_turn"`
 	OtherWhen *string `json:"other_when"`

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // must ends a test where there is an error.
 var must = dbtest.OK
 
-// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database belongs in nobody's own.
+// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database must not be in a user's own.
 type clean struct{ *testing.M }
 
 // Run implements testscript.TestingM.

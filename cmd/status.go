@@ -139,7 +139,7 @@ type statusReport struct {
 	LastWorker *workerStatus `json:"last_worker"`
 	// Workers are all that are at work.
 	Workers []workerStatus `json:"workers"`
-	// Unmonitored is since when nobody has monitored, if that is a day.
+	// Unmonitored is since when hipq monitor has not run, if that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
 }
 

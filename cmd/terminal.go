@@ -103,7 +103,7 @@ func (a *app) endPager() {
 	}
 }
 
-// signal signals the pager: what a shell has started first, for nobody finds it once that is gone.
+// signal signals the pager: first what a shell has started, because that can't be found once the shell is gone.
 func (p *pager) signal(sig syscall.Signal) {
 	process.SignalBelow(p.Process.Pid, sig)
 	_ = p.Process.Signal(sig)

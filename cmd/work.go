@@ -137,7 +137,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	for _, l := range runners.left {
 		warnings[fmt.Sprintf("left out %s %s", l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
-	if done.Started > 0 { // not each hour, for what concerns no job
+	if done.Started > 0 { // not each hour if it concerns no job
 		for _, err := range cantRun(i.Config, names, types, runners.left) {
 			warnings["can't run "+texts.Fingerprint(err.Error())] = err
 		}

@@ -250,7 +250,7 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 	return "duration, " + bounds[1]
 }
 
-// checkDefault sees to it that what is called the default of a value with bounds makes no difference.
+// checkDefault checks that the documented default of a value with bounds is its default.
 func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	isOne := value != "text" && !strings.HasPrefix(value, "list") && !strings.HasPrefix(value, "section")
 	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {

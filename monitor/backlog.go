@@ -62,7 +62,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if err != nil {
 		return nil, err
 	}
-	// a dead worker's, also of one whose lock is over although nobody has found it dead yet; of these, only what was not started is due
+	// a dead worker's, also of one whose lock is over although it was not found dead yet; of these, only what was not started is due
 	join, missing := workers.New(m.db).Missing("j.worker_id")
 	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)

@@ -123,7 +123,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 }
 
 // A shard is behind if its oldest due job has been so for longer than behindFor, and behindTimes as long as half of the others' have:
-// its workers are gone and nobody helps, or most of the queue's jobs have the same shard key.
+// its workers are gone and no other helps, or most of the queue's jobs have the same shard key.
 const (
 	behindFor   = 5 * time.Minute
 	behindTimes = 10

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// ErrNoProcedures means that the stored procedures were left out, for the user may not make any. All else works without them.
+// ErrNoProcedures means that the stored procedures were left out, because the user may not make any. All else works without them.
 var ErrNoProcedures = errors.New("the stored procedures are left out")
 
 // ErrRightsLost means that the procedures were made, but not all who might call them still may: on MySQL their rights go with an
@@ -122,7 +122,7 @@ func rightsLost(again []string) error {
 }
 
 // makeProcedure makes a procedure, instead of an older one of hipq's if there is one. Who might call that may call this:
-// of itself only a server that replaces procedures sees to that, which MySQL doesn't. It gives the statements that it could not
+// only a server that replaces procedures does so by itself, which MySQL doesn't. It gives the statements that it could not
 // run to that end.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string

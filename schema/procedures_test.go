@@ -211,7 +211,7 @@ func TestGrants(t *testing.T) {
 	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
-	// when the user is gone that has made the trigger, nobody can insert
+	// when the user that made the trigger is gone, no insert works
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
 	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	my, _ = errors.AsType[*mysql.MySQLError](err)

@@ -326,7 +326,7 @@ func nothingLeft(c *record) (bad []string, checked string) {
 
 // allAccountedFor (I9): the killed have an error, once, and so have those that were stopped as they started a handler, until their
 // lock was about to end; the others ended well, or because their lock was lost, or some few because they came to SQLite's file too
-// late each time, for the machine has other things to do, or a node that was gone kept silent.
+// late each time, because the machine was busy, or a node that was gone kept silent.
 func allAccountedFor(c *record) (bad []string, checked string) {
 	lost, late, inVain := 0, 0, 0
 	for _, w := range c.fleet.over {

@@ -11,7 +11,7 @@ import (
 var clients = map[string]struct{ names, check []string }{
 	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
 	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
-	// /usr/bin/python3 too, for that is the one for which systems have packages
+	// /usr/bin/python3 too, because systems have packages for that one
 	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
 	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
 	// without a database

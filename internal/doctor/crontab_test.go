@@ -110,7 +110,7 @@ func TestCrontabMail(t *testing.T) {
 	}
 }
 
-// What becomes of the schedules.
+// The schedules.
 func TestOften(t *testing.T) {
 	for line, want := range map[string][2]bool{
 		"* * * * *": {true, true}, "*/1 * * * *": {true, true}, "5,20 * * * *": {false, true}, "* 3 * * *": {false, false},

@@ -23,7 +23,7 @@ const (
 	Warning Result = "warning"
 	// Wrong: something doesn't work, or a promise doesn't hold.
 	Wrong Result = "wrong"
-	// Unknown: it can't be seen from here, or nobody answered.
+	// Unknown: it can't be seen from here, or there was no answer.
 	Unknown Result = "unknown"
 )
 
@@ -66,7 +66,7 @@ func joined(a, b string) string {
 
 func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
 
-// trouble is what an error says of a check: that something is wrong, or that nobody knows.
+// trouble is what an error says of a check: that something is wrong, or that it is unknown.
 func trouble(err error) Finding {
 	kind, remedy := schema.Diagnose(err)
 	if kind == schema.Misconfigured {

@@ -27,7 +27,7 @@ type Dialect struct {
 	// ForShare reads what is committed now, also in an application's transaction that began before.
 	ForShare string
 	// skipLocked is ForUpdate, passing over rows that another transaction holds: see Tx.SkipLocked. waitsFirst says that a
-	// transaction does so only after it has waited in vain.
+	// transaction does so only after it has waited without success.
 	skipLocked string
 	waitsFirst bool
 	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. With a list of ids, hint or not, MariaDB scans
@@ -59,7 +59,7 @@ type Dialect struct {
 	Writers int
 	// Reorder makes a jobs table's run_rank and its index again.
 	Reorder string
-	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
+	// AnyBytes says that a text may be any bytes: the engine doesn't check that they are UTF-8.
 	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool

@@ -17,7 +17,7 @@ var ErrUntrusted = errors.New("is not to be trusted")
 // maxLinks is how many links may lead to a file, as with Linux.
 const maxLinks = 40
 
-// ReadTrusted reads a file that says what hipq does: none that somebody else could have written, for whoever writes it may
+// ReadTrusted reads a file that says what hipq does: none that somebody else could have written, because its writer may
 // run any program as the user that hipq runs as. shared says that others may read it: more than the group that root gave its file to.
 func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	data, info, err := Read(path)

@@ -42,7 +42,7 @@ func (c *children) adopt() {
 	}
 }
 
-// release ends that: what this process starts from now on, nobody here would reap.
+// release ends that: what this process starts from now on is not reaped here.
 func (c *children) release() {
 	if c.adopts {
 		process.AdoptOrphans(false)

@@ -37,7 +37,7 @@ func Divide(limit int, demands []Demand) []int {
 		}
 	}
 	left = level(line, left)
-	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+	for _, p := range line { // what is left is for the next jobs, in whichever shard
 		p.want, p.first = limit, 1
 	}
 	level(line, left)

@@ -105,7 +105,7 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 		SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot, to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Spec, r.SeenUntil)
 }
 
-// take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
+// take enqueues the jobs of the slots of a schedule that are due, if no other worker has done so since its row was read.
 func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)

@@ -77,7 +77,7 @@ type Row struct {
 	Spec    string
 	Queue   string
 	JobType string `db:"job_type"`
-	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, or an earlier time where that is still to be found.
+	// SeenUntil is up to when all slots are done; NextSlot the first after that, or an earlier time where that is still to be found.
 	SeenUntil engine.Time `db:"seen_until"`
 	NextSlot  engine.Time `db:"next_slot"`
 	Paused    bool
@@ -135,7 +135,7 @@ const hasKey = " has its key, "
 // Missed says that LeftSlot passed without a worker.
 func (r Row) Missed() bool { return !r.LeftSlot.IsZero() && !strings.Contains(r.LeftWhy, hasKey) }
 
-// Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
+// Overdue says for how long a slot has been waiting for a worker; 0 if none does.
 func (r Row) Overdue() time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {
 		return 0

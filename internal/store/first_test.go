@@ -89,7 +89,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	})
 }
 
-// It holds up nobody once it doesn't wait any more, its queue lets it, or nobody asks for its type for a while.
+// It holds up no other job once it doesn't wait any more, its queue lets it, or no worker asks for its type for a while.
 func TestFirstThatIsGone(t *testing.T) {
 	parallel(t)
 	for name, goes := range map[string]func(s env, heavy int64){
@@ -117,7 +117,7 @@ func TestFirstThatIsGone(t *testing.T) {
 	}
 }
 
-// A claim that meets it, and finds that something else than the limit keeps it back, holds nobody up for it.
+// A claim that meets it, and finds that something else than the limit keeps it back, holds no job up for it.
 func TestFirstBehindItsGroup(t *testing.T) {
 	undivided(t)
 	suiteWith(t, func(o *queue.Options) {

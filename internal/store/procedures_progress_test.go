@@ -111,7 +111,7 @@ func TestProceduresOverdue(t *testing.T) {
 				grabs[key] = s.begin("w1")
 			}
 		}
-		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
+		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work does it
 		s.start("h", 1)
 		s.add(job.Params{Type: "send", Key: "next"})
 		must[string](t)(s.Stop(t.Context(), s.byKey("stopped")))

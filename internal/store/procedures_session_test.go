@@ -117,7 +117,7 @@ func TestProceduresInAnOldTransaction(t *testing.T) {
 	})
 }
 
-// Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
+// A call that asks for the backlog never waits, and locks nothing, whatever the isolation and the age of its transaction.
 func TestProceduresBacklogLocksNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -192,7 +192,7 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	})
 }
 
-// A call in a transaction that stays open holds up nobody: a SERIALIZABLE session is refused, and a refusal locks nothing.
+// A call in a transaction that stays open holds up no other: a SERIALIZABLE session is refused, and a refusal locks nothing.
 func TestProceduresHoldUpNobody(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "send", "k", nil, nil)

@@ -23,7 +23,7 @@ const heldFor = 5 * time.Second
 
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// isShort says whether a shard has too little, and nobody has divided the limit and the rate again for a second.
+// isShort says whether a shard has too little, and the limit and the rate were not divided for a second.
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	var rows []ShardRow
 	err := q.db.SQL.Read(ctx, q.ShardRows(&rows))

@@ -305,7 +305,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	})
 }
 
-// A snapshot that an application keeps open sees the parts of before, and holds up nobody.
+// A snapshot that an application keeps open sees the parts of before, and holds up no other.
 func TestSnapshotOverShards(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(s.goingTo(3, 16, 1)...)

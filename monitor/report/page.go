@@ -26,7 +26,7 @@ type Page struct {
 	Zone *time.Location
 	// Report has the windows that end with an hour, and the hours of the longest of them.
 	monitor.Report
-	// Health is how the instance is now; nil if nobody has judged that.
+	// Health is how the instance is now; nil if that was not judged.
 	Health *monitor.Health
 	// Failures are the kinds of failed jobs that are open, and of those that will be retried.
 	Failures []Failure

@@ -44,7 +44,7 @@ func (w *Why) explain() {
 		w.lanesFull()
 	}
 	if flawed || !j.Status.IsFinal() && !j.Status.HasWorker() && j.Status != job.StatusAwaiting {
-		w.nobody()
+		w.noWorker()
 	}
 	w.addIf(w.rowHeld, "row_held", "another transaction holds its row: does an application keep one open?")
 	w.addIf(w.Ahead == 1, "behind", "1 due job is before it")
@@ -118,8 +118,8 @@ func (w *Why) scheduled() {
 	}
 }
 
-// nobody says whether it looks as if no worker ran at all.
-func (w *Why) nobody() {
+// noWorker says whether it looks as if no worker runs at all.
+func (w *Why) noWorker() {
 	const long = 5 * time.Minute
 	if w.last == nil {
 		w.add("no_worker", "no worker has run yet: is hipq work in crontab?")

@@ -359,8 +359,8 @@ func TestHTTPDeadConnection(t *testing.T) {
 	wantFinished(t, h.Handle(ctx, testJob()))
 }
 
-// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and nobody
-// is told.
+// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and neither
+// end is told.
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")

@@ -50,7 +50,7 @@ type Stream struct {
 	startAt  time.Time     // not before that the next program starts
 	lastEnd  string        // why the last of them ended
 	note     string        // what the next job's log begins with
-	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
+	changed  chan struct{} // closed when one may have room; nil while no job waits for that
 	ending   sync.WaitGroup
 }
 

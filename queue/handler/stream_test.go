@@ -64,7 +64,7 @@ func streamProgram(args []string) error {
 		return errors.New("no such table: users")
 	}
 	in := bufio.NewReader(os.Stdin)
-	if single { // nor has it the next job's line in a buffer, where nobody would know it unread
+	if single { // nor has it the next job's line in a buffer, where it would look as if it was read
 		in = bufio.NewReader(iotest.OneByteReader(os.Stdin))
 	}
 	var doing sync.WaitGroup

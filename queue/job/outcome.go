@@ -60,7 +60,7 @@ const overrideNever = "never"
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
 
 // OverrideOfLost is what is kept instead of a handler's override for an attempt that ended with its worker, which was last heard of at a time:
-// it has run as long as that, for all that is known.
+// as far as is known, it has run as long as that.
 func OverrideOfLost(heard time.Time) string {
 	if heard.IsZero() {
 		return None

@@ -30,7 +30,7 @@ type Params struct {
 	ThrottleFactor *int
 	Windows        *Windows
 	ShardKey       string
-	// OnDuplicate says what becomes of it if a job with its type and key is there that is not final.
+	// OnDuplicate says what happens if a job with its type and key is not final.
 	OnDuplicate OnDuplicate
 }
 

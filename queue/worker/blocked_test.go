@@ -293,7 +293,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 	})
 }
 
-// A row that is to be refused, and whose key another transaction holds, stops no other queue.
+// A row that must be refused, and whose key another transaction holds, stops no other queue.
 func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		p := s.worker(all(nothing))
@@ -327,7 +327,7 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	})
 }
 
-// A later job whose place in the line another transaction holds, so that the upkeep waits for it again and again, keeps the
+// A later job whose entry in the index another transaction holds, so that the upkeep waits for it again and again, keeps the
 // other queues' jobs from nothing, nor the due ones of its own.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {

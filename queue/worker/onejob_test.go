@@ -194,7 +194,7 @@ func TestOneJobFails(t *testing.T) {
 	})
 }
 
-// A job that the worker has no handler for is refused, not run by nobody; and a row by plain SQL is no job yet.
+// A job that the worker has no handler for is refused, and doesn't run without a handler; and a row by plain SQL is no job yet.
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]

@@ -42,7 +42,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		switch found, err := s.store().Poll(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
-			return false, nil // nobody knows
+			return false, nil // unknown
 		case err != nil || !found.Nothing():
 			return false, err
 		}

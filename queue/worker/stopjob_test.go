@@ -212,7 +212,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		r.stop()
 		r.ended()
 
-		// nobody's: it waits for a decision
+		// no worker's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
 		s.round(s.emails, "gone", 0, store.Settled{
