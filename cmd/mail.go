@@ -297,7 +297,7 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		for _, r := range rows {
 			if err == nil && r.InTurn() {
 				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
-					a.say(fmt.Sprintf("schedule %s begins anew again and again, and may lose slots: one config has it as %s, another as %s",
+					a.say(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
 						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
 					return nil
 				})

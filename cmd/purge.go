@@ -136,7 +136,7 @@ func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
 }
 
 func unmonitored(i *instance, since time.Time) string {
-	return fmt.Sprintf("nobody has monitored what happened since %s, which can't be purged: is hipq monitor in crontab?", i.local(since))
+	return fmt.Sprintf("hipq monitor has not aggregated what happened since %s, so it can't be purged: is hipq monitor in crontab?", i.local(since))
 }
 
 // purging is how a purge goes on. Each step is reported at once, because it is done even if the rest fails.

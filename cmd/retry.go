@@ -60,9 +60,9 @@ func (a *app) retryCommand() *cobra.Command {
 				return ""
 			}
 			if ok {
-				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it all the same"
+				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it anyway"
 			}
-			return "--again retries it all the same"
+			return "--again retries it anyway"
 		}
 		return nil
 	})

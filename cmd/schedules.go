@@ -181,7 +181,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 		say("not in this config")
 	}
 	if s.OtherWhen != nil {
-		say("begins anew in turn with another config's %s", *s.OtherWhen)
+		say("starts over in turn with another config's %s", *s.OtherWhen)
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:

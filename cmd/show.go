@@ -296,9 +296,9 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.IsDismissed():
 		said += "; dismissed"
 	case j.Error == job.Cancelled:
-		said += fmt.Sprintf("; hipq retry %s %d tries it anew", j.Queue, j.ID)
+		said += fmt.Sprintf("; hipq retry %s %d retries it", j.Queue, j.ID)
 	case j.Status == job.StatusFailed:
-		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
+		said += fmt.Sprintf("; hipq retry %s %d retries it, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}
 	return said
 }

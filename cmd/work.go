@@ -280,7 +280,7 @@ func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 		most = max(most, q.Shards)
 	}
 	if len(numbers) > 0 && numbers[len(numbers)-1] >= most {
-		return usagef("--shards: no queue in %s that is to be worked has a shard %d: they have %d at most, from 0 on",
+		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, from 0 on",
 			i.File, numbers[len(numbers)-1], most)
 	}
 	return nil

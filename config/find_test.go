@@ -194,7 +194,7 @@ func TestWarnings(t *testing.T) {
 	do(t, os.Chmod(secret, 0o640))
 	warnings("others may read " + secret)
 	do(t, os.Chmod(secret, 0o600))
-	const plain, anyone = "is not encrypted: see database.tls", "nobody makes sure who is at its other end: see database.tls"
+	const plain, anyone = "is not encrypted: see database.tls", "the server isn't verified: see database.tls"
 	for way, want := range map[string][]string{
 		"tcp(db)/shop?tls=skip-verify": {anyone}, "tcp(db)/shop?tls=Preferred": {anyone}, "tcp(db)/shop?tls=true&allowFallbackToPlaintext=true": {anyone},
 		"tcp(db)/shop": {plain}, "tcp(10.0.0.7)/shop": {plain}, "tcp(127.0.0.1,db2)/shop": {plain}, "tcp(db)/shop?tls=false&allowFallbackToPlaintext=true": {plain},

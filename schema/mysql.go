@@ -183,7 +183,7 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 		err = checkVersion(version)
 	}
 	if err == nil && set["log_bin"] == "ON" && set["binlog_format"] == "STATEMENT" {
-		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which lets nobody write in READ COMMITTED, as hipq does:"+
+		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which allows no write in READ COMMITTED, as hipq does:"+
 			" SET GLOBAL binlog_format = ROW (or MIXED), and in the server's configuration too", ErrConfig)
 	}
 	if set["wsrep_on"] == "ON" {

@@ -163,7 +163,7 @@ func (f *fleet) await(w *worker) {
 
 func anyWorker(*worker) bool { return true }
 
-// take gives one of these workers, that nobody else has taken.
+// take gives one of these workers that was not taken yet.
 func (f *fleet) take(rng *rand.Rand, these func(*worker) bool) *worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -338,7 +338,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case killed && w.id != "" && c.workers[w.id] != "error":
 			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
 		case killed, code == 0, code == 75 && w.excused:
-		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "hipq init divides it anew"):
+		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "in this config: run hipq init"):
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
 		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*10 < len(c.fleet.over):

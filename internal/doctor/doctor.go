@@ -147,7 +147,7 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 	}()
 	waits := true
 	for _, c := range all {
-		f := Finding{Check: c.name, Result: Unknown, Found: "nobody answered in the time that there was"}
+		f := Finding{Check: c.name, Result: Unknown, Found: "no answer within the timeout"}
 		if waits {
 			select {
 			case f = <-findings:

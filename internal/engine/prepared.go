@@ -76,7 +76,7 @@ func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
 // preparedMax is how many statements a connection keeps.
 const preparedMax = 200
 
-// take gives the statement for a query, which nobody else uses until it is kept again: rows that are still being read
+// take gives the statement for a query, which is not used elsewhere until it is kept again: rows that are still being read
 // need it to themselves.
 func (c *preparedConn) take(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {

@@ -92,7 +92,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
 			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestProceduresHoldUpNobody(t *testing.T) {
 			for i := range 10 { // some come where the unknown one would be
 				s.call("worker_register", isolation[:1]+strconv.Itoa(i), nil, nil, nil)
 			}
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestProceduresClock(t *testing.T) {
 			}
 			diff := cmp.Diff(before, s.all())
 			require(t, diff == "", "%s changed\n%s", set, diff)
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 		for _, zone := range []string{"+11:30", "-12:00"} {
 			conn := s.conn()

@@ -61,7 +61,7 @@ var holds = map[string]struct{ isolation, statement string }{
 	"duplicate":   {"READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')"},
 }
 
-// What another transaction holds of a job that has ended holds up nobody else, whether the others share its round or come
+// A row of an ended job that another transaction holds holds up no other job, whether the others share its round or come
 // later. The result is written down when the other transaction is over.
 func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	t.Parallel()
