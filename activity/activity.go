@@ -107,8 +107,18 @@ func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ",
 
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
-	where, args := by.where()
-	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + where
+	return l.find(ctx, by, nil, f)
+}
+
+// find is Find, only among the ids in these spans if there are any.
+func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) error) error {
+	w, from := by.terms(), l.db.Activity()
+	if len(among) > 0 {
+		condition, args := within(among)
+		w.And(condition, args...)
+		from += " " + l.db.SQL.ByID
+	}
+	query, args := "SELECT "+l.columns()+" FROM "+from+w.SQL(), w.Args
 	if by.Limit > 0 {
 		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id"
 		args = append(args, by.Limit)
@@ -125,11 +135,6 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		return fmt.Errorf("find activity: %w", err)
 	}
 	return err
-}
-
-func (by Filter) where() (string, []any) {
-	w := by.terms()
-	return w.SQL(), w.Args
 }
 
 func (by Filter) terms() (w engine.Where) {

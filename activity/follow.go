@@ -2,17 +2,13 @@ package activity
 
 import (
 	"context"
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/schema"
 )
-
-// lateBy is how long after its id was given out an entry may still appear: the transaction of a lower id can commit
-// after that of a higher one.
-const lateBy = 10 * time.Second
-
-// seenMax is after how many entries those are forgotten that are too old to matter.
-const seenMax = 10_000
 
 // FollowOptions say how Follow goes about it.
 type FollowOptions struct {
@@ -24,26 +20,21 @@ type FollowOptions struct {
 }
 
 // Follow calls f with each entry that the filter lets pass, those that are there and then those that come, each once, until ctx
-// ends (which is no error) or f returns an error. A database that is busy, or away, it asks again until it answers.
+// ends (which is no error) or f returns an error. A database that is busy, or away, it asks again until it answers. An entry comes
+// when its transaction commits, however late. One that was written before it began, and on a Galera cluster one of another node's
+// transaction, comes only if it is among the newest then: see followed.
 func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Entry) error) error {
 	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
-	seen := map[int64]time.Time{}
+	w := l.follow(by)
 	lost := false
 	for {
 		var own error // of f
-		err := l.Find(ctx, by, func(e Entry) error {
-			if _, ok := seen[e.ID]; ok {
-				return nil
-			}
-			if seen[e.ID] = e.At; len(seen)%seenMax == 0 {
-				by.After = forget(seen, by.After)
-			}
+		err := w.look(ctx, func(e Entry) error {
 			own = f(e)
 			return own
 		})
 		trouble, _ := schema.Diagnose(err)
-		by = by.goingOn(seen)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
@@ -58,7 +49,7 @@ func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Ent
 			if lost && o.Back != nil {
 				o.Back()
 			}
-			lost, by.Limit, by.After = false, 0, forget(seen, by.After)
+			lost = false
 		}
 		select {
 		case <-ctx.Done():
@@ -68,39 +59,105 @@ func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Ent
 	}
 }
 
-// goingOn is a filter for what has not been seen, whether Find has found all or failed in the middle: the newest so many are others
-// by now, and those before them are to be left out.
-func (by Filter) goingOn(seen map[int64]time.Time) Filter {
-	if by.Limit == 0 || len(seen) == 0 {
-		return by
-	}
-	first := int64(0)
-	for id := range seen {
-		if first == 0 || id < first {
-			first = id
-		}
-	}
-	by.Limit, by.After = 0, max(by.After, first-1)
-	return by
+// followed is how many of the newest ids are read each time: one that is missing among them may still be committed.
+const followed = 10_000
+
+// follower is how far Follow has come.
+type follower struct {
+	log *Log
+	by  Filter
+	// begin is the filter for what is there when it begins, without what has come of that; nil once all of it has.
+	begin *Filter
+	// known are the ids above floor that have come, or that the filter leaves out.
+	known map[int64]bool
+	floor int64
+	// late are the ids up to floor that open transactions have written.
+	late []span
+	// window is how many of the newest entries are above floor, at least.
+	window int
 }
 
-// forget drops what is so old that nothing can appear before it any more, and gives the id after which to go on.
-func forget(seen map[int64]time.Time, after int64) int64 {
-	var newest time.Time
-	for _, at := range seen {
-		if at.After(newest) {
-			newest = at
+func (l *Log) follow(by Filter) *follower {
+	w := &follower{log: l, by: by, begin: &by}
+	if w.by.Limit = 0; l.db.SQL.Writers > 1 { // ids of one writer are committed in their order
+		w.window = followed
+	}
+	return w
+}
+
+// look calls f with each entry that has come since the last time. After an error it goes on where it was.
+func (w *follower) look(ctx context.Context, f func(Entry) error) error {
+	pass := func(e Entry) error {
+		if e.ID > w.floor || w.begin == nil {
+			w.known[e.ID] = true
+		}
+		return f(e)
+	}
+	if w.begin != nil {
+		if err := w.lookFirst(ctx, pass); err != nil {
+			return err
 		}
 	}
-	for id, at := range seen {
-		if newest.Sub(at) > lateBy {
-			after = max(after, id)
+	of := append(slices.Clone(w.late), span{w.floor + 1, math.MaxInt64})
+	there, err := w.log.ids(ctx, w.log.db.SQL, of)
+	if err != nil {
+		return err
+	}
+	for among := range slices.Chunk(spans(there, of, w.known), spansMax) {
+		if err := w.log.find(ctx, w.by, among, pass); err != nil {
+			return err
 		}
 	}
-	for id := range seen {
-		if id <= after {
-			delete(seen, id)
+	for _, id := range there {
+		w.known[id] = true
+	}
+	return w.rise(ctx, there)
+}
+
+// lookFirst passes what is there.
+func (w *follower) lookFirst(ctx context.Context, pass func(Entry) error) error {
+	if w.known == nil {
+		newest := w.log.db.SQL.ByID + " WHERE id = (SELECT id FROM " + w.log.db.Activity() + " " + w.log.db.SQL.ByID + " ORDER BY id DESC LIMIT 1 OFFSET ?)"
+		floor, err := w.log.place(ctx, newest, w.window)
+		if err != nil {
+			return err
+		}
+		there, err := w.log.ids(ctx, w.log.db.SQL, []span{{floor.ID + 1, math.MaxInt64}})
+		if err != nil {
+			return err
+		}
+		w.floor, w.known = floor.ID, map[int64]bool{}
+		for _, id := range there {
+			w.known[id] = true
 		}
 	}
-	return after
+	begin := *w.begin
+	err := w.log.Find(ctx, begin, func(e Entry) error {
+		w.begin.After, w.begin.Limit = e.ID, 0
+		return pass(e)
+	})
+	if err == nil {
+		w.begin = nil
+	}
+	return err
+}
+
+// rise puts the floor so high that a window of those that are there is above it. It keeps the ids below that may still be committed.
+func (w *follower) rise(ctx context.Context, there []int64) error {
+	floor := w.floor
+	if n := len(there) - w.window; n > 0 {
+		floor = max(floor, there[n-1])
+	}
+	if w.window > 0 && (len(w.late) > 0 || floor > w.floor) {
+		of := append(w.late, span{w.floor + 1, floor})
+		written, err := w.log.uncommitted(ctx, of)
+		if err != nil {
+			return err
+		}
+		w.late = spans(written, of, w.known)
+		w.late = w.late[max(0, len(w.late)-spansMax):]
+	}
+	w.floor = floor
+	maps.DeleteFunc(w.known, func(id int64, _ bool) bool { return id <= floor })
+	return nil
 }

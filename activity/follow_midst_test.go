@@ -1,16 +1,138 @@
 package activity
 
 import (
+	"context"
+	"database/sql"
+	"maps"
+	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
 )
 
-// TestFollowGoesOnInTheMidst: of the newest so many, some were seen when the database went away; others are newer by then.
+func added(t *testing.T, db *schema.DB, jobs ...int64) {
+	t.Helper()
+	dbtest.OK(t, db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
+		var entries []Entry
+		for _, id := range jobs {
+			entries = append(entries, Entry{Kind: Job, State: Added, Queue: "mail", JobID: id})
+		}
+		return Write(t.Context(), tx, db, entries)
+	}))
+}
+
+// TestFollowGoesOnInTheMidst: of the newest so many, some have come when the database goes away; others are newer by then.
 func TestFollowGoesOnInTheMidst(t *testing.T) {
-	at := time.Now()
-	seen := map[int64]time.Time{7: at, 8: at}
-	dbtest.Same(t, (Filter{Queue: "mail", Limit: 5}).goingOn(seen), (Filter{Queue: "mail", After: 6}))
-	dbtest.Same(t, (Filter{Limit: 5, After: 3}).goingOn(nil), (Filter{Limit: 5, After: 3}))
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		added(t, db, 1, 2, 3, 4, 5)
+		var came []int64
+		w := New(db).follow(Filter{Limit: 3})
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := w.look(ctx, func(e Entry) error {
+			came = append(came, e.JobID)
+			cancel()
+			return ctx.Err()
+		}); err == nil {
+			t.Error("no error")
+		}
+		added(t, db, 6, 7)
+		for range 2 {
+			dbtest.OK(t, w.look(t.Context(), func(e Entry) error {
+				came = append(came, e.JobID)
+				return nil
+			}))
+		}
+		dbtest.Same(t, came, []int64{3, 4, 5, 6, 7})
+	})
+}
+
+// TestFollowEachOnce: whatever order transactions commit in, or whether they do, each entry comes once, when it is committed.
+func TestFollowEachOnce(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
+	w := New(db).follow(Filter{Queue: "mail"})
+	w.window = 3
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var open [4]*sql.Tx
+	var written [len(open)]map[int64]bool
+	due, job := map[int64]bool{}, int64(0)
+	for step := range 400 {
+		n := r.IntN(len(open))
+		if open[n] == nil {
+			open[n], written[n] = dbtest.Must(db.SQL.BeginTx(t.Context(), nil))(t), map[int64]bool{}
+		}
+		for range r.IntN(4) {
+			job++
+			queue := []string{"mail", "other"}[r.IntN(2)]
+			dbtest.OK(t, Write(t.Context(), db.SQL.Join(open[n]), db, []Entry{{Kind: Job, State: Added, Queue: queue, JobID: job}}))
+			if queue == "mail" {
+				written[n][job] = true
+			}
+		}
+		end := r.IntN(4*(n+1)) == 0 // some stay open for longer
+		switch {
+		case end && r.IntN(3) == 0:
+			dbtest.OK(t, open[n].Rollback())
+			open[n] = nil
+		case end:
+			dbtest.OK(t, open[n].Commit())
+			maps.Copy(due, written[n])
+			open[n] = nil
+		}
+		if r.IntN(3) > 0 {
+			continue
+		}
+		dbtest.OK(t, w.look(t.Context(), func(e Entry) error {
+			dbtest.Ensure(t, due[e.JobID], "job %d came, at step %d", e.JobID, step)
+			delete(due, e.JobID)
+			return nil
+		}))
+		dbtest.Require(t, len(due) == 0, "these have not come at step %d: %v", step, due)
+	}
+	for _, tx := range open {
+		if tx != nil {
+			dbtest.OK(t, tx.Rollback())
+		}
+	}
+}
+
+// TestFollowReadsLittle: a look reads the newest ids, however many entries there are that its filter leaves out, and what is late.
+func TestFollowReadsLittle(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
+	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
+	reads := func() (n int64) {
+		dbtest.OK(t, db.SQL.Read(t.Context(), engine.Query{SQL: "SHOW SESSION STATUS LIKE 'Handler_read%'", Scan: engine.EachRow(func(row *sql.Rows) error {
+			var name string
+			var of int64
+			err := row.Scan(&name, &of)
+			n += of
+			return err
+		})}))
+		return n
+	}
+	added(t, db, 1, 2, 3)
+	for range 13 {
+		dbtest.Must(db.SQL.ExecContext(t.Context(), "INSERT INTO "+db.Activity()+" (at, kind, state, queue) SELECT at, kind, state, queue FROM "+db.Activity()))(t)
+	}
+	w := New(db).follow(Filter{JobKey: "nosuch"})
+	look := func() {
+		t.Helper()
+		dbtest.OK(t, w.look(t.Context(), func(Entry) error {
+			t.Error("an entry came")
+			return nil
+		}))
+	}
+	look()
+	before := reads()
+	look()
+	n := reads() - before
+	dbtest.Ensure(t, n > followed && n < followed+200, "it read %d times", n)
+	dbtest.Ensure(t, len(w.known) <= followed, "%d ids are known", len(w.known))
 }

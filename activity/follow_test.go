@@ -31,36 +31,7 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	proxy := dbtest.NewProxy(t)
 	direct, through := openLog(t, "mysql", proxy.Direct), openLog(t, "mysql", proxy.Source)
 	recordJobs(t, direct, 1, 2, 3)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	events, done := make(chan any), make(chan error)
-	go func() {
-		done <- through.Follow(ctx, activity.Filter{Limit: 2}, activity.FollowOptions{
-			Every: 20 * time.Millisecond, Lost: func(err error) { events <- err }, Back: func() { events <- "back" },
-		}, func(e activity.Entry) error {
-			events <- e.JobID
-			return nil
-		})
-	}()
-	next := func() any {
-		t.Helper()
-		select {
-		case e := <-events:
-			return e
-		case err := <-done:
-			t.Fatalf("it ended: %v", err)
-		case <-time.After(time.Minute):
-			t.Fatal("nothing comes")
-		}
-		return nil
-	}
-	want := func(all ...any) {
-		t.Helper()
-		for _, w := range all {
-			got := next()
-			dbtest.Require(t, got == w, "%v came, not %v", got, w)
-		}
-	}
+	events, next, want := follow(t, through, activity.Filter{Limit: 2})
 	want(int64(2), int64(3))
 	proxy.Cut()
 	err, ok := next().(error)
@@ -76,10 +47,89 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	dbtest.Same(t, got, []any{int64(4), int64(5), "back"})
 	recordJobs(t, direct, 6)
 	want(int64(6))
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+}
+
+// follow follows the log until the test ends: the ids of the jobs, and what it tells besides, come as events.
+func follow(t *testing.T, l testLog, by activity.Filter) (events chan any, next func() any, want func(...any)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	events, done := make(chan any), make(chan error, 1)
+	go func() {
+		done <- l.Follow(ctx, by, activity.FollowOptions{
+			Every: 20 * time.Millisecond, Lost: func(err error) { events <- err }, Back: func() { events <- "back" },
+		}, func(e activity.Entry) error {
+			events <- e.JobID
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			dbtest.Ensure(t, err == nil, "%v", err)
+		case e := <-events:
+			t.Errorf("%v came", e)
+		}
+	})
+	next = func() any {
+		t.Helper()
+		select {
+		case e := <-events:
+			return e
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		case <-time.After(time.Minute):
+			t.Fatal("nothing comes")
+		}
+		return nil
 	}
+	return events, next, func(all ...any) {
+		t.Helper()
+		for _, w := range all {
+			got := next()
+			dbtest.Require(t, got == w, "%v came, not %v", got, w)
+		}
+	}
+}
+
+// TestFollowLateCommit: an entry comes when its transaction commits, once, although many others have been written and committed
+// since it was written.
+func TestFollowLateCommit(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		now := dbtest.Must(l.db.SQL.Clock(t.Context()))(t)
+		write := func(tx *engine.Tx, at time.Time, jobs ...int64) {
+			t.Helper()
+			tx.Now = at
+			for _, id := range jobs {
+				dbtest.OK(t, activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobKey: "k"}}))
+			}
+		}
+		record := func(at time.Time, jobs ...int64) {
+			t.Helper()
+			dbtest.OK(t, l.db.SQL.Tx(t.Context(), func(tx *engine.Tx) error { write(tx, at, jobs...); return nil }))
+		}
+		record(now.Add(-time.Minute), 1)
+		open := dbtest.Must(openLog(t, driver, source).db.SQL.BeginTx(t.Context(), nil))(t)
+		defer func() { _ = open.Rollback() }()
+		write(l.db.SQL.Join(open), now.Add(-time.Minute), 2, 3)
+		_, _, want := follow(t, l, activity.Filter{JobKey: "k"})
+		want(int64(1))
+		if driver == "mysql" { // elsewhere others can't write meanwhile
+			fill(t, l, 10_001, now.Add(-30*time.Second))
+			record(now.Add(-30*time.Second), 4)
+			want(int64(4))
+			record(now, 5)
+			want(int64(5)) // so what came before is settled
+			record(now, 6)
+			want(int64(6))
+		}
+		dbtest.OK(t, open.Commit())
+		want(int64(2), int64(3))
+		record(now, 7)
+		want(int64(7))
+	})
 }
 
 // TestFollowEndsForGood: what no waiting mends ends it, as does its caller's own error.

@@ -15,6 +15,9 @@ import (
 // newestPage is at how many entries Newest looks at once.
 const newestPage = 20_000
 
+// lateBy is how much earlier than those of lower ids an entry's time may be: it is that of its transaction's beginning.
+const lateBy = 10 * time.Second
+
 // Newest gives the newest entries that the filter lets pass, oldest first, as many as its Limit, to somebody who waits for the
 // answer where no index serves the filter: it looks at one entry after the other, back from the newest. When it has done so for as
 // long as within, it ends, and back is the time of the entry to which it has come; to go on, ask for what was up to then. back is

@@ -208,7 +208,7 @@ func (d *checked) programs(c *config.Config) error {
 // queues.
 func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) error {
 	if err := c.Database.Check(); err != nil || !ask {
-		return err
+		return locate(c, err)
 	}
 	d.Database = true
 	return connect(cmd.Context(), c, func(i *instance) error {

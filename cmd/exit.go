@@ -83,15 +83,22 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate says of an error of the database where that is: which server, by which setting; or which file, on which disk.
+// locate says of an error of the database where that is: which server, by which setting; which file, on which disk; or where in the
+// config the mistake is.
 func locate(c *config.Config, err error) error {
 	switch address := c.Database.Address(); {
 	case err == nil:
 		return nil
+	case errors.Is(err, schema.ErrConfig):
+		m := c.Mistake("database", err)
+		if !strings.HasPrefix(c.DSNFrom, "database.") {
+			m.From = c.DSNFrom
+		}
+		return m
 	case address == "" && schema.IsFull(err):
 		where := "the database is " + c.Database.Path
-		if v, unknown := monitor.DiskOf(filepath.Dir(c.Database.Path)); unknown == nil {
-			where += "; " + v.String()
+		if d, unknown := monitor.DiskOf(filepath.Dir(c.Database.Path)); unknown == nil {
+			where += "; " + d.String()
 		}
 		return located{err, where}
 	case address != "":

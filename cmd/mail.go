@@ -52,6 +52,8 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	case err == nil:
 		outage, none := a.misconfigured(what)
 		a.mailBack(c, outage, none)
+		outage, none = outageOf(c, what)
+		a.mailBack(c, outage, none)
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
@@ -80,7 +82,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s has failed since %s; this is said every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -125,14 +127,14 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	case !say || c != nil && !c.Mail:
 		return unsaid{err}
 	}
-	return advised{err, fmt.Sprintf("hipq work has failed since %s; this is said once an hour until it is over", zonedTime(since, zone))}
+	return advised{err, fmt.Sprintf("hipq %s has failed since %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
 }
 
 // mailBack tells that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	if none == nil && a.tellsOutages() {
 		if since, over, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
-			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(over, c.Location), zonedTime(since, c.Location)))
+			a.say(fmt.Sprintf("hipq %s is back since %s; it had failed since %s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location)))
 		}
 	}
 }
@@ -159,7 +161,7 @@ func (a *app) say(text string, more ...string) {
 
 // mailNews says what a tick that took so long should tell, if no other has. What it can't find out the next one may, and
 // changes nothing of what the tick has done.
-func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) {
+func (a *app) mailNews(ctx context.Context, i *instance, p worker.Params, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
 	now, err := i.db.SQL.Clock(ctx)
@@ -171,6 +173,9 @@ func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) {
 	}
 	if err == nil {
 		err = a.mailInTurn(ctx, i, now)
+	}
+	if err == nil {
+		err = a.mailHandled(ctx, i, p)
 	}
 	if err != nil && ctx.Err() == nil {
 		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {
@@ -305,6 +310,29 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		}
 		return err
 	})
+}
+
+// leftNotice begins the notices of the job types that workers of a host leave out.
+func leftNotice(host string) string { return "left out " + host }
+
+// mailHandled tells which job types that workers of this host had to leave out have their handlers again.
+func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
+	log := alert.NewLog(i.db)
+	said, err := log.Under(ctx, leftNotice(p.Host))
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
+		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
+			continue
+		}
+		ours, err := log.Over(ctx, name)
+		if err != nil {
+			return err
+		}
+		if ours {
+			a.say(fmt.Sprintf("resolved: job type %s of %s is left out no more; that was mailed at %s", jobType, queue, i.local(said[name])))
+		}
+	}
+	return err
 }
 
 // handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.

@@ -83,7 +83,10 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		}
 		if words := strings.SplitN(name, " ", 4); ours && !strings.HasPrefix(name, knownNotice+" ") {
 			of := strings.Join(words[2:], "/")
-			a.say(fmt.Sprintf("resolved: %s%s, said at %s", words[1], map[bool]string{true: " of " + of}[of != ""], i.local(said[name])))
+			if of != "" {
+				of += ": "
+			}
+			a.say(fmt.Sprintf("resolved: %s%s; the trouble was mailed at %s", of, monitor.Over(words[1]), i.local(said[name])))
 		}
 	}
 	if err := a.mailMended(ctx, i, log, state.At, open); err != nil {
@@ -137,8 +140,7 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 			} else {
 				var ours bool
 				if ours, err = log.Over(ctx, notice); ours {
-					a.say(fmt.Sprintf("resolved: no job of %s/%s has failed with the error of fingerprint %s, or waits for its retry",
-						name, texts.ShellWord(w.jobType), w.fingerprint))
+					err = a.mailNoneLeft(ctx, i, log, w, name)
 				}
 			}
 			if err != nil {
@@ -147,6 +149,17 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 		}
 	}
 	return nil
+}
+
+func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, w failedWay, queue string) error {
+	told, err := log.Times(ctx, []string{w.notice(queue)})
+	mailed := ""
+	if at := told[w.notice(queue)]; !at.IsZero() {
+		mailed = " that were mailed at " + i.local(at)
+	}
+	a.say(fmt.Sprintf("resolved: the failures of %s/%s%s (fingerprint %s): no such job is left, and none waits for its retry",
+		queue, texts.ShellWord(w.jobType), mailed, w.fingerprint))
+	return err
 }
 
 // mailMissed tells which schedules have slots without a job, because no worker ran in time: of each time once.

@@ -21,9 +21,9 @@ func TestMailOutage(t *testing.T) {
 	t.Setenv("HOME", cache)
 	t.Setenv("XDG_CACHE_HOME", cache)
 	var out bytes.Buffer
-	a := &app{out: &output{ctx: t.Context(), Writer: io.Discard}, err: &output{ctx: t.Context(), Writer: &out}, signals: &signals{}}
+	a := &app{out: &output{ctx: t.Context(), Writer: io.Discard}, err: &output{ctx: t.Context(), Writer: &out}, signals: &signals{}, command: "work"}
 	c := &config.Config{File: "/etc/hipq.yaml", Mail: true, Location: time.UTC}
-	at := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
+	at := time.Now().Add(-3 * time.Minute)
 	ends := func(done worker.Summary, err error, want ...string) {
 		t.Helper()
 		out.Reset()

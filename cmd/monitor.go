@@ -12,7 +12,8 @@ import (
 )
 
 const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics. An hour is complete 5 minutes after its end. A
-second run for the same hour changes nothing.
+second run for the same hour changes nothing. The 6 hours before are recounted if
+more of them was committed since.
 
 On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week up to
 that hour, and whether all is well by the limits of the config (alert). It also prints trends against the window
@@ -117,10 +118,8 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	if err = a.pinged(cmd, c.MonitorPing, run); err != nil {
-		return a.mailOutage(c, nil, worker.Summary{}, err) // as of hipq work, which has told it, most likely
-	}
-	return nil
+	// as of hipq work, which has told it, most likely
+	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
 }
 
 func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {

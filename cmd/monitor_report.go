@@ -5,29 +5,30 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
 
 // pageMode is that of a report's file: it quotes errors, which are not for everybody.
 const pageMode = 0o640
 
-// The page has the newest kinds of failures of each queue, and of all queues those with the most jobs.
-const (
-	failuresOfQueue = 10
-	failuresOfPage  = 20
-)
+// failuresOfQueue is how many of the newest kinds of failures the page has of each queue.
+const failuresOfQueue = 10
 
 // writePage writes the report as a page, instead of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
-	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
+	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
 	if r.Health != nil { // of now
-		if p.Failures, err = i.reportedFailures(ctx); err != nil {
+		if err = i.reportNow(ctx, &p); err != nil {
 			return err
 		}
 	}
@@ -42,26 +43,132 @@ func (a *app) writePage(ctx context.Context, i *instance, r monitored, file stri
 	return i.replaceFile(file, page.Bytes(), pageMode)
 }
 
-func (i *instance) reportedFailures(ctx context.Context) (all []report.Failure, err error) {
+// reportNow adds to the page what is true only at the moment.
+func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	queues, err := i.queues(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, q := range queues {
-		for _, state := range []admin.Status{admin.Failed, admin.Retry} {
-			found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: state, Limit: failuresOfQueue})
-			if err != nil {
-				return nil, err
-			}
-			for _, f := range found.Kinds {
-				k := failureOf(q, admin.Filter{}, f)
-				all = append(all, report.Failure{
-					Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, NextRetry: f.NextRetry.Time, Error: f.Error,
-					Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: or0(k.Retry), Dismiss: or0(k.Dismiss),
-				})
-			}
+	p.Enqueue = i.firstJob()
+	if p.Failures, err = i.reportedFailures(ctx, queues, admin.Failed); err != nil {
+		return err
+	}
+	if p.Retries, err = i.reportedFailures(ctx, queues, admin.Retry); err != nil {
+		return err
+	}
+	if err := i.reportWork(ctx, queues, p); err != nil {
+		return err
+	}
+	_, rows, err := i.timetable(ctx)
+	if err != nil {
+		return err
+	}
+	var schedules []report.Schedule
+	for _, name := range i.scheduleNames(rows) {
+		s := i.scheduled(name, rows, p.Made)
+		of := report.Schedule{
+			Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
+			Remark: s.remark(i, p.Made),
+		}
+		if rows[name].Missed() {
+			of.Missed, of.MissedLately = s.LeftSlot.Time, s.leftLately(p.Made)
+		}
+		schedules = append(schedules, of)
+	}
+	slices.SortStableFunc(schedules, func(a, b report.Schedule) int { return b.Urgency() - a.Urgency() })
+	p.Schedules = report.ListOf(schedules, "schedule", "hipq schedules")
+	return nil
+}
+
+// firstJob is a command that adds a job of the config's first type.
+func (i *instance) firstJob() string {
+	for _, q := range i.Queues {
+		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+			return "hipq enqueue " + q.Name + " " + texts.ShellWord(name)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b report.Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
-	return all[:min(len(all), failuresOfPage)], nil
+	return ""
+}
+
+type failureList = report.List[report.Failure]
+
+// reportedFailures are the kinds of failed jobs with the most jobs, or of those that will be retried the next ones.
+func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, state admin.Status) (l failureList, err error) {
+	var all []report.Failure
+	others := int64(0)
+	for _, q := range queues {
+		found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: state, Limit: failuresOfQueue})
+		if err != nil {
+			return l, err
+		}
+		for _, f := range found.Kinds {
+			k := failureOf(q, admin.Filter{}, f)
+			all = append(all, report.Failure{
+				Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, NextRetry: f.NextRetry.Time, Error: f.Error,
+				Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: or0(k.Retry), Dismiss: or0(k.Dismiss),
+			})
+		}
+		others += found.Others
+	}
+	slices.SortStableFunc(all, func(a, b report.Failure) int {
+		return cmp.Or(a.NextRetry.Compare(b.NextRetry), cmp.Compare(b.Jobs, a.Jobs))
+	})
+	l = report.ListOf(all, "job", "hipq failures --state "+string(state))
+	l.More = others
+	for _, f := range all[len(l.First):] {
+		l.More += f.Jobs
+	}
+	return l, nil
+}
+
+// reportWork adds the jobs that run, and the workers.
+func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *report.Page) error {
+	last, err := workers.New(i.db).Last(ctx)
+	if err != nil {
+		return err
+	}
+	if last != nil {
+		p.LastStart = &report.Start{Host: last.Host, At: last.StartTime.Time}
+	}
+	atWork, err := workers.New(i.db).AtWork(ctx)
+	if err != nil {
+		return err
+	}
+	var hosts []report.Host
+	at := map[string]int{} // where a worker's host is
+	for _, w := range atWork {
+		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
+			hosts = append(hosts, report.Host{Name: w.Host, Since: w.StartTime.Time})
+		}
+		at[w.ID] = len(hosts) - 1
+		h := &hosts[at[w.ID]]
+		h.Workers, h.Slots = h.Workers+1, h.Slots+w.Slots
+		if h.Heartbeat.Before(w.Heartbeat.Time) {
+			h.Heartbeat = w.Heartbeat.Time
+		}
+		if _, silent := w.Silent(p.Made); silent {
+			h.Silent++
+		}
+	}
+	var running []report.Running
+	for _, q := range queues {
+		jobs, err := admin.Of(q).Running(ctx)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			r := report.Running{Queue: q.Name, JobType: j.Type, ID: j.ID, Attempt: j.Attempt, Start: j.StartTime}
+			if reached, ok := j.Reached(); ok {
+				r.Progress = reached.String()
+			}
+			if n, ok := at[j.WorkerID]; ok {
+				r.Host = hosts[n].Name
+				hosts[n].Running++
+			}
+			running = append(running, r)
+		}
+	}
+	slices.SortStableFunc(running, func(a, b report.Running) int { return a.Start.Compare(b.Start) })
+	p.Running, p.Hosts = report.ListOf(running, "job", "hipq jobs --state running"), report.ListOf(hosts, "host", "hipq status")
+	return nil
 }

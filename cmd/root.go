@@ -31,8 +31,8 @@ type app struct {
 	color         string
 	// checking says that a monitoring system reads what is printed: monitor --check.
 	checking bool
-	// running says that the command line was understood and a command began.
-	running bool
+	// command is the name of the one that began, once the command line was understood.
+	command string
 	warned  warnings
 	signals *signals
 }
@@ -51,7 +51,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		root.SetErr(io.Discard)
 	}
 	c, failure := root.ExecuteContextC(ctx)
-	if failure != nil && !a.running {
+	if failure != nil && a.command == "" {
 		failure = misread{failure, c}
 		a.json = a.json || slices.Contains(args, "--json") // the flag may not have been parsed
 		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")

@@ -56,6 +56,7 @@ func (a *app) runJob(cmd *cobra.Command, i *instance, p worker.Params, runners *
 		return err
 	}
 	var ran *worker.Attempt
+	p.ByHand = true
 	p.Ended = func(attempt worker.Attempt) {
 		ran = &attempt
 		if text := attempt.Outcome.Output; !a.json && text != "" {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/config"
@@ -33,14 +34,20 @@ func (a *app) newRunners(i *instance, workerID string) *runners {
 	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
-// closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
-func (a *app) closeRunners(r *runners) {
+// closeRunners ends what still runs, and says what that was, for the worker's entry. What can't be killed changes nothing about what
+// the worker did. It may be repeated.
+func (a *app) closeRunners(r *runners) (left string) {
 	for _, end := range r.close {
 		end()
 	}
+	r.close = nil
 	if err := r.guard.Close(); err != nil {
 		a.warn(err)
 	}
+	if killed := r.guard.Killed(); len(killed) > 0 {
+		left = "left behind and killed: " + strings.Join(killed, ", ")
+	}
+	return left
 }
 
 // handler is what runs for the jobs of a type.
@@ -212,7 +219,7 @@ func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []
 			return
 		}
 		if err := canRun(c, h); err != nil {
-			errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
+			errs = append(errs, c.Mistake(h.Key, fmt.Errorf("can't be run: %w", err)))
 		}
 	})
 	return errs
@@ -241,23 +248,23 @@ func leftTypes(c *config.Config) []leftType {
 	return r.left
 }
 
-// why is what is wrong, at which key of the config.
-func (l leftType) why() string {
-	if m, ok := errors.AsType[*config.Mistake](l.err); ok {
+// atKey is what is wrong, at which key of the config.
+func atKey(err error) string {
+	if m, ok := errors.AsType[*config.Mistake](err); ok {
 		return fmt.Sprintf("%s: %s", m.Key, m.Err)
 	}
-	return l.err.Error()
+	return err.Error()
 }
 
 // troubles are what keeps handlers from being run on this host.
 func troubles(c *config.Config) (said []string) {
 	left := leftTypes(c)
 	for _, l := range left {
-		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, l.why()))
+		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, atKey(l.err)))
 	}
 	for _, err := range cantRun(c, nil, nil, left) {
-		if !slices.Contains(said, err.Error()) { // a retry handler of several types
-			said = append(said, err.Error())
+		if text := atKey(err); !slices.Contains(said, text) { // a retry handler of several types
+			said = append(said, text)
 		}
 	}
 	return said

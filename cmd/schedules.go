@@ -168,8 +168,15 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 	return out
 }
 
-// leftLately is for how long a slot that got no job is told of.
-const leftLately = 24 * time.Hour
+// leftLately says that a slot got no job not long ago.
+func (s scheduled) leftLately(now time.Time) bool {
+	return !s.LeftSlot.IsZero() && now.Sub(s.LeftSlot.Time) < 24*time.Hour
+}
+
+// overdue says that a slot has been waiting for a worker for too long.
+func (s scheduled) overdue() bool {
+	return !s.Paused && s.InConfig && time.Duration(s.OverdueMS)*time.Millisecond > scheduler.OverdueFor
+}
 
 func (s scheduled) remark(i *instance, now time.Time) string {
 	var said []string
@@ -185,14 +192,14 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
-	case late > scheduler.OverdueFor:
+	case s.overdue():
 		say("overdue for %s: does hipq work run?", texts.Duration(late))
 	case late > 0:
 		say("due for %s", texts.Duration(late))
 	case !s.WaitsUntil.IsZero():
 		say("waits until %s: the clock was put back", i.localCell(s.WaitsUntil.Time))
 	}
-	if !s.LeftSlot.IsZero() && now.Sub(s.LeftSlot.Time) < leftLately {
+	if s.leftLately(now) {
 		say("left out %s: %s", i.localCell(s.LeftSlot.Time), *s.LeftWhy)
 	}
 	if len(said) == 0 {

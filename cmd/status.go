@@ -26,7 +26,7 @@ that were neither retried nor dismissed, CLOSED those that were. OLDEST DUE is s
 Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
 handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs
 that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that
-started last; and other workers that hold slots or that were not heard of for long.
+started last, except by hand; and other workers that hold slots or that were not heard of for long.
 
 --watch repeats it every 2 s (--watch=10s: every 10 s), in place on a terminal. It continues while the database is
 away.
@@ -296,7 +296,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
 	if last == nil {
-		a.out.line("no worker has run yet: is hipq work in crontab?")
+		a.out.line("cron has started no worker yet: is hipq work in crontab?")
 		return nil
 	}
 	a.printWorker(i, "last worker", *last)

@@ -57,7 +57,7 @@ func (a *app) prepare(c *cobra.Command) {
 		run = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		a.running = true
+		a.command = cmd.Name()
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			// no data is data too
 			if f.Value.String() == "" && f.Name != "data" && err == nil {

@@ -49,7 +49,7 @@ func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64)
 	leftOut := map[string]string{}
 	for _, l := range leftTypes(i.Config) {
 		if l.queue == q.Name {
-			leftOut[l.name] = l.why()
+			leftOut[l.name] = atKey(l.err)
 		}
 	}
 	why, err := admin.Of(q).Why(ctx, id, admin.Asker{Handled: i.handled(q.Name), LeftOut: leftOut, Concurrency: i.Worker.Concurrency})

@@ -135,7 +135,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	took := time.Since(began)
 	warnings := map[string]error{}
 	for _, l := range runners.left {
-		warnings[fmt.Sprintf("left out %s %s", l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
+		warnings[fmt.Sprintf("%s %s %s", leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
 	if done.Started > 0 { // not each hour if it concerns no job
 		for _, err := range cantRun(i.Config, names, types, runners.left) {
@@ -152,7 +152,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
 	if a.mails(i.Config) {
-		a.mailNews(cmd.Context(), i, took)
+		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
 }
@@ -172,12 +172,13 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 // newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
 // queues are left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
-	p = worker.Params{ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
+	p = worker.Params{ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
+		ByHand: a.onTerminal() || a.err.isTerminal()}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
 	}
 	r = a.newRunners(i, p.ID)
-	p.Renewed = r.guard.Extend
+	p.Renewed, p.Close = r.guard.Extend, func() string { return a.closeRunners(r) }
 	if p.Queues, unfit, err = i.workQueues(names, types, r); err != nil {
 		a.closeRunners(r)
 	}

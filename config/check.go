@@ -42,20 +42,20 @@ func (c *checker) refuse(path, format string, args ...any) {
 	m := &Mistake{File: c.file, Key: path, From: c.origin[path], Err: fmt.Errorf(format, args...)}
 	if strings.HasPrefix(m.From, "--") {
 		m.Key, m.From = m.From, ""
-	} else if m.From == "" {
+	} else if m.From == "" && !m.isFlag() {
 		m.Line = lineOf(c.lines, path)
 	}
 	c.errs, c.refused[path] = append(c.errs, m), true
 }
 
-// lineOf is the line of a key, or else of the innermost section around it that has one.
+// lineOf is the line of a key, or else of the innermost section around it that has one: at last the first line with a key.
 func lineOf(lines map[string]int, path string) int {
 	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
 		if line := lines[path]; line > 0 {
 			return line
 		}
 	}
-	return 0
+	return lines[""]
 }
 
 // missing refuses a key that is not there, unless that follows from what was refused already.

@@ -191,7 +191,7 @@ func TestWarnings(t *testing.T) {
 	warnings("others may read " + file)
 	write(t, file, withDSN+"dsn_file: dsn}\n")
 	warnings()
-	do(t, os.Chmod(secret, 0o640))
+	do(t, os.Chmod(secret, 0o644))
 	warnings("others may read " + secret)
 	do(t, os.Chmod(secret, 0o600))
 	const plain, anyone = "is not encrypted: see database.tls", "the server isn't verified: see database.tls"

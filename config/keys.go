@@ -79,6 +79,7 @@ func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 		case !ok:
 			if !isPlain(key) {
 				at = strings.TrimSuffix(at, key) + shown(key)
+				c.lines[at] = c.lines[under(path, key)]
 			}
 			if near := Nearest(key, knownKeys(t)); near != "" {
 				c.refuse(at, "unknown key; did you mean %s?", near)

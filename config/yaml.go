@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -16,34 +17,34 @@ import (
 // parseYAML turns a file into maps, lists and texts. Every value is the text that stands in the file: YAML would read
 // the program true as a truth value, the version 1.10 as 1.1 and a timeout of 30 as a number that has lost its unit.
 //
-// lines has the line of each key, by its path.
+// lines has the line of each key, by its path, and by "" that of the first one.
 func parseYAML(data []byte) (content map[string]any, lines map[string]int, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
-		return map[string]any{}, nil, nil
+		return map[string]any{}, map[string]int{"": 1}, nil
 	} else if err != nil {
-		return nil, nil, yamlError(err)
+		return nil, nil, yamlError(data, err)
 	}
 	if err := decoder.Decode(&more); err == nil {
-		return nil, nil, errors.New("the file holds more than one YAML document; only one can be the configuration")
+		return nil, nil, fmt.Errorf("line %d: the file holds more than one YAML document; only one can be the configuration", more.Content[0].Line)
 	} else if !errors.Is(err, io.EOF) {
-		return nil, nil, yamlError(err)
+		return nil, nil, yamlError(data, err)
 	}
 	asWritten(&doc)
 	var whole any
 	if err := doc.Decode(&whole); err != nil {
-		return nil, nil, yamlError(err)
+		return nil, nil, yamlError(data, err)
 	}
+	lines = map[string]int{"": doc.Content[0].Line}
 	switch whole := whole.(type) {
 	case nil:
-		return map[string]any{}, nil, nil
+		return map[string]any{}, lines, nil
 	case map[string]any:
-		lines = map[string]int{}
 		keyLines("", doc.Content[0], lines)
 		return whole, lines, nil
 	}
-	return nil, nil, errors.New("the file must be a section of keys, such as name and queues")
+	return nil, nil, fmt.Errorf("line %d: the file must be a section of keys, such as name and queues", lines[""])
 }
 
 // asWritten makes every value of a document a text, but for those that are not there at all.
@@ -65,7 +66,7 @@ func keyLines(path string, n *yaml.Node, lines map[string]int) {
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
 			at := element(path, i, nameIn(item))
-			lines[at] = item.Line
+			lines[at], lines[element(path, i, "")] = item.Line, item.Line
 			keyLines(at, item, lines)
 		}
 	case yaml.MappingNode:
@@ -105,6 +106,9 @@ var (
 	// its parser counts lines from 0, its scanner from 1; neither names the first line
 	parserMessage  = texts.Pattern(`^(?:line (\d+): )?(did not find expected (?:key|node content|'-' indicator|',' or .*|<.*))$`)
 	scannerMessage = texts.Pattern(`^(?:did not find|could not find|found|mapping|block) `)
+	// one of an anchor, as others, names no line at all
+	ofAnchor = texts.Pattern(`anchor '([^']*)' (referenced|value contains itself)$`)
+	hasLine  = texts.Pattern(`^line \d+: `)
 )
 
 // unquoted says what to do about a value that YAML takes for something of its own.
@@ -114,7 +118,7 @@ var unquoted = map[string]string{
 }
 
 // yamlError makes one line of an error of the YAML package: line 3: what is wrong there.
-func yamlError(err error) error {
+func yamlError(data []byte, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
 	text = unknownAnchor().ReplaceAllString(text, "a value begins with * but is no alias; put it in quotes")
@@ -124,6 +128,12 @@ func yamlError(err error) error {
 		text = fmt.Sprintf("line %d: %s", line+1, m[2])
 	} else if scannerMessage().MatchString(text) {
 		text = "line 1: " + text
+	} else if !hasLine().MatchString(text) { // the file itself shows where
+		at := bytes.IndexFunc(data, func(r rune) bool { return r == utf8.RuneError || r < ' ' && !strings.ContainsRune("\t\n\r", r) })
+		if m := ofAnchor().FindStringSubmatch(err.Error()); m != nil {
+			at = bytes.Index(data, []byte(map[bool]string{true: "*", false: "&"}[m[2] == "referenced"]+m[1]))
+		}
+		text = fmt.Sprintf("line %d: %s", 1+bytes.Count(data[:max(0, at)], []byte("\n")), text)
 	}
 	for said, remedy := range unquoted {
 		if strings.HasSuffix(text, said) {

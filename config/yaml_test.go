@@ -48,7 +48,11 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"name: a\nretry: {attempts: 5\n": "not valid YAML: line 2: did not find expected ',' or '}'",
 		"a:\n  when: */5 * * * *\n":      `not valid YAML: line 2: did not find expected alphabetic or numeric character; put a value that begins with * or & in quotes: "*/5 * * * *"`,
 		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
-		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
+		"name: a\ntables: \x01\n":        "not valid YAML: line 2: control characters are not allowed",
+		"name: a\ntables: \xff\n":        "not valid YAML: line 2: invalid leading UTF-8 octet",
+		"name: a\nretry: &r\n  on: *r\n": "not valid YAML: line 2: anchor 'r' value contains itself",
+		"name: a\n---\nname: b\n":        "line 3: the file holds more than one YAML document; only one can be the configuration",
+		"# a list\n- name\n":             "line 2: the file must be a section of keys, such as name and queues",
 	} {
 		_, _, err := parseYAML([]byte(text))
 		dbtest.Ensure(t, err != nil && err.Error() == want, "parseYAML(%q)\n got %v\nwant %s", text, err, want)
@@ -95,16 +99,31 @@ func TestBadFiles(t *testing.T) {
 			}
 			dbtest.Same(t, cmp.Diff(strings.Join(want, "\n"), got), "", "the message (-want +got)")
 			for _, m := range Mistakes(err) {
-				inFile := m.File != "" && m.Key != "" && strings.Contains(m.Key, ".") && m.From == ""
-				dbtest.Ensure(t, !inFile || m.Line > 0, "it names no line: %v", m)
+				dbtest.Ensure(t, m.Line > 0 || m.Key == "" && yamlLine.MatchString(m.Error()), "it names no line: %v", m)
 			}
 			dbtest.Ensure(t, !strings.Contains(got, "s3cret"), "the message shows a secret: %v", err)
 		})
 	}
 }
 
-// lineNumber is where a message says in which line its key stands.
-var lineNumber = regexp.MustCompile(` \(line [0-9]+\):`)
+// lineNumber is where a message says in which line its key stands, and yamlLine where what is no YAML does.
+var lineNumber, yamlLine = regexp.MustCompile(` \(line [0-9]+\):`), regexp.MustCompile(`: line [0-9]+: `)
+
+// A mistake names the line of its key, or else of the innermost section that lacks it.
+func TestMistakesNameTheLine(t *testing.T) {
+	for text, want := range map[string]int{
+		"":                           1,
+		"# c\nqueues: [{name: a}]\n": 2,
+		"name: a\nqueues: [{name: a}]\n\"x y\":\n":                          3,
+		"name: a\nqueues: [{name: a}]\nworker:\n  batch: 1\n  \"x y\": 1\n": 5,
+		"name: a\nqueues:\n  - {name: a}\n  - name: a\n":                    4,
+	} {
+		file := filepath.Join(t.TempDir(), "hipq.yaml")
+		do(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := Load(LoadOptions{File: file, Env: noEnv})
+		dbtest.Same(t, Mistakes(err)[0].Line, want, "the line of the mistake in %q: %v", text, err)
+	}
+}
 
 // noEnv is an environment with nothing in it.
 var noEnv = []string{}

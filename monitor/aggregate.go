@@ -13,7 +13,8 @@ import (
 type AggregateOptions struct {
 	// Again recounts an hour that was aggregated before. The gauges that were measured then stay, unless Gauge measures again.
 	Again bool
-	// Gauge measures the backlog too. It is as of now, so it makes sense only for an hour that has just ended.
+	// Gauge measures the backlog too. It is as of now, so it makes sense only for an hour that has just ended. The hours before are
+	// recounted then if entries of them have come late.
 	Gauge bool
 }
 
@@ -29,10 +30,44 @@ var errDone = errors.New("aggregated already")
 // all workers from writing.
 func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions) (done bool, err error) {
 	hour := hourOf(t)
-	if done, err = m.aggregate(ctx, hour, o); err != nil {
+	done, err = m.aggregate(ctx, hour, o)
+	if done && o.Gauge {
+		err = m.recountLate(ctx, hour)
+	}
+	if err != nil {
 		return false, fmt.Errorf("aggregate the hour %s: %w", hour.Format(time.RFC3339), err)
 	}
 	return done, nil
+}
+
+// lateHours is for how many hours entries are added to one that was aggregated, if their transactions committed late.
+const lateHours = 6
+
+// recountLate recounts those of the hours before one that have more activity than was counted. It may recount others too: what was
+// cancelled is not counted in the metrics.
+func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
+	from := before.Add(-lateHours * time.Hour)
+	known, err := m.aggregated(ctx, from, before)
+	if err != nil {
+		return err
+	}
+	counted := map[time.Time]int64{}
+	if err := m.eachMetric(ctx, m.db.SQL, from, before, func(r *metric) { counted[r.Hour.Time] += r.entries() }); err != nil {
+		return err
+	}
+	query := "SELECT COUNT(*) FROM " + m.db.Activity() + " " + m.db.SQL.Index(m.db.Activity(), "at") + " WHERE at >= ? AND at < ?"
+	for hour := range known {
+		var there int64
+		if err := m.db.SQL.GetContext(ctx, &there, query, engine.At(hour), engine.At(hour.Add(time.Hour))); err != nil {
+			return fmt.Errorf("count the activity: %w", err)
+		}
+		if there > counted[hour] {
+			if _, err := m.aggregate(ctx, hour, AggregateOptions{Again: true}); err != nil && !errors.Is(err, ErrPurged) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (m *Monitor) aggregate(ctx context.Context, hour time.Time, o AggregateOptions) (bool, error) {

@@ -90,8 +90,8 @@ func (a Alert) Enough() int64 {
 	return int64(enough)
 }
 
-// of are the limits for a job type: its own, else its queue's, else the instance's.
-func (a Alert) of(queue, jobType string) JobAlert {
+// Of are the limits for a job type: its own, else its queue's, else the instance's.
+func (a Alert) Of(queue, jobType string) JobAlert {
 	q, ok := a.Queues[queue]
 	if !ok {
 		return a.JobAlert

@@ -66,7 +66,7 @@ func (a Alert) Judge(s State) Health {
 	}
 	j.instance(a, s)
 	for _, t := range s.Types {
-		j.jobs(a.of(t.Queue, t.JobType), t)
+		j.jobs(a.Of(t.Queue, t.JobType), t)
 	}
 	for _, d := range s.Divisions {
 		j.division(d)
@@ -97,6 +97,29 @@ var urgent = []string{
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
 
+// over has what is so when a finding is over, by its What.
+var over = map[string]string{
+	"no_tick_for":      "a worker runs again",
+	"disk":             "the disk has room again",
+	"left_out":         "the queue is worked again",
+	"high_ids":         "no table's ids may run out",
+	"schedules":        "no slot of a schedule is overdue",
+	"oldest_due":       "no job has been due for too long",
+	"misplaced":        "no job waits to be moved to its shard",
+	"shard_oldest_due": "no shard is far behind the others",
+	"shard_parts":      "the shards hold no more than the throttle limit",
+	"failed":           "the number of failed jobs is within its limits",
+	"error_rate":       "the error rate is within its limits",
+	"backlog":          "the number of due jobs is within its limits",
+	"dead_workers":     "the number of workers that died is within its limits",
+	"wait_p95":         "jobs start in time",
+	"run_p95":          "attempts take no longer than the limits allow",
+	"missed_hours":     "the number of hours without metrics is within its limits",
+}
+
+// Over says that a finding is over, by its What: only that is known of it.
+func Over(what string) string { return over[what] }
+
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
 	over, hours string
@@ -104,8 +127,8 @@ type judgement struct {
 	findings    []Finding
 }
 
-// verdict says how bad a value is, and which limit it exceeds.
-func (l Limits) verdict(value float64) (Severity, float64) {
+// Verdict says how bad a value is, and which limit it exceeds.
+func (l Limits) Verdict(value float64) (Severity, float64) {
 	switch {
 	case value > l.Critical:
 		return Critical, l.Critical
@@ -119,14 +142,14 @@ func (j *judgement) find(f Finding) { j.findings = append(j.findings, f) }
 
 func (j *judgement) instance(a Alert, s State) {
 	limit := func(what string, l Limits, value float64, unit, text string) {
-		if severity, limit := l.verdict(value); severity != OK {
+		if severity, limit := l.Verdict(value); severity != OK {
 			j.find(finding(Finding{Severity: severity, What: what, Value: value, Limit: limit, Unit: unit, Text: text}))
 		}
 	}
 	silence := s.silence()
 	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", texts.Duration(silence))
 	if s.LastTick.IsZero() {
-		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
+		text = fmt.Sprintf("cron has started no worker yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
 	}
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
@@ -167,7 +190,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 func (j *judgement) jobs(a JobAlert, t TypeState) {
 	who := t.Queue + "/" + t.JobType
 	limit := func(what string, l Limits, value float64, unit, format string, args ...any) {
-		severity, limit := l.verdict(value)
+		severity, limit := l.Verdict(value)
 		if severity == OK {
 			return
 		}
@@ -282,7 +305,7 @@ func (s State) summary() string {
 	for _, t := range s.Types {
 		due += t.Backlog
 	}
-	tick := "no worker has run yet"
+	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}

@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		text string
 	}{
 		{"at the limits", func(*State, *Alert) {}, "", "all is well: the last sign of a worker is 5 min old, 10,000 jobs are due"},
-		{"nothing at all", func(s *State, _ *Alert) { *s = State{At: judged} }, "", "all is well: no worker has run yet, 0 jobs are due"},
+		{"nothing at all", func(s *State, _ *Alert) { *s = State{At: judged} }, "", "all is well: cron has started no worker yet, 0 jobs are due"},
 		{
 			"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
 			"mail/send: 5.94 % of 101 attempts in 2 h ended with an error: hipq activity --state error (warning above 5 %)",
@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 		{"a worker's clock is ahead", func(s *State, _ *Alert) { s.LastTick = judged.Add(time.Hour) }, "", "is 0 s old"},
 		{
 			"no tick ever", func(s *State, a *Alert) { s.LastTick = time.Time{}; a.OldestDue.Warning = Off }, "warning no_tick_for",
-			"no worker has run yet, and a job has been due for 15 min: is hipq work in crontab? (warning above 5 min)",
+			"cron has started no worker yet, and a job has been due for 15 min: is hipq work in crontab? (warning above 5 min)",
 		},
 		{"missed hours", func(s *State, _ *Alert) { s.MissedHours = 25 }, "critical missed_hours", "25 hours of the last week have no metrics"},
 		{"gone hours", func(s *State, _ *Alert) { s.MissedHours, s.GoneHours = 3, 2 }, "warning missed_hours", "aggregates them, but not 2 of them, whose activity was purged"},
@@ -159,4 +159,12 @@ func TestJudgeWhatWasNotCounted(t *testing.T) {
 		!strings.Contains(h.Findings[1].Text, "send: more than 200,001 jobs are due (warning above 200000.5)") {
 		t.Errorf("%+v", h.Findings)
 	}
+}
+
+// What is found is over some day, and that is said in words.
+func TestOver(t *testing.T) {
+	for _, what := range urgent {
+		dbtest.Ensure(t, Over(what) != "", "nothing says that %s is over", what)
+	}
+	dbtest.Same(t, len(over), len(urgent), "as many kinds as can be found")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// settling is how long after its end an hour is complete: by then the transactions that were open have committed, and
-// the activity that they recorded can be read.
+// settling is how long after its end an hour is complete: by then hipq's transactions that were open have committed, and
+// the activity that they recorded can be read. What an application commits later, recountLate finds.
 const settling = 5 * time.Minute
 
 // LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.

@@ -87,7 +87,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 				want = append(want, [2]int{p, rank[order](p)})
 			}
 			dbtest.Same(t, cmp.Diff(want, ranked(t, db)), "", "%q to %q (-want +got)", before, order)
-			index := []string{"shop_emails$claim: status,shard,part,job_type,run_rank,scheduled_run_time,id"}
+			index := []string{"shop_emails$claim: status,shard,part,job_type,run_rank,scheduled_run_time,id,attempt"}
 			got := orderIndexes(t, db)
 			dbtest.Ensure(t, slices.Equal(got, index), "%q to %q: indexes %q, want %q", before, order, got, index)
 			before = order

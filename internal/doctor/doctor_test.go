@@ -82,7 +82,7 @@ func TestExamine(t *testing.T) {
 			want(t, found[name], OK, "", "")
 		}
 		want(t, found["sizes"], OK, "shop_activity ", "")
-		want(t, found["workers"], Warning, "no worker has run yet", "crontab -e: * * * * * /")
+		want(t, found["workers"], Warning, "cron has started no worker yet", "crontab -e: * * * * * /")
 
 		for which, by := range map[string]time.Duration{"behind": -time.Hour, "ahead of": time.Hour} {
 			now := func() time.Time { return time.Now().Add(by) }

@@ -135,9 +135,9 @@ func lookAtWorkers(ctx context.Context, p *patient) Finding {
 	}
 	if last == nil {
 		if p.known["crontab_work"].Result != OK {
-			return found(Warning, "no worker has run yet").but(p.cronLine("work"))
+			return found(Warning, "cron has started no worker yet").but(p.cronLine("work"))
 		}
-		return found(Warning, "no worker has run yet").but("wait for cron's next minute; if that doesn't help: docs/howto/troubleshooting.md, \"Nothing runs\"")
+		return found(Warning, "cron has started no worker yet").but("wait for cron's next minute; if that doesn't help: docs/howto/troubleshooting.md, \"Nothing runs\"")
 	}
 	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {

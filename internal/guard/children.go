@@ -25,10 +25,12 @@ type children struct {
 	// strangers are the children that were not known when they were last counted, with the last number at the time when each
 	// was first seen.
 	strangers map[int]uint64
+	// named are what left has named, with when they were born.
+	named map[int]int
 }
 
 func newChildren() *children {
-	return &children{own: map[int]struct{}{}, starting: map[uint64]struct{}{}}
+	return &children{own: map[int]struct{}{}, starting: map[uint64]struct{}{}, named: map[int]int{}}
 }
 
 func (c *children) adopt() {
@@ -111,19 +113,35 @@ func (c *children) left(pgid int, variable string) (within, outside []string) {
 	}
 	pids, _ := process.Children()
 	c.mu.Lock()
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return has(c.own, pid) })
-	c.mu.Unlock()
-	for _, pid := range pids {
+	defer c.mu.Unlock()
+	for _, pid := range slices.DeleteFunc(pids, func(pid int) bool { return has(c.own, pid) }) {
 		switch o, ok := process.OtherOf(pid); {
 		case !ok || o.Ended:
 		case o.Group == pgid:
-			within = append(within, fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid))
+			within = append(within, describe(pid))
+			c.named[pid] = o.Born
 		case variable != "" && process.HasInEnvironment(pid, variable):
-			outside = append(outside, fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid))
+			outside = append(outside, describe(pid))
+			c.named[pid] = o.Born
 		}
 	}
 	return within, outside
 }
+
+// unnamed describes those of the adopted processes that left has not named.
+func (c *children) unnamed(adopted map[int]int) map[int]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[int]string{}
+	for pid, born := range adopted {
+		if c.named[pid] != born {
+			found[pid] = describe(pid)
+		}
+	}
+	return found
+}
+
+func describe(pid int) string { return fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid) }
 
 // adopted are those of these children of which it is sure that they are not own: what was being started when they were
 // first seen has become known since, and isn't they.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -44,6 +45,7 @@ type Guard struct {
 	// started says that there has been a guard process, sealed that there will be none any more.
 	started, sealed bool
 	counting        *time.Timer // until the next headcount; nil if the worker doesn't adopt
+	killed          []string
 }
 
 // headcountEvery is how often a worker that adopts looks for adopted processes.
@@ -174,6 +176,26 @@ func (g *Guard) Left(pgid int, variable string) (within, outside []string) {
 	return g.children.left(pgid, variable)
 }
 
+// NoteKilled adds to Killed what a program has left that no attempt names.
+func (g *Guard) NoteKilled(left []string) {
+	if g != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.killed = append(g.killed, left...)
+	}
+}
+
+// Killed names what programs had left behind that was killed: by Close, or when the program had ended and no attempt names it. Ask
+// after Close.
+func (g *Guard) Killed() []string {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.killed
+}
+
 // Reap takes a program that has ended from under guard, and reaps it.
 func (g *Guard) Reap(pid int, wait func()) {
 	if g == nil {
@@ -198,8 +220,15 @@ func (g *Guard) Close() error {
 	// the guard process stays beside it, in case the worker is killed meanwhile
 	var left []string
 	if g.hunt.any() {
+		_, adopted := g.hunt.known()
+		names := g.children.unnamed(adopted)
 		g.hunt.end(now().Add(g.grace))
 		left = g.hunt.left()
+		for _, pid := range slices.Sorted(maps.Keys(names)) {
+			if !process.Runs(pid) {
+				g.NoteKilled([]string{names[pid]})
+			}
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -30,6 +30,9 @@ func (*Guard) RunWorker(context.Context, *exec.Cmd, time.Duration) error { retur
 // Close does nothing.
 func (*Guard) Close() error { return nil }
 
+// Killed is nothing.
+func (*Guard) Killed() []string { return nil }
+
 // Serve refuses.
 func Serve(*os.File, []string) error { return process.CanRun() }
 

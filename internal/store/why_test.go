@@ -33,7 +33,7 @@ func TestWhy(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s env) {
 		heavy, none := 8, 0
 		first := s.add(job.Params{Type: "send", ThrottleFactor: &heavy})[0].ID
-		s.wantWhy(first, "no worker has run yet")
+		s.wantWhy(first, "cron has started no worker yet")
 		s.hire("w")
 		s.wantWhy(first, "no worker has run for")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")

@@ -38,9 +38,9 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 		if state != "working" {
 			end, started.Valid = now, true
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process)"+
-			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
-			cmp.Or(w.Process, activity.None))
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process, by_hand)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
+			cmp.Or(w.Process, activity.None), w.ByHand)
 		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
 				return nil // it was done, with the activity

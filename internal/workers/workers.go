@@ -25,6 +25,8 @@ type Worker struct {
 	PID  int
 	// Process is its process.Identity.
 	Process string
+	// ByHand says that a person has started it.
+	ByHand bool
 }
 
 func (w Worker) entry(state activity.State) activity.Entry {
@@ -48,6 +50,8 @@ type Row struct {
 	Lanes string
 	// Accepting says that it still starts jobs.
 	Accepting bool
+	// ByHand says that a person has started it.
+	ByHand bool `db:"by_hand"`
 }
 
 // Silent says whether a worker at work has missed a renewal of its lock, which comes after a third of the lock's time, and in
@@ -61,7 +65,7 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 
 func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
 	query := "SELECT id, host, pid, state, " + r.db.SQL.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
-		", slots, lanes, accepting <> 0 AS accepting FROM " + r.db.Workers() + " " + how
+		", slots, lanes, accepting <> 0 AS accepting, by_hand <> 0 AS by_hand FROM " + r.db.Workers() + " " + how
 	if err := from.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("read the workers: %w", err)
 	}
@@ -73,18 +77,19 @@ func (r *Table) Get(ctx context.Context, id string) (*Row, error) {
 	return lastHeard(r.rows(ctx, r.db.SQL, "WHERE id = ?", id))
 }
 
-// Last is the worker of the instance that started last, or nil if there has been none.
+// Last is the worker of the instance that started last, and not by hand, or nil if there has been none.
 func (r *Table) Last(ctx context.Context) (*Row, error) {
-	return lastHeard(r.rows(ctx, r.db.SQL, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
+	return lastHeard(r.rows(ctx, r.db.SQL, r.db.SQL.Index(r.db.Workers(), "start")+" WHERE by_hand = 0 ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
-// LastHeard is the worker of the instance with the latest heartbeat, or nil if there has been none.
+// LastHeard is the worker of the instance, not started by hand, with the latest heartbeat, or nil if there has been none.
 func (r *Table) LastHeard(ctx context.Context) (*Row, error) {
 	last, err := r.Last(ctx)
 	if err != nil || last == nil {
 		return nil, err
 	}
 	atWork, err := r.AtWork(ctx)
+	atWork = slices.DeleteFunc(atWork, func(w Row) bool { return w.ByHand })
 	return lastHeard(append(atWork, *last), err)
 }
 
@@ -120,7 +125,7 @@ func (r *Table) Missing(id string) (join, condition string) {
 	return "LEFT JOIN " + r.db.Workers() + " w " + r.db.SQL.ByKey + " ON w.id = " + id + " AND w.state = 'working'", "w.id IS NULL"
 }
 
-// Tick is a worker's start.
+// Tick is the start of a worker, not by hand.
 type Tick struct {
 	Host string
 	At   engine.Time
@@ -131,7 +136,7 @@ type Tick struct {
 // Ticks gives the ticks of all hosts in [from, to), in the order of time.
 func (r *Table) Ticks(ctx context.Context, from, to time.Time) (ticks []Tick, err error) {
 	query := "SELECT host, " + r.db.SQL.TimeColumn("start_time") + " AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " +
-		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? ORDER BY start_time"
+		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? AND by_hand = 0 ORDER BY start_time"
 	if err := r.db.SQL.SelectContext(ctx, &ticks, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("read the ticks: %w", err)
 	}

@@ -25,10 +25,78 @@ type exampleType struct {
 	backlog, oldest int64
 }
 
-// empty is the first hour of an instance.
+// empty is a new instance.
 func empty() Page {
-	p := Page{Instance: "shop", Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}}
+	p := Page{
+		Instance: "shop", Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}, Current: &monitor.Current{From: lastHour.Add(time.Hour)},
+		Alert: monitor.DefaultAlert(), Retrying: []monitor.Retrying{}, Enqueue: "hipq enqueue emails send",
+	}
 	p.fill(nil, nil)
+	return p
+}
+
+// first is the first hour of an instance, in which half of the jobs fail.
+func first() Page {
+	p := empty()
+	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{{
+		Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "error_rate",
+		Text: "emails/send: 60 % of the last 20 attempts, since 14:01 UTC, ended with an error: hipq failures emails (critical above 25 %)",
+	}}}
+	p.Current.Queues = []monitor.CurrentQueue{
+		{Queue: "emails", Counts: monitor.Counts{Added: 20, Started: 20, Finished: 8, Errors: 12, Wait: took(40_000), Run: took(210)}},
+		{Queue: "files", Counts: monitor.Counts{Added: 2, Started: 2, Finished: 1, Run: took(1200)}},
+	}
+	p.Gauges = []monitor.Gauge{{Queue: "emails", JobType: "send"}}
+	p.now()
+	return p
+}
+
+func took(ms int64) monitor.Times {
+	return monitor.Times{Count: 1, P50MS: &ms, P95MS: &ms, P99MS: &ms, MaxMS: ms}
+}
+
+// now adds what runs and waits at the moment.
+func (p *Page) now() {
+	at := func(minutes int) time.Time { return p.Made.Add(time.Duration(minutes) * time.Minute) }
+	p.Retrying = []monitor.Retrying{{Queue: "emails", JobType: "send", Jobs: 15}, {Queue: "files", JobType: "compress", Jobs: 1}}
+	p.Retries = List[Failure]{More: 3, Thing: "job", Command: "hipq failures --state retry", First: []Failure{
+		{
+			Queue: "emails", JobType: "send", Jobs: 12, First: at(-6), Last: at(-2), NextRetry: at(4), Error: "exit status 1: connection refused to smtp",
+			Show: "hipq show emails 17", Retry: "hipq reschedule emails --in 0s --state retry --type send --fingerprint 5d1e9a02",
+		},
+		{Queue: "files", JobType: "compress", Jobs: 1, First: at(-3), Last: at(-3), NextRetry: at(57), Error: "timeout after 30s", Show: "hipq show files 2"},
+	}}
+	p.Running = ListOf(slices.Repeat([]Running{
+		{Queue: "files", JobType: "compress", ID: 920_417, Attempt: 2, Start: at(-3), Host: "web1", Progress: "40 % (page 4 of 10 of the catalogue for the autumn)"},
+		{Queue: "emails", JobType: "send", ID: 1_920_418, Attempt: 1, Start: at(0)},
+	}, 11), "job", "hipq jobs --state running")
+	p.Schedules = ListOf([]Schedule{
+		{
+			Name: "nightly-report", When: "30 2 * * mon-fri Europe/Berlin", Queue: "emails", JobType: "report", Next: at(-20), Last: at(-1500), Overdue: true,
+			Remark: "overdue for 20 min: does hipq work run?",
+		},
+		{
+			Name: "cleanup", When: "@hourly", Queue: "files", JobType: "cleanup", Next: at(53), Last: at(-7), Missed: at(-67), MissedLately: true,
+			Remark: "left out 2026-11-21 13:00:00: it was missed, and 3 more before it",
+		},
+		{Name: "weekly", When: "0 5 * * sun", Queue: "files", JobType: "archive", Remark: "paused"},
+	}, "schedule", "hipq schedules")
+	p.Hosts = ListOf([]Host{
+		{Name: "web1", Workers: 2, Silent: 1, Slots: 8, Running: 11, Since: at(-90), Heartbeat: at(0)},
+		{Name: "web2.example.org", Workers: 1, Slots: 4, Since: at(-1), Heartbeat: at(0)},
+	}, "host", "hipq status")
+	p.LastStart = &Start{Host: "web1", At: at(-1)}
+}
+
+// young is an instance two hours of which were measured.
+func young() Page {
+	p := empty()
+	missed := make([]int, 166)
+	for n := range missed {
+		missed[n] = n + 2
+	}
+	p.fill([]exampleType{{queue: "emails", name: "send", jobs: 12_000, waitMS: 24_000, runMS: 180}}, missed)
+	p.Missing = nil
 	return p
 }
 
@@ -60,16 +128,17 @@ func busy() Page {
 		{queue: "reports"},
 	}, []int{30, 31, 32, 101})
 	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
-		{Severity: monitor.Critical, Queue: new("emails"), Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
-		{Severity: monitor.Critical, Queue: new("emails"), Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
-		{Severity: monitor.Warning, Queue: new("files"), Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
+		{Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "error_rate", Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
+		{Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "oldest_due", Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
+		{Severity: monitor.Warning, Queue: new("files"), JobType: new("compress"), What: "wait_p95", Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
 	}}
 	since := lastHour.Add(-4 * time.Hour)
 	p.Trends = []monitor.Trend{
 		{Queue: "emails", JobType: "send", What: "errors", From: .01, To: .71, Since: since},
 		{Queue: "emails", JobType: "send", What: "wait_p95", From: 52_000, To: 2_200_000, Since: since},
 	}
-	p.Failures = []Failure{
+	p.now()
+	p.Failures = ListOf([]Failure{
 		{
 			Queue: "emails", JobType: "send", Jobs: 5000, First: since, Last: lastHour.Add(50 * time.Minute),
 			Error: "exit status 1: PHP Fatal error:  Uncaught RuntimeException: 554 5.7.1 relay access denied for customer 48211\n" +
@@ -80,7 +149,7 @@ func busy() Page {
 			Queue: "billing", JobType: "charge", Jobs: 1, First: lastHour.Add(-30 * time.Hour), Last: lastHour.Add(-30 * time.Hour),
 			Error: "timeout after 30s", Show: "hipq show billing 51", Retry: "hipq retry billing --fingerprint 07c1b2aa",
 		},
-	}
+	}, "job", "hipq failures --state failed")
 	p.hosts("web1", "web2.example.org", "batch")
 	for i, used := range []int64{1, 2, 20} { // the types of billing, and one of emails
 		p.Gauges[i].ThrottleUsed, p.Gauges[i].ThrottleLimit = &used, new(int64(20))
@@ -101,10 +170,24 @@ func hostile(text string) Page {
 			w.Ticks.Hosts[n].Host = text
 		}
 	}
-	for n := range p.Failures {
-		f := &p.Failures[n]
-		f.JobType, f.Error, f.Show, f.Retry, f.Dismiss = text, text, text, text, text
+	for _, list := range [][]Failure{p.Failures.First, p.Retries.First} {
+		for n := range list {
+			f := &list[n]
+			f.JobType, f.Error, f.Show, f.Retry, f.Dismiss = text, text, text, text, text
+		}
 	}
+	for n := range p.Running.First {
+		r := &p.Running.First[n]
+		r.JobType, r.Host, r.Progress = text, text, text
+	}
+	for n := range p.Schedules.First {
+		of := &p.Schedules.First[n]
+		of.Name, of.When, of.JobType, of.Remark = text, text, text, text
+	}
+	for n := range p.Hosts.First {
+		p.Hosts.First[n].Name = text
+	}
+	p.LastStart.Host, p.Enqueue = text, text
 	for n := range p.Health.Findings {
 		p.Health.Findings[n].Text = text
 	}

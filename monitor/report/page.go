@@ -26,14 +26,27 @@ type Page struct {
 	Zone *time.Location
 	// Report has the windows that end with an hour, and the hours of the longest of them.
 	monitor.Report
+	// Alert has the limits, beyond which a figure is in red.
+	Alert monitor.Alert
 	// Health is how the instance is now; nil if that was not judged.
 	Health *monitor.Health
-	// Failures are the kinds of failed jobs that are open, and of those that will be retried.
-	Failures []Failure
+	// Failures are the kinds of failed jobs that are open, Retries those of jobs that will be retried, the next first. What there is
+	// more of in both lists are jobs.
+	Failures, Retries List[Failure]
 	// Current is what has happened since the last complete hour; nil if nothing has counted it.
 	Current *monitor.Current
 	// Retrying are the jobs that will be retried, by type; nil if nothing has counted them.
 	Retrying []monitor.Retrying
+	// Running are the jobs that run, the one that began first first.
+	Running List[Running]
+	// Schedules are those that are overdue first, then those with a missed slot, then the others.
+	Schedules List[Schedule]
+	// Hosts are those on which workers are at work, by name.
+	Hosts List[Host]
+	// LastStart is that of the worker that started last; nil if none ever did.
+	LastStart *Start
+	// Enqueue is a command that adds a job; empty if the config has no type for one.
+	Enqueue string
 }
 
 // Failure is a number of failed jobs of one type whose errors are alike.
@@ -58,7 +71,7 @@ var files embed.FS
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
-		"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
+		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
 	}).ParseFS(files, "page.html", "page.css"))
 })
 
@@ -115,9 +128,8 @@ type queue struct {
 	Day      column
 	// Columns are its sums in the windows that are shown, that of the last day too.
 	Columns []column
-	// Measured says whether the backlog was, when the last hour ended.
-	Measured          bool
-	Backlog, OldestMS int64
+	// Due is nil if it was not measured.
+	Due *due
 	// Spark are the finished jobs of the week, as bars.
 	Spark string
 	// Chart is nil where nothing happened in the week.
@@ -134,11 +146,11 @@ type column struct {
 // Queues are the queues' parts, by name.
 func (v view) Queues() (queues []queue) {
 	longest := v.Window("1w")
-	if longest == nil {
+	if longest == nil || !v.Measured {
 		return nil
 	}
 	for _, sums := range longest.Queues {
-		q := queue{ID: v.ID(sums.Queue), Name: sums.Queue}
+		q := queue{ID: v.ID(sums.Queue), Name: sums.Queue, Due: v.Due(sums.Queue)}
 		for _, shown := range [][2]string{{"6h", "6 hours"}, {"1d", "day"}, {"1w", "week"}} {
 			c := column{Title: shown[1], Window: v.Window(shown[0])}
 			for _, of := range c.Window.Queues {
@@ -150,7 +162,6 @@ func (v view) Queues() (queues []queue) {
 				q.Day = c
 			}
 		}
-		q.Measured, q.Backlog, q.OldestMS = v.backlog(q.Name)
 		week := week{from: longest.From, zone: v.Zone, hours: make([]monitor.QueueHour, longest.Of), missing: v.Missing}
 		for _, h := range v.Hours {
 			if of := h.Queues[q.Name]; of != nil {
@@ -166,41 +177,33 @@ func (v view) Queues() (queues []queue) {
 // Section is the part of the page that a finding is about; empty if there is none.
 func (v view) Section(f monitor.Finding) string {
 	if f.Queue == nil {
+		switch {
+		case f.What == "schedules" && len(v.Schedules.First) > 0:
+			return "schedules"
+		case (f.What == "no_tick_for" || f.What == "dead_workers") && v.HasWorkers():
+			return "workers"
+		case f.What == "missed_hours" && len(v.Missing) > 0:
+			return "missing"
+		}
 		return ""
 	}
 	queues := v.Queues()
-	switch n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue }); {
-	case n < 0:
-		return ""
-	case queues[n].Chart == nil:
-		return "queues"
-	default:
+	n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue })
+	isCurrent := func(q monitor.CurrentQueue) bool { return q.Queue == *f.Queue }
+	switch {
+	case n >= 0 && queues[n].Chart != nil:
 		return queues[n].ID
+	case n >= 0:
+		return "queues"
+	case v.Current != nil && slices.ContainsFunc(v.Current.Queues, isCurrent):
+		return "current"
 	}
+	return ""
 }
 
 // ID is that of a queue's part.
 func (v view) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))
-}
-
-// backlog is that of a queue, or without a name of all.
-func (v view) backlog(queue string) (measured bool, n, oldestMS int64) {
-	for _, g := range v.Gauges {
-		if queue == "" || g.Queue == queue {
-			measured, n, oldestMS = true, n+g.Backlog, max(oldestMS, g.OldestDueMS)
-		}
-	}
-	return measured, n, oldestMS
-}
-
-// Backlog is that of all queues; nil if it was not measured.
-func (v view) Backlog() *monitor.Gauge {
-	measured, n, oldestMS := v.backlog("")
-	if !measured {
-		return nil
-	}
-	return &monitor.Gauge{Backlog: n, OldestDueMS: oldestMS}
 }
 
 // ranked is a job type that has most of something.

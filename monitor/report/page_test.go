@@ -27,7 +27,7 @@ func written(t *testing.T, s Page) string {
 }
 
 var examples = map[string]func() Page{
-	"empty": empty, "well": well, "busy": busy,
+	"empty": empty, "first": first, "young": young, "well": well, "busy": busy,
 	"hostile": func() Page { return hostile(nasty) }, "long": func() Page { return hostile(long()) },
 }
 
@@ -82,13 +82,37 @@ func TestEmpty(t *testing.T) {
 		}
 		return found
 	}
-	dbtest.Same(t, cmp.Diff([]string{"No hour measured yet.", "The last day"}, headings(empty())), "", "empty (-want +got)")
+	dbtest.Same(t, cmp.Diff([]string{"No job has run yet"}, headings(empty())), "", "empty (-want +got)")
 	dbtest.Same(t, cmp.Diff([]string(nil), headings(Page{Instance: "shop"})), "", "nothing (-want +got)")
 	want := []string{
-		"2 critical, 1 warning", "The last day", "Recent failures", "Queues", "Job types", "Hosts",
+		"2 critical, 1 warning", "The last day", "Recent failures", "Next retries", "Running jobs", "Schedules", "Queues", "Job types", "Workers",
 		"Hours that were not aggregated",
 	}
 	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
+}
+
+// TestBadFigures: figures beyond a limit are red, jobs that failed for good are, and no others.
+func TestBadFigures(t *testing.T) {
+	bad := func(p Page) (found []string) {
+		for _, m := range regexp.MustCompile(`class="([^"]* )?(bad|warned)"[^>]*>([^<]*)`).FindAllStringSubmatch(written(t, p), -1) {
+			found = append(found, m[2]+" "+m[3])
+		}
+		return found
+	}
+	dbtest.Same(t, cmp.Diff([]string(nil), bad(well())), "", "well (-want +got)")
+	want := []string{"bad 60 %", "bad Sat 21 Nov 13:47", "bad Sat 21 Nov 13:00", "bad 1"}
+	dbtest.Same(t, cmp.Diff(want, bad(first())), "", "first (-want +got)")
+}
+
+// TestLists: a list ends with how many there are besides, and the command for them.
+func TestLists(t *testing.T) {
+	page := written(t, busy())
+	dbtest.Same(t, strings.Count(page, `<td class="words"><bdi>40 %`), 10, "10 of the 20 jobs that are listed have a progress")
+	for _, want := range []string{
+		`and 2 more jobs: <code class="command">hipq jobs --state running</code>`, `and 3 more jobs: <code class="command">hipq failures --state retry</code>`,
+	} {
+		dbtest.Ensure(t, strings.Contains(page, want), "no %s", want)
+	}
 }
 
 // TestFindingLinks: a finding about a queue leads to that queue's part of the page, and each link leads somewhere.

@@ -239,6 +239,16 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	return jobs, texts.Wrap(err, "read the progress of jobs of %s", q.s.Name)
 }
 
+var runningColumns = store.Only("id", "job_type", "status", "attempt", "start_time", "worker_id",
+	"progress", "progress_note", "progress_attempt", "progress_time")
+
+// Running are the jobs whose handlers run, without their data. They are no more than there are slots.
+func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
+	rest := q.s.ClaimIndex() + " WHERE status IN ('running', 'answered')"
+	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(runningColumns, rest, nil, func(j *job.Job) { jobs = append(jobs, j) }))
+	return jobs, texts.Wrap(err, "read the running jobs of %s", q.s.Name)
+}
+
 // Quarantined are the jobs that run, or will run, in a process of their own, and at most so many.
 func (q *Queue) Quarantined(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	db := q.s.DB()

@@ -122,7 +122,7 @@ func (w *Why) scheduled() {
 func (w *Why) noWorker() {
 	const long = 5 * time.Minute
 	if w.last == nil {
-		w.add("no_worker", "no worker has run yet: is hipq work in crontab?")
+		w.add("no_worker", "cron has started no worker yet: is hipq work in crontab?")
 	} else if silent := w.now.Sub(w.last.Heartbeat.Time); silent > long {
 		w.add("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
 			brief(silent), w.last.PID, w.last.Host)

@@ -47,6 +47,9 @@ func (g *Guard) Extend(until time.Duration) { g.ofWorker().Extend(until) }
 // people, names what could not be killed. Closed again, it does nothing.
 func (g *Guard) Close() error { return g.ofWorker().Close() }
 
+// Killed names what programs had left behind that was killed and that no attempt names. Ask after Close.
+func (g *Guard) Killed() []string { return g.ofWorker().Killed() }
+
 // ServeGuard is the guard process: its whole life, with in as its standard input and args as the last of its arguments, which
 // the worker has given it. It ignores the signals by which processes are usually told to end.
 func ServeGuard(in *os.File, args []string) error { return guard.Serve(in, args) }

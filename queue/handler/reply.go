@@ -142,6 +142,11 @@ func noted(p printed) string {
 	if r, ok := onlyReply(p.last); ok && r.Outcome == nil && (r.Result != nil || r.RetryAfter != nil) {
 		notes = noOutcome + "\n" + notes
 	}
+	return p.with(notes)
+}
+
+// with is what is kept, with notes behind it.
+func (p printed) with(notes string) string {
 	if text := strings.TrimRight(p.text, "\n"); notes != "" && text != "" {
 		return text + "\n" + notes
 	}

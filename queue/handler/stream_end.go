@@ -82,7 +82,7 @@ func (t *talk) land(id int64, f *flight, l landing) {
 }
 
 func (t *talk) await() {
-	t.program.Await("")
+	within, _ := t.program.Await("")
 	byGuard := t.stream.Guard.ofWorker().MayStop()
 	unread := t.unread()
 	close(t.ended)
@@ -95,7 +95,9 @@ func (t *talk) await() {
 	t.writing.Lock()
 	read := t.written - unread
 	t.writing.Unlock()
-	t.finish(end, err, byGuard, read)
+	if !t.finish(end, err, byGuard, read, leftBehind(within, nil)) {
+		t.stream.Guard.ofWorker().NoteKilled(within)
+	}
 	t.over.Do(t.stream.ending.Done)
 }
 
@@ -111,8 +113,9 @@ func (t *talk) unread() (n int64) {
 	return n
 }
 
-// finish ends the flights of a program that has ended, and has read so many bytes.
-func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
+// finish ends the flights of a program that has ended, and has read so many bytes. noted says that an attempt got what is noted of the
+// processes that it has left.
+func (t *talk) finish(end ending, err error, byGuard bool, read int64, left string) (noted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.kill != nil {
@@ -134,9 +137,11 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
 			l.outcome = tryAgain(t.unanswered(f, end))
 		}
 		t.last = l.outcome.Error
+		l.left, noted = left, noted || !l.unread
 		t.land(id, f, l)
 	}
 	t.retired = true
+	return noted
 }
 
 // unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.

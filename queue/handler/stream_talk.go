@@ -67,10 +67,11 @@ type flight struct {
 }
 
 // landing is how a flight ends: with an outcome; or not at all, because the program has not read the job. abandoned says that the
-// program runs on.
+// program runs on. left is what is noted of the processes that it has left.
 type landing struct {
 	outcome           job.Outcome
 	unread, abandoned bool
+	left              string
 }
 
 // silence is how long a program may live on when it has closed its stdin or its stdout, before that is held against it: often
@@ -135,9 +136,11 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 			outcome = tryAgain(context.Cause(ctx).Error())
 		}
 	}
+	var out printed
 	if log != nil {
-		outcome.Output = log.end().text
+		out = log.end()
 	}
+	outcome.Output = out.with(landed.left)
 	return outcome, false
 }
 

@@ -66,8 +66,8 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].store().DB()
 	l := &loop{
-		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, table: workers.New(db),
-		landed: make(chan func() error),
+		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity(), ByHand: p.ByHand}, db: db,
+		table: workers.New(db), landed: make(chan func() error),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
 	w.scheduler = &schedules{loop: l, scheduler: scheduler.New(db, p.Schedules)}
@@ -207,7 +207,13 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	// all that it began is settled
 	vain := w.inVain()
-	return w.summary, errors.Join(vain, w.signOff(vain))
+	remark := vain
+	if w.Close != nil {
+		if left := w.Close(); left != "" {
+			remark = errors.Join(vain, errors.New(left))
+		}
+	}
+	return w.summary, errors.Join(vain, w.signOff(remark))
 }
 
 // signOff ends the worker's row, if the database answers soon and while the lock holds. remark, if any, goes to the activity.

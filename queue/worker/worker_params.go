@@ -64,10 +64,15 @@ type Params struct {
 	Host string
 	// PID is by default this process.
 	PID int
+	// ByHand says that a person has started it: that is no sign that cron, or what else starts workers, does so.
+	ByHand bool
 	// ClockStands says that the database's clock stands still, as in a test: the worker doesn't wait for a queue's rate then.
 	ClockStands bool
 	// Renewed, if not nil, is told how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
+	// Close, if not nil, ends what the handlers have left, when all attempts are settled. What it says goes to the worker's last entry in
+	// the activity.
+	Close func() string
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(Attempt)
 	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers. It does so in a process of its

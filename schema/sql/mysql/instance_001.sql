@@ -42,6 +42,8 @@ CREATE TABLE IF NOT EXISTS {workers} (
   process    VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   -- 0: it starts nothing more, so the slots that come free are for others
   accepting  TINYINT NOT NULL DEFAULT 1,
+  -- 1: a person has started it, so it is no sign that cron works
+  by_hand    TINYINT NOT NULL DEFAULT 0,
   PRIMARY KEY (id),
   KEY {workers}$state (state, lock_until),
   KEY {workers}$start (start_time)

@@ -1,4 +1,4 @@
--- The jobs of one queue. docs/reference/schema.md explains every column and lists the queries that each index serves.
+-- The jobs of one queue. docs/reference/schema.md explains every column, docs/internals/queries.md lists the queries of each index.
 CREATE TABLE IF NOT EXISTS {jobs} (
   id                 BIGINT NOT NULL AUTO_INCREMENT,
   job_type           VARBINARY(64) NOT NULL,

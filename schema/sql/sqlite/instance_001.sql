@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS {workers} (
   by_sql     INTEGER NOT NULL DEFAULT 0,
   process    TEXT NOT NULL DEFAULT 'NONE',
   accepting  INTEGER NOT NULL DEFAULT 1,
+  by_hand    INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (id)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS {workers}$state ON {workers} (state, lock_until);
