@@ -218,7 +218,7 @@ func TestAggregateLate(t *testing.T) {
 		known := dbtest.Must(m.aggregated(t.Context(), hour.Add(-time.Hour), last))(t)
 		dbtest.Same(t, len(known), 2, "hours")
 
-		// what was purged is not counted anew
+		// what was purged is not counted again
 		exec(t, db, "DELETE FROM "+db.Activity())
 		dbtest.Require(t, aggregate(t, m, last.Add(-time.Hour), AggregateOptions{Gauge: true}), "not aggregated")
 		wantMetrics(t, m, hour, []activity.Entry{entry(hour), entry(hour)})
