@@ -112,11 +112,11 @@ func flagTable(flags *pflag.FlagSet) string {
 	return "| flag | default | what it does |\n|---|---|---|\n" + rows.String()
 }
 
-func inCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+func inCell(text string) string { return markCode(strings.ReplaceAll(text, "|", `\|`)) }
 
 var (
-	// codeLike is what a reader types: commands, flags, settings and variables.
-	codeLike      = regexp.MustCompile(`\bhipq [a-z]+(?: check| show)?\b|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b`)
+	// codeLike is what a reader types: commands, flags, settings, variables and durations.
+	codeLike      = regexp.MustCompile(`\bhipq [a-z]+(?: check| show)?\b|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b|[+-]?\b[0-9]+(?:ms|s|m|h|d|w)\b`)
 	shownCommands = map[string]bool{}
 )
 
@@ -128,15 +128,18 @@ func asMarkdown(text string) string {
 			done = append(done, "```text\n"+regexp.MustCompile(`(?m)^  `).ReplaceAllString(paragraph, "")+"\n```")
 			continue
 		}
-		marked := codeLike.ReplaceAllStringFunc(paragraph, func(code string) string {
-			if strings.HasPrefix(code, "hipq ") {
-				return linkTo(code)
-			}
-			return "`" + code + "`"
-		})
-		done = append(done, wrap(marked, 118))
+		done = append(done, wrap(markCode(paragraph), 118))
 	}
 	return strings.Join(done, "\n\n")
+}
+
+func markCode(text string) string {
+	return codeLike.ReplaceAllStringFunc(text, func(code string) string {
+		if strings.HasPrefix(code, "hipq ") {
+			return linkTo(code)
+		}
+		return "`" + code + "`"
+	})
 }
 
 // linkTo is a link to a command's section, or the words as they are if there is no such command.

@@ -94,7 +94,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
-		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
+		said += fmt.Sprintf("; the results of %s could not be saved: they count as lost with their worker, and run again as their retry policy says",
 			texts.Count(n, "job"))
 	}
 	return said

@@ -66,13 +66,13 @@ func (a *app) monitorCommand() *cobra.Command {
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.at, "at", "", "aggregate the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
+	f.StringVar(&o.at, "at", "", "aggregate the hour (UTC) of this time instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")
-	f.StringVar(&o.output, "output", "", "print so: "+strings.Join(outputs, ", ")+"; table is what a terminal gets")
-	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
-	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and aggregate nothing")
+	f.StringVar(&o.output, "output", "", "print in this format: "+strings.Join(outputs, ", ")+"; table is the default on a terminal")
+	f.StringVar(&o.to, "to", "", "write the output to this file; - is standard output")
+	f.BoolVar(&o.check, "check", false, "print one line for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, and replace it; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)

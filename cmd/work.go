@@ -51,7 +51,7 @@ in the config disables that.
 After it has started jobs, it warns once an hour of handlers whose programs can't be run here. hipq config check finds
 these beforehand.
 
-Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
+Exit codes: 0 done, or nothing to do, even if jobs failed (see hipq activity), or ended in order after SIGTERM or
 SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
 at once by a second SIGHUP or SIGTERM.`
 

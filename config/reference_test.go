@@ -90,7 +90,7 @@ func reference(t *testing.T) string {
 			at := append(slices.Clone(path), key)
 			value := form(t, at, f.Type)
 			checkDefault(t, at, value, otherwise)
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, value, inCell(otherwise), inCell(does), elsewhere(at))
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, inCell(value), inCell(otherwise), inCell(does), elsewhere(at))
 		}
 	}
 	for section := range paths {
@@ -325,4 +325,8 @@ func (c commentary) of(t *testing.T, section, key string) (does, otherwise strin
 	return strings.Join(strings.Fields(flagSays.ReplaceAllString(says, "")), " "), otherwise
 }
 
-func inCell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+var duration = regexp.MustCompile(`\b[0-9]+(?:ms|s|m|h|d|w)\b`)
+
+func inCell(s string) string {
+	return duration.ReplaceAllString(strings.ReplaceAll(s, "|", `\|`), "`$0`")
+}

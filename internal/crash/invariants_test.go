@@ -361,7 +361,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 
 // databaseWasAway says whether a worker ended because SQLite's file was held whenever it came, or it heard nothing.
 func databaseWasAway(said string) bool {
-	return strings.Contains(said, "waited for the database in vain") || strings.Contains(said, "the database does not answer")
+	return strings.Contains(said, "waited for the database without success") || strings.Contains(said, "the database does not answer")
 }
 
 // keysAreUnique (I10): never seen twice while they were live, and by the activity each was over before it came again.

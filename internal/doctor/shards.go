@@ -47,7 +47,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	}
 	switch {
 	case len(wrong) > 0:
-		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them anew")
+		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them again")
 	case len(doubtful) > 0:
 		return found(Warning, strings.Join(doubtful, "; ")).but("run hipq work, which moves them, or hipq init")
 	case len(said) == 0:

@@ -107,7 +107,7 @@ func (w *Why) scheduled() {
 	j, at := w.Job, w.local(w.Job.ScheduledRunTime)
 	switch {
 	case !j.ScheduledRunTime.After(w.now):
-		w.add("due", "it has been due since %s, and the next worker sees to it", at)
+		w.add("due", "it has been due since %s, and the next worker takes it", at)
 	case j.State() == job.Retry:
 		w.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):

@@ -378,7 +378,7 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				p := s.worker(all(nothing))
 				p.RunFor = 8 * time.Second // a busy machine is slow to begin, and in a cluster a round waits for the lock twice
 				summary, err := s.start(p).end()
-				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database in vain: ") {
+				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database without success: ") {
 					t.Errorf("the worker ends with %v", err)
 				}
 				dbtest.Ensure(t, summary.Finished == 1 && s.counts(s.reports).Finished == 1, "%+v", summary)
