@@ -329,7 +329,7 @@ func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) err
 			return err
 		}
 		if ours {
-			a.say(fmt.Sprintf("resolved: job type %s of %s is left out no more; that was mailed at %s", jobType, queue, i.local(said[name])))
+			a.say(fmt.Sprintf("resolved: job type %s of %s is no longer left out; that was mailed at %s", jobType, queue, i.local(said[name])))
 		}
 	}
 	return err

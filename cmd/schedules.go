@@ -83,7 +83,7 @@ func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows 
 	return t, rows, err
 }
 
-// scheduleNames are those of the config, and those that the database has besides.
+// scheduleNames are those of the config, and others that the database has.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	names := slices.Collect(maps.Keys(rows))
 	for _, s := range i.Schedules {

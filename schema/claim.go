@@ -155,7 +155,7 @@ func newIndex(unique, table, name, columns string) index {
 }
 
 const (
-	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about counts no more.
+	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about doesn't count any more.
 	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"
 	// HasWorker is the condition for a job that a worker has locked.
 	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"

@@ -140,7 +140,7 @@ func (n Names) Shards() string { return n.table(n.instance, "shards") }
 // JobTypes is the name of the table of registered job types.
 func (n Names) JobTypes() string { return n.table(n.instance, "job_types") }
 
-// Notices is the name of the table of what cron has mailed of late.
+// Notices is the name of the table of what cron has mailed lately.
 func (n Names) Notices() string { return n.table(n.instance, "notices") }
 
 // Schedules is the name of the table of recurring jobs.

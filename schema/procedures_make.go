@@ -42,8 +42,8 @@ func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, e
 	return found, nil
 }
 
-// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might who is no
-// more, or may no more. It refuses one that is not hipq's.
+// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might that is gone,
+// or may not any more. It refuses one that is not hipq's.
 func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]stored, err error) {
 	if there, err = db.there(ctx, list); err != nil {
 		return nil, nil, err
@@ -122,8 +122,8 @@ func rightsLost(again []string) error {
 }
 
 // makeProcedure makes a procedure, instead of an older one of hipq's if there is one. Who might call that may call this:
-// only a server that replaces procedures does so by itself, which MySQL doesn't. It gives the statements that it could not
-// run to that end.
+// only a server that replaces procedures does so by itself, which MySQL doesn't. It returns the statements for that which it
+// could not run.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
@@ -178,7 +178,7 @@ func (m migration) procedureGrants(ctx context.Context, name string) (statements
 	return statements, nil
 }
 
-// Numbers of the servers' errors about rights; the last is that the user is no more whose rights a procedure has.
+// Numbers of the servers' errors about rights; the last is that the user whose rights a procedure has is gone.
 const (
 	erDatabaseDenied = 1044
 	erSuperDenied    = 1227

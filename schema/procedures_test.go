@@ -87,7 +87,7 @@ func TestProceduresRights(t *testing.T) {
 	work := []string{"CALL shop_worker_register(SHA2(UUID(), 256), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
 	execute(t, open(), work...)
 
-	// who may call a procedure may call the next version of it, also where the user is no more whose rights it has
+	// who may call a procedure may call the next version of it, also where the user whose rights it has is gone
 	execute(t, root, "CREATE USER '"+user+"2'@'%'", "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'")
 	for _, name := range schema.Procedures {
 		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")

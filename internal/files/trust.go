@@ -102,7 +102,7 @@ type trusted struct {
 	// database says that a folder of all is none for it, though each can only take away what is his own there: a file that is laid
 	// beside a database is a part of it.
 	database bool
-	// user and group are trusted besides; 0, which is root, adds no one.
+	// user and group are trusted, too; 0, which is root, adds no one.
 	user, group uint32
 	remedy      string // for what is another's; empty is that for most files
 }

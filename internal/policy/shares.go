@@ -10,7 +10,7 @@ import (
 type Demand struct {
 	// Used counts against the limit now.
 	Used int
-	// Wants is the weight that waits besides; 0 is none. First is the weight of the first job that waits.
+	// Wants is the weight that waits in addition; 0 is none. First is the weight of the first job that waits.
 	Wants, First int
 	// Since orders the shards in which jobs wait: the least comes first, then the one with the lower number.
 	Since int64

@@ -69,7 +69,7 @@ func TestProcedureProgress(t *testing.T) {
 	})
 }
 
-// Once an answer has come from outside, progress counts no more. The worker hears of the answer when it settles the job.
+// Once an answer has come from outside, progress doesn't count any more. The worker hears of the answer when it settles the job.
 func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	proceduresSuite(t, asynchronous, func(s env) {
 		for _, tt := range []struct {

@@ -503,7 +503,7 @@ func roundsShareNothing(s env) {
 	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
-// What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
+// What a program has locked and never started comes back when its worker is gone, at no cost in attempts.
 func TestALockCostsNoAttempt(t *testing.T) {
 	suite(t, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID

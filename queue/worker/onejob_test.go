@@ -228,8 +228,8 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 	})
 }
 
-// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when that is
-// no more, it runs at its time, not at once.
+// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when the worker is
+// gone, it runs at its time, not at once.
 func TestJobThatIsOnlyLocked(t *testing.T) {
 	suite(t, func(s shop) {
 		in := job.Params{Type: "send", In: time.Hour}
