@@ -75,7 +75,7 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// located is an error that the database wasn't reached, with where it is and which setting says so.
+// located is an error of a database that can't be reached or has no room, with where that database is.
 type located struct {
 	error
 	where string

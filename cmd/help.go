@@ -23,7 +23,7 @@ func group(root *cobra.Command, heading string, commands ...*cobra.Command) {
 
 // wrapHelp makes help as wide as the terminal.
 func (a *app) wrapHelp(root *cobra.Command) {
-	print := root.HelpFunc()
+	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		width := min(cmp.Or(a.out.columns(), helpWidth), helpWidth)
 		c.Long = reflow(c.Long, width)
@@ -33,7 +33,7 @@ func (a *app) wrapHelp(root *cobra.Command) {
 		}
 		c.SetUsageTemplate(strings.NewReplacer(".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width),
 			"for more information about a command", "for more").Replace(c.UsageTemplate()))
-		print(c, args)
+		show(c, args)
 	})
 }
 

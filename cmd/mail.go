@@ -120,7 +120,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	if c != nil {
 		zone = c.Location
 	}
-	since, say, e := outage.Goes(now, now, texts.Fingerprint(err.Error()), misconfiguredAgain)
+	since, say, e := outage.Goes(now, now, texts.Fingerprint(err.Error())+" "+oneLine(strings.Join(joined(err), "; ")), misconfiguredAgain)
 	switch {
 	case e != nil || say && since.Equal(now):
 		return err
@@ -133,8 +133,11 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 // mailBack tells that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	if none == nil && a.tellsOutages() {
-		if since, over, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
-			a.say(fmt.Sprintf("hipq %s is back since %s; it had failed since %s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location)))
+		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
+			if why != "" {
+				why = ": " + why
+			}
+			a.say(fmt.Sprintf("hipq %s is back since %s; it had failed since %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
 		}
 	}
 }
@@ -142,7 +145,8 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 // tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
 func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
 
-// byHand says that a person or a script runs the command, and not cron.
+// byHand says that the output is for the caller, by a terminal, --json or --verbose: nothing is left out as said before. A worker's
+// ByHand is another thing.
 func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
 func outageOf(c *config.Config, what []string) (*alert.Outage, error) {

@@ -19,7 +19,8 @@ import (
 const findingAgain = 24 * time.Hour
 
 var (
-	// unmailed are the findings that hipq work has told, or that are over by now: the hours behind them can't be changed.
+	// unmailed are the findings that monitor doesn't mail: hipq work has, or they are about past hours, which can't be changed.
+	// --check has them.
 	unmailed = []string{"left_out", "dead_workers", "wait_p95", "run_p95"}
 	// unserved are those that follow where no worker runs, which is a finding itself.
 	unserved = []string{"schedules", "oldest_due", "backlog", "shard_oldest_due"}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
@@ -116,30 +114,6 @@ func checkLine(status, text, perfdata string) string {
 		perfdata = " | " + perfdata
 	}
 	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
-}
-
-// state is how the instance is, with the queues that can't be used, the schedules that are overdue, and the disk. Jobs of a type it counts up to most; 0 is all.
-func (i *instance) state(ctx context.Context, most int64) (monitor.State, error) {
-	s, err := monitor.New(i.db).State(ctx, i.Alert.Over, most)
-	for name, why := range i.unfit {
-		s.LeftOut = append(s.LeftOut, monitor.LeftOut{Queue: name, Why: why.Error()})
-	}
-	slices.SortFunc(s.LeftOut, func(a, b monitor.LeftOut) int { return strings.Compare(a.Queue, b.Queue) })
-	if path := i.Database.Path; path != "" {
-		if v, unknown := monitor.DiskOf(filepath.Dir(path)); unknown == nil {
-			s.Disk = &v
-		}
-	}
-	if err != nil || len(i.Schedules) == 0 {
-		return s, err
-	}
-	rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
-	for _, r := range rows {
-		if late := r.Overdue(); late > scheduler.OverdueFor {
-			s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: r.Name, For: late, Within: scheduler.OverdueFor})
-		}
-	}
-	return s, err
 }
 
 // measures are always the same ones for the same queues, so that a graph has no gaps: an hour without attempts has an error rate of 0.

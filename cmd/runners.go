@@ -56,7 +56,7 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 	case c.HTTP != nil:
 		h, err := c.HTTP.Handler()
 		if err != nil {
-			return nil, r.i.Config.Mistake(c.Key, err)
+			return nil, r.i.Mistake(c.Key, err)
 		}
 		r.close = append(r.close, h.Close)
 		return h, nil
@@ -108,7 +108,7 @@ func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
 // fits finds out whether programs can run here as the user, and within the limits, that the config says.
 func (r *runners) fits(p *handler.Program, h config.Handler) error {
 	if err := p.CheckSurroundings(); err != nil {
-		return r.i.Config.Mistake(h.Key, err)
+		return r.i.Mistake(h.Key, err)
 	}
 	return nil
 }

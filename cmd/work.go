@@ -172,8 +172,10 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 // newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
 // queues are left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
-	p = worker.Params{ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
-		ByHand: a.onTerminal() || a.err.isTerminal()}
+	p = worker.Params{
+		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
+		ByHand: a.onTerminal() || a.err.isTerminal(),
+	}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
 	}

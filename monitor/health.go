@@ -84,41 +84,44 @@ func (a Alert) Judge(s State) Health {
 		j.find(Finding{Severity: Warning, What: "high_ids", Value: float64(n), Unit: "tables", Text: what + "; " + remedy})
 	}
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(slices.Index(urgent, a.What), slices.Index(urgent, b.What)),
+		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(kindOf(a.What), kindOf(b.What)),
 			cmp.Compare(b.Value, a.Value))
 	})
 	return j.health(s)
 }
 
-// urgent has the findings by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last what is
-// about metrics alone.
-var urgent = []string{
-	"no_tick_for", "disk", "left_out", "high_ids", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
-	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
+// kinds are the findings there are, by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last
+// what is about metrics alone. Each has what is so when it is over.
+var kinds = []struct{ what, over string }{
+	{"no_tick_for", "a worker runs again"},
+	{"disk", "the disk has room again"},
+	{"left_out", "the queue is worked again"},
+	{"high_ids", "no table's ids may run out"},
+	{"schedules", "no slot of a schedule is overdue"},
+	{"oldest_due", "no job has been due for too long"},
+	{"misplaced", "no job waits to be moved to its shard"},
+	{"shard_oldest_due", "no shard is far behind the others"},
+	{"shard_parts", "the shards hold no more than the throttle limit"},
+	{"failed", "the number of failed jobs is within its limits"},
+	{"error_rate", "the error rate is within its limits"},
+	{"backlog", "the number of due jobs is within its limits"},
+	{"dead_workers", "the number of workers that died is within its limits"},
+	{"wait_p95", "jobs start in time"},
+	{"run_p95", "attempts take no longer than the limits allow"},
+	{"missed_hours", "the number of hours without metrics is within its limits"},
 }
 
-// over has what is so when a finding is over, by its What.
-var over = map[string]string{
-	"no_tick_for":      "a worker runs again",
-	"disk":             "the disk has room again",
-	"left_out":         "the queue is worked again",
-	"high_ids":         "no table's ids may run out",
-	"schedules":        "no slot of a schedule is overdue",
-	"oldest_due":       "no job has been due for too long",
-	"misplaced":        "no job waits to be moved to its shard",
-	"shard_oldest_due": "no shard is far behind the others",
-	"shard_parts":      "the shards hold no more than the throttle limit",
-	"failed":           "the number of failed jobs is within its limits",
-	"error_rate":       "the error rate is within its limits",
-	"backlog":          "the number of due jobs is within its limits",
-	"dead_workers":     "the number of workers that died is within its limits",
-	"wait_p95":         "jobs start in time",
-	"run_p95":          "attempts take no longer than the limits allow",
-	"missed_hours":     "the number of hours without metrics is within its limits",
+func kindOf(what string) int {
+	return slices.IndexFunc(kinds, func(k struct{ what, over string }) bool { return k.what == what })
 }
 
 // Over says that a finding is over, by its What: only that is known of it.
-func Over(what string) string { return over[what] }
+func Over(what string) string {
+	if k := kindOf(what); k >= 0 {
+		return kinds[k].over
+	}
+	return "it is no finding any more" // another version of hipq has found it
+}
 
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.

@@ -27,7 +27,7 @@ type State struct {
 	Types  []TypeState
 	// Divisions are those of the queues that have several shards, or misplaced jobs.
 	Divisions []Division
-	// LastTick is the last sign of life of any worker; zero if there never was one.
+	// LastTick is the newest sign of life of the workers that were not started by hand; zero if there never was one.
 	LastTick time.Time
 	// DeadWorkers is how many workers died in the last hours, including dead ones that no other worker has found yet.
 	DeadWorkers int64

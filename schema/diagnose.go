@@ -47,7 +47,7 @@ const (
 	NoTrouble = engine.NoTrouble
 	// TryLater: unreachable, busy, overloaded, starting, failing over.
 	TryLater = engine.TryLater
-	// Misconfigured: somebody must change something first: rights, names, the disk.
+	// Misconfigured: rights, names or files must be changed first.
 	Misconfigured = engine.Misconfigured
 )
 

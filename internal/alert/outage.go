@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ type state struct {
 	Since time.Time `json:"since"`
 	Said  time.Time `json:"said"`
 	Over  time.Time `json:"over"`
-	// Why is what was said.
+	// Why is what was said: a word that tells it from another reason, and what Ends gives.
 	Why string `json:"why,omitempty"`
 }
 
@@ -49,7 +50,7 @@ func cached(what, key string) (string, error) {
 }
 
 // Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one should say why: it is
-// another reason, or was last said so long ago. Two that fail at the same time may both say it.
+// another reason, by its first word, or was last said so long ago. Two that fail at the same time may both say it.
 func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (since time.Time, say bool, err error) {
 	s, err := o.read()
 	if err != nil {
@@ -58,7 +59,7 @@ func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (sin
 	if s.Since.IsZero() || s.Since.After(now) {
 		s = state{Since: from}
 	}
-	if lately := now.Sub(s.Said); lately < 0 || lately >= every || why != s.Why {
+	if lately := now.Sub(s.Said); lately < 0 || lately >= every || reason(why) != reason(s.Why) {
 		s.Said, s.Why, say = now, why, true
 	}
 	if !say && s.Over.IsZero() {
@@ -68,36 +69,48 @@ func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (sin
 	return s.Since, say, o.write(s)
 }
 
-// Ends notes that a tick has found the database. When none has failed for two minutes it says once from when to when they did; else
-// these are zero.
-func (o *Outage) Ends(now time.Time) (since, over time.Time, err error) {
+func reason(why string) string {
+	word, _, _ := strings.Cut(why, " ")
+	return word
+}
+
+// Ends notes that a tick has found the database. When none has failed for two minutes it says once from when to when they did, and why
+// last; else these are zero.
+func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err error) {
 	s, err := o.read()
 	if err != nil || s.Since.IsZero() {
-		return since, over, err
+		return since, over, "", err
 	}
 	if s.Over.IsZero() || s.Over.After(now) {
 		s.Over = now
-		return since, over, o.write(s)
+		return since, over, "", o.write(s)
 	}
 	if now.Sub(s.Over) < overAfter {
-		return since, over, nil
+		return since, over, "", nil
 	}
 	if err := os.Remove(o.file); err != nil {
 		if errors.Is(err, fs.ErrNotExist) { // another has said it
 			err = nil
 		}
-		return since, over, err
+		return since, over, "", err
 	}
-	return s.Since, s.Over, nil
+	_, why, _ = strings.Cut(s.Why, " ")
+	return s.Since, s.Over, why, nil
 }
 
 // read is the zero state where there is no file, or none that can be understood.
 func (o *Outage) read() (s state, err error) {
 	text, err := os.ReadFile(o.file)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return state{}, nil
-	}
-	if err == nil && json.Unmarshal(text, &s) != nil {
+	case err == nil && len(text) == 0: // the disk was full: the file's time is all that could be noted
+		info, err := os.Stat(o.file)
+		if err != nil {
+			return state{}, err
+		}
+		return state{Since: info.ModTime(), Said: info.ModTime()}, nil
+	case err == nil && json.Unmarshal(text, &s) != nil:
 		return state{}, nil
 	}
 	return s, err
@@ -112,7 +125,21 @@ func (o *Outage) write(s state) error {
 	if err := os.MkdirAll(filepath.Dir(o.file), 0o700); err != nil {
 		return err
 	}
-	return files.Write(o.file, append(text, '\n'), 0o600, os.Rename)
+	text = append(text, '\n')
+	if err = files.Write(o.file, text, 0o600, os.Rename); err == nil {
+		return nil
+	}
+	// a full disk may have room for an empty file, or in a file that is there
+	f, failed := os.OpenFile(o.file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if failed != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Truncate(int64(len(text)))
+	} else if info, unread := f.Stat(); unread == nil && info.Size() == 0 {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Seen is when this host's ticks last found a database: the time of an empty file in the user's cache, which is there when the

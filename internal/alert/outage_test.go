@@ -24,7 +24,7 @@ func TestOutage(t *testing.T) {
 	}
 	ends := func(after time.Duration, wantSince, wantOver time.Time) {
 		t.Helper()
-		if since, over, err := o.Ends(begin.Add(after)); err != nil || !since.Equal(wantSince) || !over.Equal(wantOver) {
+		if since, over, _, err := o.Ends(begin.Add(after)); err != nil || !since.Equal(wantSince) || !over.Equal(wantOver) {
 			t.Errorf("after %s it was so from %s to %s, %v", after, since, over, err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestOutage(t *testing.T) {
 	goes(16*time.Minute, false, begin)
 	if other, err := alert.OutageOf("a config\x00files"); err != nil {
 		t.Error(err)
-	} else if since, _, err := other.Ends(begin); err != nil || !since.IsZero() {
+	} else if since, _, _, err := other.Ends(begin); err != nil || !since.IsZero() {
 		t.Errorf("another's: %s, %v", since, err)
 	}
 	// it comes and goes, which is not said each time

@@ -21,7 +21,7 @@ const (
 	NoTrouble Trouble = iota
 	// TryLater: unreachable, busy, overloaded, starting, failing over.
 	TryLater
-	// Misconfigured: somebody must change something first: rights, names, the disk.
+	// Misconfigured: rights, names or files must be changed first. A full disk is TryLater: it may have room again.
 	Misconfigured
 )
 

@@ -167,3 +167,32 @@ func (c *children) adopted(pids []int) (sure []int) {
 	c.strangers = strangers
 	return sure
 }
+
+// Left names what a program has left that has ended and isn't reaped: within its group, and outside of it what has this variable of
+// its. It is nothing where this process doesn't adopt.
+func (g *Guard) Left(pgid int, variable string) (within, outside []string) {
+	if g == nil {
+		return nil, nil
+	}
+	return g.children.left(pgid, variable)
+}
+
+// NoteKilled adds to Killed what a program has left that no attempt names.
+func (g *Guard) NoteKilled(left []string) {
+	if g != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.killed = append(g.killed, left...)
+	}
+}
+
+// Killed names what programs had left behind that was killed: by Close, or when the program had ended and no attempt names it. Ask
+// after Close.
+func (g *Guard) Killed() []string {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.killed
+}
