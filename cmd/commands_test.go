@@ -69,7 +69,7 @@ func commandSection(c *cobra.Command) string {
 	if codes = otherCodes(codes); codes != "" {
 		fmt.Fprintf(&b, "\n%s\n", asMarkdown("Exit codes that differ: "+codes+"."))
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), linkTo(c.CommandPath()), "`"+c.CommandPath()+"`") // no link to itself
 }
 
 // otherCodes leaves out the exit codes that mean the same for every command.
@@ -116,7 +116,7 @@ func inCell(text string) string { return markCode(strings.ReplaceAll(text, "|", 
 
 var (
 	// codeLike is what a reader types: commands, flags, settings, variables and durations.
-	codeLike      = regexp.MustCompile(`\bhipq [a-z]+(?: check| show)?\b|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b|[+-]?\b[0-9]+(?:ms|s|m|h|d|w)\b`)
+	codeLike      = regexp.MustCompile(`(?:PATH=\S+ )?\bhipq [a-z]+(?: check| show)?\b(?: --[a-z]+[a-z-]*)*|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b|[+-]?\b[0-9]+(?:ms|s|m|h|d|w)\b`)
 	shownCommands = map[string]bool{}
 )
 
@@ -135,8 +135,11 @@ func asMarkdown(text string) string {
 
 func markCode(text string) string {
 	return codeLike.ReplaceAllStringFunc(text, func(code string) string {
-		if strings.HasPrefix(code, "hipq ") {
-			return linkTo(code)
+		path, flags, _ := strings.Cut(code, " --")
+		if link := linkTo(path); link != path && flags == "" {
+			return link
+		} else if link == path && strings.HasPrefix(path, "hipq ") {
+			return code // words, such as "hipq and"
 		}
 		return "`" + code + "`"
 	})
