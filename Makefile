@@ -4,6 +4,7 @@ GORELEASER_VERSION    := v2.15.1
 GOVULNCHECK_VERSION   := v1.9.0
 CYCLONEDX_VERSION     := v1.10.0
 DEADCODE_VERSION      := v0.38.0
+VALE_VERSION          := v3.21.0
 
 # A folder per version, so that a new version above is a new target.
 GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
@@ -11,6 +12,7 @@ GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
 GOVULNCHECK   := .bin/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 CYCLONEDX     := .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
 DEADCODE      := .bin/deadcode-$(DEADCODE_VERSION)/deadcode
+VALE          := .bin/vale-$(VALE_VERSION)/vale
 
 # PKG narrows test and race: make test PKG=./internal/store
 PKG ?= ./...
@@ -19,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test reports report-check pictures test-engines race crash bench bench-galera lint vulnerabilities fmt install packaging snapshot release clean
+.PHONY: help build demo test reports report-check pictures test-engines race crash bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,7 +91,11 @@ lint: $(GOLANGCI_LINT) $(DEADCODE) ## check style, imports between packages, and
 	$(GOLANGCI_LINT) run
 	@unused=$$($(DEADCODE) -test ./...); if [ -n "$$unused" ]; then echo "$$unused" >&2; exit 1; fi
 	EDIT_ONLY=1 internal/crash/mutants.sh
+	@$(MAKE) --no-print-directory prose
 	@$(MAKE) --no-print-directory vulnerabilities
+
+prose: $(VALE) ## check the English of pages, comments, and the messages that scripts print
+	@VALE=$(VALE) .ci/prose/check
 
 # It asks https://vuln.go.dev. Without that, in GitHub's workflows (which set the variable) nothing passes unchecked; elsewhere it says so.
 vulnerabilities: $(GOVULNCHECK) ## check whether known vulnerabilities of libraries, or of Go, concern hipq
@@ -161,6 +167,10 @@ $(GOVULNCHECK):
 
 $(DEADCODE):
 	GOBIN=$(CURDIR)/$(@D) go install golang.org/x/tools/cmd/deadcode@$(DEADCODE_VERSION)
+
+# It needs a C compiler.
+$(VALE):
+	GOBIN=$(CURDIR)/$(@D) go install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
 
 $(CYCLONEDX):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)

@@ -26,7 +26,7 @@ const (
 	Job    Kind = "job"
 )
 
-// State is what happened. A worker is Starting, then Finished, with an error if it has waited for something in vain, or Error:
+// State is what happened. A worker is Starting, then Finished, with an error if something that it waited for never came, or Error:
 // it died, or left unsettled what it had begun. A job is Added, then in each attempt Starting and, written with the decision,
 // one of Finished (final), Error (it will be tried again), Failed (final with an error).
 type State string

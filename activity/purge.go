@@ -32,7 +32,7 @@ func (o PurgeOptions) Tell(deleted int64) {
 type PurgeResult struct {
 	// Deleted is how many entries went.
 	Deleted int64
-	// KeptHours and KeptEntries count what is old enough and stays all the same, because the monitor has not aggregated it.
+	// KeptHours and KeptEntries count what is old enough and stays anyway, because the monitor has not aggregated it.
 	KeptHours   int
 	KeptEntries int64
 	// Kept names those hours, the earliest maxKept of them.

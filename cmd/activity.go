@@ -11,9 +11,14 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-const activityLong = `Prints the activity, oldest first: every transition of a worker or a job. As a table it shows the newest 100 entries,
-unless --limit says otherwise; as JSON all, one object a line. With --follow it goes on with what comes, until it is
-interrupted; a database that is away it asks again until that is back, and says so on stderr. No entry is left out for it.
+const activityLong = `Prints the activity, oldest first: every transition of a job or a worker. A table shows the newest 100 entries unless
+--limit changes that. With --json all entries are printed, one object a line.
+
+A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
+searched, and the --until that continues from there. --limit=0 and --json search everything.
+
+--follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
+tries again. No entry is lost.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
 
@@ -48,7 +53,7 @@ func (a *app) activityCommand() *cobra.Command {
 	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
-	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what comes")
+	c.Flags().BoolVar(&f.follow, "follow", false, "go on with new entries")
 	return c
 }
 

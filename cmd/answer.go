@@ -105,10 +105,11 @@ func ending(j *job.Job) string {
 	return "failed: " + j.Error
 }
 
-const completeLong = `Tells that the work of a job is done: the one of this type and key that is not final and has been started. It is meant for
-asynchronous jobs, whose handlers only send the work, but it settles any. It says what it did; as JSON with "result":
-answered, already (the job has ended well before: no harm), unknown (there is no job of this key) or refused. What a handler
-that is still running says later is ignored.
+const completeLong = `Reports that the work of a job is done. It settles the started job that has this type and key and is not final. Use it
+for asynchronous jobs, whose handlers only send a request.
+
+It prints what it did. With --json, "result" is answered, already (the job has finished before, which does no harm),
+unknown (there is no job with this key) or refused. If a handler is still running, its own result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed;
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
@@ -118,7 +119,7 @@ func (a *app) completeCommand() *cobra.Command {
 	var answer queue.Answer
 	c := &cobra.Command{
 		Use:        "complete QUEUE TYPE KEY",
-		Short:      "Tell that the work of a job is done",
+		Short:      "Report that the work of a job is done",
 		Long:       completeLong,
 		Example:    "  hipq complete requests upload order-4711\n  hipq complete requests upload order-4711 --data '{\"receipt\":17}'",
 		SuggestFor: []string{"done", "finish", "ack", "answer", "succeed"},
@@ -141,11 +142,13 @@ func (a *app) completeCommand() *cobra.Command {
 	return c
 }
 
-const failLong = `Tells that the work of a job has failed for good: the one of this type and key that is not final and has been started.
-With --retry it has failed like a handler with an exit code: the retry decision follows, by the next worker that has a
-handler for the type. It says what it did; as JSON with "result": answered, already (the job, or with --retry the attempt,
-has failed before: no harm), unknown (there is no job of this key) or refused. What a handler that is still running says
-later is ignored.
+const failLong = `Reports that the work of a job has failed for good. It settles the started job that has this type and key and is not
+final. With --retry, the failure is treated like a handler's error: the next worker that handles the type decides
+whether to retry.
+
+It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, has failed
+before, which does no harm), unknown (there is no job with this key) or refused. If a handler is still running, its
+own result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed;
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
@@ -155,7 +158,7 @@ func (a *app) failCommand() *cobra.Command {
 	var retry bool
 	c := &cobra.Command{
 		Use:        "fail QUEUE TYPE KEY",
-		Short:      "Tell that the work of a job has failed",
+		Short:      "Report that the work of a job has failed",
 		Long:       failLong,
 		Example:    "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry",
 		SuggestFor: []string{"nack", "reject", "error"},

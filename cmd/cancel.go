@@ -12,11 +12,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled",
-and closed: no failure that anybody has still to see to. hipq retry with their ids tries them anew.
-Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker
-has locked and not started is among them; one that is running is not, but with --running its worker is asked to stop it,
-which takes it about a second, and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
+const cancelLong = `Ends jobs that have not started or that wait for their next attempt. They become final with the error "cancelled" and
+are closed: hipq status doesn't count them as failed. hipq retry with their ids runs them again.
+
+Name the ids, or select jobs with flags; --limit takes only the newest. A job that a worker has locked but not started
+is cancelled too. A running job is cancelled only with --running: its worker is asked to stop it, which takes about a
+second and at most worker.grace. With --running, a job that waits for an answer or for its retry decision ends at
+once.
 
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -51,7 +53,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
+	c.Flags().BoolVar(&running, "running", false, "also jobs that run: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
 	return c
 }

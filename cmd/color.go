@@ -51,7 +51,7 @@ func (o *output) painted(word, rest string) {
 	_ = o.put(o.paint(oneLine(word)) + oneLine(rest) + "\n") // put remembers the error
 }
 
-// plain has ASCII in the place of hipq's own signs, for a terminal whose locale has no UTF-8.
+// plain has ASCII instead of hipq's own signs, for a terminal whose locale has no UTF-8.
 func (o *output) plain(s string) string {
 	if locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")); isUTF8(locale) || !o.isTerminal() {
 		return s

@@ -20,8 +20,9 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-const completionLong = `Prints what teaches a shell to complete hipq's commands, flags, queues, job types, states and ids with the Tab key. Names come
-from the config and, if the database answers within a moment, from there; those that a shell would have to quote are left out.
+const completionLong = `Prints a script that lets a shell complete commands, flags, queues, job types, states, ids, workers and file names
+with the Tab key. Names come from the config and, if it answers within 0.3 s, from the database. Names that a shell
+would have to quote are left out.
 
   bash:        hipq completion bash > ~/.local/share/bash-completion/completions/hipq
   or, without the package bash-completion, in ~/.bashrc: source <(hipq completion bash)
@@ -30,7 +31,7 @@ from the config and, if the database answers within a moment, from there; those 
   fish:        hipq completion fish > ~/.config/fish/completions/hipq.fish
   PowerShell:  hipq completion powershell | Out-String | Invoke-Expression
 
-A shell that is started after that has it. hipq's packages, and make install, bring these files.
+Start a new shell to use it. hipq's packages and make install bring these files.
 
 Exit codes: 0 done · 64 usage.`
 
@@ -260,7 +261,7 @@ func lastWorkers(l lookUp, i *instance) ([]string, error) {
 }
 
 // bashWords stands behind what cobra writes, in place of one of its functions. That needs the package bash-completion for the
-// words of the command line, and takes @ for the end of one, as bash does for the sake of host names.
+// words of the command line, and takes @ for the end of one, as bash does because of host names.
 const bashWords = `
 # Fills cur, prev, words and cword: the words up to the cursor, ended by blanks alone. bash ends them at COMP_WORDBREAKS too.
 __hipq_words()

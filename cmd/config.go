@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-const configLong = `Shows the configuration as it holds, or looks for what is wrong with it.
+const configLong = `Shows the effective configuration, or checks it.
 
 Exit codes: 0 done · 64 usage · 78 configuration, and with check --database 75: the database is unreachable or busy.`
 
@@ -31,21 +31,21 @@ func (a *app) configCommand() *cobra.Command {
 	return c
 }
 
-const configShowLong = `Prints each setting of the configuration, what holds for it, and who said so: FILE:LINE, the name of an environment
-variable, a flag, or default. What a queue or a job type has from an outer level is shown with the place where that is set.
-The database isn't asked.
+const configShowLong = `Prints each setting with its value and its source: FILE:LINE, the name of an environment variable, a flag, or default.
+If a queue or a job type inherits a value, the source is the place where it is set. The database isn't used.
 
-The DSN's password is hidden, as are values of handlers' variables and whatever else looks like a password; arguments of
-handlers are shown, for while they run everybody on the host can see them.
+The DSN's password is hidden, and so are the values of handlers' variables and everything else that looks like a
+password. Arguments of handlers are shown, because every user of the host can see them while the handler runs.
 
-With the flags of hipq work it shows what would hold there. With --json it prints a list of {"key", "value", "from"}.
+With the flags of hipq work it shows what would apply to that run. With --json it prints a list of {"key", "value",
+"from"}.
 
 Exit codes: 0 done · 64 usage · 78 configuration.`
 
 func (a *app) configShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:        "show",
-		Short:      "Show what holds for each setting, and who said so",
+		Short:      "Show each setting with its source",
 		Long:       configShowLong,
 		SuggestFor: []string{"get", "print", "dump"},
 		Example:    "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
@@ -98,18 +98,17 @@ func settingCells(s config.Setting) (cells [2]string, err error) {
 	return [2]string{oneLine(s.Key), oneLine(text)}, err
 }
 
-const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
-(unknown keys and variables, values that can't be, time windows, the time zone, a dsn_file that can't be read), and also
-the files of database.tls, and the programs of handlers and retry handlers: that they are there and may be executed, that
-a script's first line (#!) names an interpreter which is there, and that a script which an interpreter is given is there, as
-in [php, send.php]. It warns of secrets of http handlers in files that others may read.
+const configCheckLong = `Checks the configuration and lists everything that is wrong. It finds what every command refuses: unknown keys and
+variables, invalid values, time windows and time zones, an unreadable dsn_file. It also checks the files of
+database.tls, and the programs of handlers and retry handlers. Each program must exist and be executable. A script
+needs an interpreter that exists (#!), and a script that an interpreter is given, as in [php, send.php], must exist.
+Secrets of http handlers in files that others can read cause a warning.
 
-Programs are looked for as hipq work does it: by this PATH, from the handler's folder, as this user. cron's PATH is often
-a shorter one: PATH=/usr/bin:/bin hipq config check.
+Programs are looked up as hipq work does it: with this PATH, from the handler's folder, as this user. cron's PATH is
+often shorter, so try PATH=/usr/bin:/bin hipq config check.
 
-The database isn't asked, so that a config can be checked where there is none; with --database it must also be reachable,
-and initialised for all queues, and these divided into shards as the config says. What is wrong around the config, with
-this host, its crontab, the database's settings, is found by hipq doctor.
+Without --database, no database is needed. With it, the database must be reachable, initialised for all queues, and
+divided into shards as the config says. To check the host, the crontab and the database's settings, run hipq doctor.
 
 Exit codes: 0 nothing is wrong · 64 usage · 75 nothing is wrong with the configuration, but the database is unreachable or
 busy · 78 something is wrong.`
@@ -118,13 +117,13 @@ func (a *app) configCheckCommand() *cobra.Command {
 	var database bool
 	c := &cobra.Command{
 		Use:        "check",
-		Short:      "Look for what is wrong with the configuration, and with handlers' programs",
+		Short:      "Check the configuration and handlers' programs",
 		Long:       configCheckLong,
 		Example:    "  hipq config check --config /etc/hipq/hipq.yaml\n  hipq config check --database",
 		SuggestFor: []string{"validate", "lint", "test", "verify"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) },
 	}
-	c.Flags().BoolVar(&database, "database", false, "ask the database too: whether it can be reached, and is initialised")
+	c.Flags().BoolVar(&database, "database", false, "also check that the database is reachable and initialised")
 	return c
 }
 

@@ -13,16 +13,15 @@ import (
 	"github.com/hipq/hipq/internal/doctor"
 )
 
-const doctorLong = `Looks at the world in which hipq runs: who may read the config and SQLite's file, the disk, the crontab lines (or
-systemd's timers) of this user, whether handlers can be run here, the database and its version, each node that its DSN names,
-their clocks against each other's and this host's, isolation, time zones, packet size, durability, what sessions of applications
-and other users of this host may do, rights, the tables and their sizes, the index by which workers find due jobs, whether workers
-come. It says first what is wrong, then what could be safer (a warning), each with what to do; last, what is well. --json
-says what each check has found.
+const doctorLong = `Checks the surroundings of hipq: file permissions, the disk, this user's crontab lines or systemd timers, handlers,
+the database and its version, each node of the DSN, clocks, isolation, time zones, packet size, durability, what
+sessions of applications and other users of the host may do, privileges, the tables and their sizes, the index for due
+jobs, and whether workers run. It lists errors first, then warnings about what could be safer, each with a remedy, and
+last what is well. --json prints the result of every check.
 
-It sees what the user sees who runs it: that should be the crontab's. It changes nothing, and may be repeated. What the config
-itself says is looked at by hipq config check. A check that can't be made is unknown. After --timeout nothing is waited for
-any more.
+Run it as the user of the crontab, because it sees only what its own user sees. It changes nothing and may be
+repeated. To check the config itself, run hipq config check. A check that can't be made, or that doesn't end within
+--timeout, is unknown.
 
 Exit codes: 0 nothing is wrong · 1 something is wrong, such as a database that can't be reached · 64 usage ·
 78 the config can't be read.`
@@ -31,7 +30,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var timeout string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with the host, the crontab, the database and its settings",
+		Short: "Check the host, the crontab, the database and its settings",
 		Long:  doctorLong,
 		Example: `  sudo -u hipq hipq doctor --config /etc/hipq/hipq.yaml
   hipq doctor --json | jq -c 'select(.result == "wrong")'`,

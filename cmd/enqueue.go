@@ -20,14 +20,15 @@ import (
 
 var onDuplicates = []job.OnDuplicate{job.KeepDuplicate, job.ReplaceDuplicate, job.RefuseDuplicate}
 
-const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
-printed; --on-duplicate says otherwise. Jobs of a type that the config doesn't have are taken too, unless it says strict_types.
+const enqueueLong = `Adds a job and prints its id. If a job with the same type and key is not final yet, that job stays as it is and its id
+is printed; --on-duplicate changes that. Job types that the config doesn't name are accepted unless strict_types is
+set.
 
-With --ndjson it adds many: one JSON object a line with queue, job_type, and any of job_data, job_key,
-scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first
-bad line stops it; the lines before are in, and it says how to go on.
+With --ndjson it adds many jobs: one JSON object a line, with queue, job_type, and any of job_data, job_key,
+scheduled_run_time, priority, timeout, throttle_factor, time_windows and shard_key. Jobs are committed in batches. The
+first bad line stops it. The lines before it have been added, and the message says how to continue.
 
-With --dry-run it looks at all of that, reads whether a key is another job's, and adds nothing.
+With --dry-run it checks the input, looks for duplicates of the key, and adds nothing.
 
 Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -204,7 +205,7 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	return j, nil
 }
 
-// runTime reads when a job is to run. Of a time that has passed it says what comes of that.
+// runTime reads when a job is to run. If that time has passed, it says what that means.
 func (a *app) runTime(cmd *cobra.Command, i *instance, text string) (at time.Time, err error) {
 	if at, err = i.time(cmd, "--at", text); err != nil || at.IsZero() {
 		return at, err

@@ -147,7 +147,7 @@ func (a *app) report(code int, err error, hint string) {
 		all := strings.Join(hints, "\n")
 		f.Hint = &all
 	}
-	_ = a.err.json(map[string]failure{"error": f}) // whoever doesn't read it has the code
+	_ = a.err.json(map[string]failure{"error": f}) // the exit code says it too
 }
 
 func joined(err error) (said []string) {

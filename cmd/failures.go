@@ -16,15 +16,17 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const failuresLong = `Says in which ways jobs failed: those that failed for good and were neither retried nor dismissed, which hipq status
-counts as FAILED, and those that will be retried, which it counts as RETRYING. --state failed, retry or closed (retried or dismissed
-since) shows one kind alone. Jobs of one type are taken together if their errors have the
-same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
-when, the newest of them with its error, and the commands that retry or dismiss just these, unless they are closed. Of each queue it shows the
-newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
+const failuresLong = `Lists failures by kind, with the commands that retry or dismiss each kind. It covers the jobs that failed for good and
+were neither retried nor dismissed (FAILED of hipq status), and those that will be retried (RETRYING). --state failed,
+retry or closed shows one of these; closed jobs were retried or dismissed.
 
-With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does: those that failed for good,
-unless --state says otherwise. RETRY says which were retried or dismissed since.
+Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the
+error without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind
+has its number of jobs, the time since when it happens, and the newest job with its error. A table shows the 100 kinds
+with the most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
+
+--jobs lists the jobs one by one, oldest first, with the time and the error. Without --state it lists those that
+failed for good. RETRY shows which were retried or dismissed.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -33,7 +35,7 @@ func (a *app) failuresCommand() *cobra.Command {
 	var single bool
 	c := &cobra.Command{
 		Use:   "failures [QUEUE]",
-		Short: "Say in which ways jobs failed",
+		Short: "List failures by kind",
 		Long:  failuresLong,
 		Example: `  hipq failures
   hipq failures emails --since 1d --json | jq .retry

@@ -36,7 +36,7 @@ type filtered struct {
 	fingerprinted bool
 }
 
-// wordsOfFlag is where a flag has the words that it takes, for who completes them.
+// wordsOfFlag is where a flag has the words that it takes, for completion.
 const wordsOfFlag = "hipq_words"
 
 const noShard = -1
@@ -49,17 +49,17 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 	flags.StringVar(&f.key, "key", "", only+"with this job key")
 	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
 	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
-	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text, as it is written")
+	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text (case matters)")
 	if of.fingerprinted {
-		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"that failed in this way: eight hex digits, as hipq failures gives them")
+		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"with this fingerprint, eight hex digits from hipq failures")
 	}
 	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
-	flags.StringVar(&f.until, "until", "", only+of.happened+" before such a time")
+	flags.StringVar(&f.until, "until", "", only+of.happened+" before this time")
 	all := "(0: all)"
 	if of.limit > 0 {
 		all = "(0: all; the default for --json)"
 	}
-	flags.IntVar(&f.limit, "limit", of.limit, "only the newest so many"+of.each+" "+all)
+	flags.IntVar(&f.limit, "limit", of.limit, "only the newest N"+of.each+" "+all)
 }
 
 // narrows says whether a flag is there that tells jobs of a queue from its others.
@@ -165,9 +165,9 @@ type operateFlags struct {
 
 func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
-	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
-	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; it asks first")
-	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask before jobs are changed that flags describe; needed without a terminal")
+	c.Flags().Lookup("queue").Usage = "the queue, instead of QUEUE"
+	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that qualify; it asks first")
+	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask before changing the jobs that flags select; required without a terminal")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 

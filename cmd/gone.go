@@ -34,7 +34,7 @@ func (e gone) hint() string {
 	return e.until() + "; " + e.where() + " Only if the data are really gone: hipq init makes an empty one"
 }
 
-// seen is when a tick of this user last found the config's database; nil where nobody can note it.
+// seen is when a tick of this user last found the config's database; nil where that can't be noted.
 func seen(c *config.Config) *alert.Seen {
 	where := c.Database.Path // of SQLite
 	if where == "" {
@@ -70,7 +70,7 @@ func (a *app) isAway(err error) bool {
 	return code == exitTryLater || errors.As(err, new(gone))
 }
 
-// confirmEmpty lets nobody make an empty database in the place of one that is gone without a word about it.
+// confirmEmpty warns before an empty database replaces one that is gone.
 func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	err := connect(ctx, c, func(*instance) error { return nil })
 	was, ok := errors.AsType[gone](err)

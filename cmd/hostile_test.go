@@ -326,11 +326,11 @@ func (h hostileDB) now() string {
 	return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 }
 
-// wantNoneLeft finds jobs that nobody has done, although nothing keeps them.
+// wantNoneLeft finds jobs that are not done although nothing holds them up.
 func (h hostileDB) wantNoneLeft(queue string) {
 	h.t.Helper()
 	if !h.checked {
-		return // some are where nobody comes to them
+		return // no worker reaches some of them
 	}
 	for _, id := range h.ids(queue, "state <> 'final' AND job_type = 'send' AND NOT (status IN ('scheduled', 'awaiting') AND wake_time > "+h.now()+")") {
 		h.t.Errorf("%s %s: %s", queue, id, h.ask("why", queue, id))

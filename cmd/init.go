@@ -21,14 +21,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
-and MariaDB the stored procedures too, if the user may make any. The schedules of the config begin now.
-Where the config has another number of shards for a queue than the database, or throttle groups by something else, it divides the
-queue anew: workers go on meanwhile, but for those that have another config. Interrupted, it goes on when it is run again.
-Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
+const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also creates the stored
+procedures, if the user has that privilege. Schedules of the config begin now. If the config has a new number of
+shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config go on meanwhile.
+Without a config it writes a first hipq.yaml.
 
-Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
-it makes an empty one, and asks on a terminal.
+It may be repeated, and several may run at once. If it was interrupted, run it again.
+
+If hipq work has found a database before and there is none now, a disk may not be mounted. Then init warns before it
+creates an empty database, and asks on a terminal.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -51,7 +52,7 @@ func (a *app) initCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
-	c.Flags().BoolVar(&grants, "print-grants", false, "print the rights that init, hipq and an application need in MySQL; nothing is changed")
+	c.Flags().BoolVar(&grants, "print-grants", false, "print the MySQL privileges that init, hipq and an application need, and change nothing")
 	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
 }
@@ -101,12 +102,12 @@ type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
 	Tables  []string `json:"tables"`
-	// Divided are the queues that were divided anew, or whose jobs still had to be moved.
+	// Divided are the queues that were divided again, or whose jobs still had to be moved.
 	Divided []divided `json:"divided"`
 	// Procedures are the stored procedures that were made; LeftOut says why none could be.
 	Procedures []string `json:"procedures"`
 	LeftOut    string   `json:"procedures_left_out,omitempty"`
-	// RightsLost says to whom the rights to call them are to be given again.
+	// RightsLost names the users that need the rights to call them again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 
@@ -204,7 +205,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	return err
 }
 
-// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the midst of that.
+// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the middle of that.
 func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Options) error {
 	q, err := queue.New(db, o)
 	if err != nil {

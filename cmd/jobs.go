@@ -14,13 +14,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all,
-one object a line. STATE is with the percent that a running job has said it has reached. RETRY says which job a retry repeats,
-or which repeats it, or that it was dismissed.
+const jobsLong = `Lists jobs, oldest first. A table shows the newest 100 of each queue unless --limit changes that. --json prints all,
+one object a line. STATE includes the progress that a running job has reported. RETRY shows which job a retry repeats,
+which job repeats it, or that it was dismissed.
 
---state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
-this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the
-job's last transition. --shard takes the number of one of a queue's shards, of which the first is 0.
+--state takes the states (initial, running, error, retry, final) and the columns of hipq status. running includes jobs
+that wait for an answer. failed are jobs that were neither retried nor dismissed. --since and --until compare the
+job's last transition. --shard takes the number of a shard; the first is 0.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -48,7 +48,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		},
 	}
 	f.add(c, filterOfJobs(tableRows, admin.Statuses...))
-	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard of the queue; the first is 0 (-1: of all)")
+	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard; the first is 0 (-1: all)")
 	return c
 }
 

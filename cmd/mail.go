@@ -27,11 +27,11 @@ import (
 const (
 	// mailedWithin is how long a tick takes at most for what it mails, when it was told to stop too.
 	mailedWithin = 10 * time.Second
-	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
+	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that no worker handles.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
 	// outageAgain is after how long ticks tell again that the database is away, misconfiguredAgain what exit code 78 is for.
 	outageAgain, misconfiguredAgain = 15 * time.Minute, time.Hour
-	// inTurnAgain is after how long each schedule is told again that begins anew again and again.
+	// inTurnAgain is after how long each schedule is told again that starts over again and again.
 	inTurnAgain = 24 * time.Hour
 )
 
@@ -94,7 +94,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
-		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
+		said += fmt.Sprintf("; the results of %s could not be saved: they count as lost with their worker, and run again as their retry policy says",
 			texts.Count(n, "job"))
 	}
 	return said
@@ -203,7 +203,7 @@ func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	return queues, nil
 }
 
-// command is a command as whoever reads a mail can run it: he may have neither the crontab's variables nor its folder.
+// command is a command as the reader of a mail can run it, without the crontab's variables and outside of its folder.
 func (i *instance) command(text string) string {
 	passwd, _ := os.ReadFile("/etc/passwd")
 	text = asService(string(passwd), me()) + text
@@ -244,7 +244,7 @@ func (i *instance) runAs() string {
 	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }
 
-// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
+// mailUnhandled tells of job types that have due jobs and that no worker has handled for a day. It checks each queue once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
 	board := alert.NewLog(i.db)
 	queues, err := i.mailed()
@@ -295,7 +295,7 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 	return nil
 }
 
-// mailInTurn tells of schedules that begin anew again and again. It looks once an hour.
+// mailInTurn tells of schedules that start over again and again. It looks once an hour.
 func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error {
 	if len(i.Schedules) == 0 {
 		return nil
@@ -306,7 +306,7 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		for _, r := range rows {
 			if err == nil && r.InTurn() {
 				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
-					a.say(fmt.Sprintf("schedule %s begins anew again and again, and may lose slots: one config has it as %s, another as %s",
+					a.say(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
 						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
 					return nil
 				})
@@ -333,7 +333,7 @@ func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) err
 			return err
 		}
 		if ours {
-			a.say(fmt.Sprintf("resolved: job type %s of %s is left out no more; that was mailed at %s", jobType, queue, i.local(said[name])))
+			a.say(fmt.Sprintf("resolved: job type %s of %s is no longer left out; that was mailed at %s", jobType, queue, i.local(said[name])))
 		}
 	}
 	return err

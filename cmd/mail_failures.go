@@ -118,7 +118,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	return newest, back, err
 }
 
-// untold are those ways in which jobs of a queue failed of which nobody has told for an hour, the latest first, and which the caller
+// untold are the kinds of failure of a queue that were not mailed for an hour, the latest first, and which the caller
 // has claimed to tell.
 func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
 	if len(newest) == 0 {

@@ -38,12 +38,12 @@ func TestMailOutage(t *testing.T) {
 	}
 	since := zonedTime(at, time.UTC)
 	ends(worker.Summary{Started: 5, Finished: 2, Errors: 1, Answered: at}, schema.ErrNoAnswer, "hipq: the database does not answer\n",
-		"  the database last answered at "+since+", 3 min ago; what became of 2 jobs could not be written: they count as lost with their worker, and run again",
+		"  the database last answered at "+since+", 3 min ago; the results of 2 jobs could not be saved: they count as lost with their worker, and run again",
 		"; hipq work has failed since "+since+"; this is said every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
-	// one that was caught says it all the same; of a lost lock another tick knows whether the database is there
+	// one that was caught says it anyway; of a lost lock another tick knows whether the database is there
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work has failed since "+since)
-	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "what became of 1 job could not be written")
+	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "the results of 1 job could not be saved")
 	dbtest.Ensure(t, !strings.Contains(out.String(), "has failed since"), "a lost lock is an outage: %s", &out)
 	// where the database was away the lock was lost for that reason
 	ends(worker.Summary{Started: 1, Answered: at}, fmt.Errorf("the database is away: %w (%w)", schema.ErrNoAnswer, worker.ErrLockLost),
@@ -53,7 +53,7 @@ func TestMailOutage(t *testing.T) {
 	ends(worker.Summary{Started: 1}, schema.ErrHeld, schema.ErrHeld.Error()+"\n")
 	c.Mail = false
 	ends(worker.Summary{}, schema.ErrNoAnswer)
-	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "what became of 1 job could not be written")
+	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "the results of 1 job could not be saved")
 }
 
 // TestAsService: root can paste a command of a user that has no shell; other users' commands are as they are.

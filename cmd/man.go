@@ -11,10 +11,10 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-const manLong = `Writes the man pages of all commands into a folder, which it makes if it isn't there: hipq.1, hipq-work.1 and
-so on. hipq's packages and make install bring them.
+const manLong = `Writes the man pages of all commands into a folder: hipq.1, hipq-work.1 and so on. It creates the folder if necessary.
+hipq's packages and make install bring the pages.
 
-The pages bear the date of the variable SOURCE_DATE_EPOCH, if that is set: then the same hipq writes the same files.
+If the variable SOURCE_DATE_EPOCH is set, the pages have its date, so that builds are reproducible.
 
 Exit codes: 0 done · 1 the pages can't be written · 64 usage.`
 

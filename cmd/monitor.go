@@ -11,35 +11,33 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
-is complete 5 minutes after its end. The 6 hours before are recounted if more of them has been committed since.
+const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics. An hour is complete 5 minutes after its end. A
+second run for the same hour changes nothing. The 6 hours before are recounted if
+more of them was committed since.
 
-On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week that end with that
-hour, with how many of their hours are there, and whether all is well, by the limits of the config (alert). A terminal also gets
-what it aggregated. What has happened since that hour is printed as "now", and stored nowhere.
+On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week up to
+that hour, and whether all is well by the limits of the config (alert). It also prints trends against the window
+before and the same window a week earlier, and for each host the ticks of the last day: how many, how many started no
+job, and the longest gap. "now" is what has happened since that hour; it isn't stored.
 
-Where there is no terminal, it says what cron should mail: what is not well by these limits, each thing once, again after a day
-while it lasts, and when it is resolved; slots of schedules that were missed. "mail: off" in the config silences that. It leaves
-to hipq work what that has told.
+Without a terminal it prints only what cron should mail: each finding once, again after a day while it lasts, and when
+it is resolved; and missed slots of schedules. "mail: off" in the config disables that. It doesn't repeat what hipq
+work has mailed.
 
-It also says what has changed for the worse against the window before and the same window a week earlier, where there is enough
-to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
-one.
+If hours were missed because the machine was down, it names them. --at aggregates one of them, --missing all of them.
+You may interrupt and repeat it.
 
-An hour that was missed (the machine was down for more than an hour) is named; --at aggregates it, and --missing all of them. It may
-be interrupted and repeated.
+--output prometheus is for the textfile collector of Prometheus' node_exporter. --output csv has a line for each
+window and job type. --to FILE writes the output to a file. The file is replaced as a whole, and stays as it was if
+the run fails.
 
---output prometheus is for the textfile collector of Prometheus' node_exporter, --output csv has a line for each window and
-job type. --to FILE writes whatever is printed to a file instead, which is replaced as a whole, and stays as it was if the run
-fails.
-
---report FILE writes one HTML page with charts of the week, the windows, and what wants a look. It needs no other file and no
-network, and runs no script. Whoever reads FILE finds the old page or the new one, whole. Only its owner and group may. With - for
+--report FILE writes one HTML page with charts, windows, and everything that needs attention. It needs no other file
+and no network, and runs no script. It is replaced as a whole, and only its owner and group can read it. With - for
 FILE it is printed.
 
---check aggregates nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
-with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout). With
---json it is an object, which has all findings.
+--check aggregates nothing. It prints one line in the format of Nagios and Icinga plugins and exits with 0 (OK), 1
+(WARNING), 2 (CRITICAL) or 3 (UNKNOWN). UNKNOWN means that it couldn't find out, for example because there was no
+answer within --timeout. With --json it prints an object with all findings.
 
 Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage ·
 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
@@ -54,7 +52,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	var o monitorOptions
 	c := &cobra.Command{
 		Use:   "monitor",
-		Short: "Aggregate an hour of activity into metrics, say whether all is well",
+		Short: "Aggregate an hour of activity into metrics, and check limits",
 		Long:  monitorLong,
 		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
   hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
@@ -68,13 +66,13 @@ func (a *app) monitorCommand() *cobra.Command {
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.at, "at", "", "aggregate the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
+	f.StringVar(&o.at, "at", "", "aggregate the hour (UTC) of this time instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")
-	f.StringVar(&o.output, "output", "", "print so: "+strings.Join(outputs, ", ")+"; table is what a terminal gets")
-	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
-	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and aggregate nothing")
+	f.StringVar(&o.output, "output", "", "print in this format: "+strings.Join(outputs, ", ")+"; table is the default on a terminal")
+	f.StringVar(&o.to, "to", "", "write the output to this file; - is standard output")
+	f.BoolVar(&o.check, "check", false, "print one line for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, and replace it; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)

@@ -169,7 +169,7 @@ func measures(a monitor.Alert, s monitor.State) []measured {
 func perfdata(all []measured) string {
 	words := make([]string, len(all))
 	for n, m := range all {
-		value := "U" // nobody knows
+		value := "U" // unknown
 		if m.Value != nil {
 			value = decimal(*m.Value) + m.Unit
 		}

@@ -35,7 +35,7 @@ func (o *missingOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// missed is what became of an hour that was missed, or in a dry run would.
+// missed is the result for an hour that was missed, or in a dry run what it would be.
 type missed struct {
 	Hour time.Time `json:"hour"`
 	// Result is taken, already (somebody else was faster), or gone: nothing is left of its time, if anything happened then.
@@ -69,7 +69,7 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 		}
 		result := "taken"
 		if !o.dryRun {
-			// to the end, for of a commit that was cut short nobody could say what became of it; the backlog of now is that of the
+			// to the end, because the result of a commit that was cut short is unknown; the backlog of now is that of the
 			// last hour's end
 			done, err := m.Aggregate(context.WithoutCancel(cmd.Context()), hour, monitor.AggregateOptions{Gauge: hour.Equal(last)})
 			if err != nil {
@@ -89,7 +89,7 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 	return nil
 }
 
-// tellMissed says what became of an hour. People read it on a terminal, or in a dry run.
+// tellMissed prints the result for an hour. People read it on a terminal, or in a dry run.
 func (a *app) tellMissed(h missed) error {
 	switch hour := h.Hour.Format(time.RFC3339); {
 	case a.json:

@@ -12,7 +12,7 @@ import (
 )
 
 // printMetrics prints what Prometheus' textfile collector reads. All are gauges: what is counted is counted over windows, and so
-// may become less. They have no timestamps, for the collector takes none.
+// may become less. They have no timestamps, because the collector accepts none.
 func (a *app) printMetrics(instance string, r monitored) error {
 	g := gauges{prometheus.NewRegistry(), prometheus.Labels{"hipq": label(instance)}}
 	s := r.state
@@ -66,7 +66,7 @@ func (g gauges) states(types []monitor.TypeState) {
 	labels := []string{"queue", "job_type"}
 	backlog := g.by("hipq_backlog_jobs", "Jobs that are due, or locked by a dead worker.", labels...)
 	oldest := g.by("hipq_oldest_due_seconds", "For how long the oldest due job has been due.", labels...)
-	failed := g.by("hipq_failed_jobs", "Jobs that failed for good and are still to be seen to.", labels...)
+	failed := g.by("hipq_failed_jobs", "Jobs that failed for good and were neither retried nor dismissed.", labels...)
 	for _, t := range types {
 		of := []string{label(t.Queue), label(t.JobType)}
 		backlog.set(float64(t.Backlog), of...)

@@ -21,7 +21,7 @@ const pageMode = 0o640
 // failuresOfQueue is how many of the newest kinds of failures the page has of each queue.
 const failuresOfQueue = 10
 
-// writePage writes the report as a page, in the place of that which is there, or prints it.
+// writePage writes the report as a page, instead of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
 	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {

@@ -106,7 +106,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	})
 }
 
-// read adds every line until one is bad. What was read before is added all the same.
+// read adds every line until one is bad. What was read before is added anyway.
 func (n *ndjson) read(from io.Reader) error {
 	lines := bufio.NewReaderSize(from, 256<<10)
 	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // an error comes again with the first line
@@ -126,7 +126,7 @@ func (n *ndjson) read(from io.Reader) error {
 			err = n.parse(text)
 		}
 		if err != nil {
-			// the context may have ended, what was read is to be added all the same
+			// the context may have ended, what was read is to be added anyway
 			if failed := n.flush(context.WithoutCancel(n.cmd.Context())); failed != nil {
 				return failed
 			}
@@ -157,7 +157,7 @@ func (n *ndjson) bad(err error) error {
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
-// refused is bad, unless it was the database that failed when it was asked about the line, for its clock say, or a signal.
+// refused is bad, unless the database failed when it was asked about the line (such as its clock), or a signal came.
 func (n *ndjson) refused(err error) error {
 	if trouble, _ := schema.Diagnose(err); trouble == schema.NoTrouble && !errors.Is(err, context.Canceled) {
 		return n.bad(err)

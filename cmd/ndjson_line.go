@@ -34,9 +34,9 @@ func (l *jobLine) fields() map[string]any {
 	}
 }
 
-// readJobLine reads a line field by field, for to the json package a name in other letters is the same, and the last of two
-// counts: whoever has looked at the line before, and let it pass, may have seen another job in it. An unknown field is refused,
-// for it may be a misspelt one.
+// readJobLine reads a line field by field, because the json package takes a name in other letters for the same, and the last of two
+// counts: a check before hipq, which let the line pass, may have seen another job in it. An unknown field is refused,
+// because it may be misspelt.
 func readJobLine(text []byte) (l jobLine, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	begin, err := d.Token()

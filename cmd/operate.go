@@ -97,7 +97,7 @@ type operated struct {
 	done int
 	// quiet says that a person sees the bar, and not each job.
 	quiet bool
-	// changed are the jobs that were, or would be; refused is how many could not be; duplicates of how many another job has the
+	// changed are the jobs that were, or would be; refused is how many were not; duplicates of how many another job has the
 	// type and key.
 	changed             []int64
 	refused, duplicates int
@@ -111,7 +111,7 @@ func parseID(arg string) (int64, error) {
 	return id, nil
 }
 
-// operate does it. What fails for one job is reported, and the others are done all the same.
+// operate does it. What fails for one job is reported, and the others are done anyway.
 func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operation) (err error) {
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {

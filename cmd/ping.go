@@ -22,7 +22,7 @@ func (a *app) pinged(cmd *cobra.Command, to string, run func() error) error {
 	if to == "" {
 		return run()
 	}
-	// a run that was interrupted has failed, and the service shall hear of it
+	// an interrupted run has failed, and the service must know it
 	ctx := context.WithoutCancel(cmd.Context())
 	a.ping(ctx, to, "start")
 	err := run()
@@ -40,7 +40,7 @@ func (a *app) ping(ctx context.Context, to, what string) {
 	}
 }
 
-// ping asks for a URL, with one word more in its path. Errors don't have the URL in them, for it is a secret.
+// ping asks for a URL, with one word more in its path. Errors don't contain the URL, because it is a secret.
 func ping(ctx context.Context, to, what string) error {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -72,7 +72,7 @@ func ping(ctx context.Context, to, what string) error {
 	return nil
 }
 
-// sameHost lets nobody send the secret in the URL to others.
+// sameHost keeps the secret in the URL from other hosts.
 func sameHost(next *http.Request, before []*http.Request) error {
 	first := before[0].URL
 	switch {

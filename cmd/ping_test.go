@@ -82,7 +82,7 @@ func TestPinged(t *testing.T) {
 			ran := 0
 			err := a.pinged(command, server.URL+"/s3cret?a=b", func() error {
 				ran++
-				cancel() // a signal ends the run; its end is told all the same
+				cancel() // a signal ends the run; its end is told anyway
 				return failure
 			})
 			dbtest.Ensure(t, errors.Is(err, failure) && ran == 1, "it ran %d times, and gave %v", ran, err)

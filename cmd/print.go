@@ -33,7 +33,7 @@ type output struct {
 	bar *progressbar.ProgressBar
 }
 
-// stalledFor is how long a command that shall end waits for one that has stopped to read what it prints.
+// stalledFor is how long a command that must end waits for a reader that has stopped.
 const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (o *output) terminal() *os.File {
 
 func (o *output) isTerminal() bool { return o.terminal() != nil }
 
-// columns is how many characters a line of the terminal has; 0 if nobody knows, or there is none.
+// columns is how many characters a line of the terminal has; 0 if that is unknown, or there is no terminal.
 func (o *output) columns() int {
 	if f := o.terminal(); f != nil {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -120,8 +120,8 @@ func await[T any](ctx context.Context, do func() (T, error)) (result T, err erro
 	}
 }
 
-// openFile opens a file that the command line names, for a command that shall end when the context does: of a pipe to which
-// nobody writes (of a shell's <(…) say) neither the opening nor a Read ends by itself.
+// openFile opens a file that the command line names, for a command that must end when the context does: of a pipe without
+// a writer (of a shell's <(…) say) neither the opening nor a Read ends by itself.
 func openFile(ctx context.Context, path string) (*inputFile, error) {
 	f, err := await(ctx, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
@@ -204,7 +204,7 @@ func (a *app) endBar() {
 // standardOutput stands for the file that is none.
 const standardOutput = "-"
 
-// replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
+// replaceFile replaces a file as a whole or not at all: a reader finds the old one or the new one.
 func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("%s is no regular file", path)

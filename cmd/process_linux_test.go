@@ -69,7 +69,7 @@ func onTerminal(args []string) error {
 	}
 	failed := c.Run()
 	line.Close()
-	// reading from a terminal that nobody holds any more ends in EIO
+	// reading from a terminal whose other end is closed ends in EIO
 	if err := <-shown; err != nil && !errors.Is(err, syscall.EIO) {
 		return err
 	}
@@ -93,7 +93,7 @@ func unprivileged(args []string) error {
 	return syscall.Exec(path, args, os.Environ())
 }
 
-// hold is the program of this name: it has a lease on the file, which whoever opens or executes it has to wait for.
+// hold is the program of this name: it has a lease on the file, so that another process waits before it opens or executes it.
 func hold(args []string) error {
 	file, err := os.OpenFile(args[0], os.O_RDWR, 0)
 	if err != nil {

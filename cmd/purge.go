@@ -20,10 +20,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not aggregated; workers that ended
-before that and are in no report any more (14 days); metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
-keep_failed (90 days). It never deletes a job that is not final. It works in small batches, with a pause after each, that
-don't block the workers, and may be interrupted and repeated: then, and after --max-time, it says what is left.
+const purgeLong = `Deletes activity older than activity.keep (14 days), except hours that hipq monitor has not aggregated; workers that
+ended before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14
+days) and keep_failed (90 days). Jobs that are not final are never deleted.
+
+It deletes in small batches with pauses, so that it doesn't block workers. You may interrupt and repeat it. When it is
+interrupted, or --max-time is over, it prints what is left.
 
 Exit codes: 0 done · 1 with --dry-run: there is nothing to delete · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -48,7 +50,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	return c
 }
 
-// purged is what became of one kind of things, or in a dry run would: what was deleted, kept for the monitor's sake, or is left to
+// purged is the result for one kind of rows, or in a dry run what it would be: what was deleted, kept for the monitor, or is left to
 // be deleted.
 type purged struct {
 	What   string  `json:"what"`
@@ -124,7 +126,7 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	return err
 }
 
-// warnUnmonitored says that nobody has turned activity into metrics for a day.
+// warnUnmonitored says that no activity was aggregated for a day.
 func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
 	since, err := monitor.New(i.db).Unmonitored(ctx)
 	if err == nil && !since.IsZero() {
@@ -134,10 +136,10 @@ func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
 }
 
 func unmonitored(i *instance, since time.Time) string {
-	return fmt.Sprintf("nobody has monitored what happened since %s, which can't be purged: is hipq monitor in crontab?", i.local(since))
+	return fmt.Sprintf("hipq monitor has not aggregated what happened since %s, so it can't be purged: is hipq monitor in crontab?", i.local(since))
 }
 
-// purging is how a purge goes on. What is done is said at once, for it is done even if the rest can't be.
+// purging is how a purge goes on. Each step is reported at once, because it is done even if the rest fails.
 type purging struct {
 	a       *app
 	i       *instance
@@ -146,7 +148,7 @@ type purging struct {
 	now     time.Time
 	// keep is how old activity may become; longest is how long the purge may take, 0 as long as it wants.
 	keep, longest time.Duration
-	// result is what becomes of what run counts.
+	// result is what happens to the rows that run counts.
 	result  string
 	counted int64
 	left    []string

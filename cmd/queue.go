@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const queueLong = `Pauses a queue, or lets it go on. In a paused queue nothing is started, by whatever worker on whatever host; what runs
-goes on running, and jobs may be enqueued. hipq status shows it. Both may be repeated. --all is all queues of the instance.
-What fails for one queue is said, and the others are done all the same.
+const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running jobs go on, and
+jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of the instance. An
+error of one queue doesn't stop the others.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration, or a queue has no table.`
@@ -31,8 +31,8 @@ func (a *app) queuesCommand() *cobra.Command {
 		Example: "  hipq queues pause emails\n  hipq queues resume --all",
 	}
 	c.AddCommand(
-		a.pauseQueueCommand(pausing{"queues", true, false}, "Start nothing more", "stop", "hold", "halt"),
-		a.pauseQueueCommand(pausing{"queues", false, false}, "Start jobs again", "unpause", "continue"),
+		a.pauseQueueCommand(pausing{"queues", true, false}, "Pause queues", "stop", "hold", "halt"),
+		a.pauseQueueCommand(pausing{"queues", false, false}, "Resume queues", "unpause", "continue"),
 	)
 	return c
 }
@@ -128,7 +128,7 @@ type schedulePaused struct {
 }
 
 // pauseEach calls do for each name. It pauses or resumes the n-th, or in a dry run only says whether that would change anything. If one
-// fails, the others are done all the same.
+// fails, the others are done anyway.
 func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
 	var failed, nothing []error
 	for n, name := range names {

@@ -13,7 +13,7 @@ import (
 
 var namedTest = texts.Pattern("`(Test\\w+|\\w+\\.txtar)`")
 
-// tests looks for tests that a page names and nobody has.
+// tests looks for tests that a page names and that don't exist.
 func (d docs) tests(t *testing.T, p page) {
 	for _, m := range namedTest().FindAllStringSubmatch(p.text, -1) {
 		where := []string{"ls", "cmd/testdata/script/" + m[1]}

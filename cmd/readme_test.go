@@ -341,7 +341,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput()
 		dbtest.Require(t, err == nil, "%v\n%s", err, out)
-		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // for the sake of --linger
+		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // because of --linger
 		for line := range strings.Lines(b.text) {
 			line = strings.TrimSpace(line)
 			if m := assignment().FindStringSubmatch(line); m != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-const rescheduleLong = `Says anew when jobs that have not started (or wait for their next attempt) should run, or with which priority. Either
-those of the ids, or with flags all that the flags describe: the newest so many with --limit. Their time windows hold all
-the same.
+const rescheduleLong = `Changes when jobs run, or their priority, if they have not started or wait for their next attempt. Name the ids, or
+select jobs with flags; --limit takes only the newest. Time windows still apply.
 
 Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
@@ -55,7 +54,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		return nil
 	})
 	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
-	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
+	c.Flags().StringVar(&in, "in", "", "when to run, from now: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	return c

@@ -12,12 +12,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const retryLong = `Enqueues a new job like a final one, due at once, and prints its id: a final job itself never changes. Either for the
-ids, or with flags for all failed jobs that the flags describe (hipq failures lists them), the newest so many with --limit;
-or with --state closed or finished and --again for others. The two are linked (hipq show), and the failed one is
-closed: hipq status counts it as failed no more. A job that was retried or dismissed, or that finished, is retried only
-with --again. Where a job with the same type and key is not final, that one's id is printed, with a word about it to
-stderr, and nothing is changed.
+const retryLong = `Enqueues a copy of a final job, due at once, and prints its id. The final job itself doesn't change, except that a
+failed one is closed: hipq status no longer counts it as failed. hipq show links the two.
+
+Name the ids, or select failed jobs with flags (hipq failures lists them); --limit takes only the newest. A job that
+was retried or dismissed, or that finished, is retried only with --again; to select those by flags, add --state closed
+or finished. If a job with the same type and key is not final, nothing changes, and its id is printed, with a note on
+stderr.
 
 Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
@@ -26,7 +27,7 @@ func (a *app) retryCommand() *cobra.Command {
 	again := false
 	c := a.operateCommand(&cobra.Command{
 		Use:        "retry QUEUE [ID…]",
-		Short:      "Enqueue new jobs like final ones",
+		Short:      "Enqueue copies of failed or finished jobs",
 		Long:       retryLong,
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
@@ -59,9 +60,9 @@ func (a *app) retryCommand() *cobra.Command {
 				return ""
 			}
 			if ok {
-				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it all the same"
+				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it anyway"
 			}
-			return "--again retries it all the same"
+			return "--again retries it anyway"
 		}
 		return nil
 	})
@@ -103,19 +104,18 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 }
 
 // dryRunUsage is what --dry-run does, in each command that has it.
-const dryRunUsage = "say what it would do, and to which jobs, and change nothing; exit 1 if that is nothing"
+const dryRunUsage = "say what would change, and change nothing; exit 1 if that is nothing"
 
-const dismissLong = `Closes failed jobs about which nothing is to be done any more: hipq status counts them as failed no more, and hipq retry
-leaves them out. Either those of the ids, or with flags all failed ones that the flags describe (hipq failures lists them),
-the newest so many with --limit. They stay as long as failed jobs do, and are still listed by hipq failures --state closed.
-It may be repeated.
+const dismissLong = `Closes failed jobs that need no more work. hipq status no longer counts them as failed, and hipq retry leaves them
+out. Name the ids, or select failed jobs with flags (hipq failures lists them); --limit takes only the newest. The
+jobs are kept as long as other failed jobs, and hipq failures --state closed still lists them. You may repeat it.
 
 Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) dismissCommand() *cobra.Command {
 	return a.operateCommand(&cobra.Command{
 		Use:        "dismiss QUEUE [ID…]",
-		Short:      "Close failed jobs that shall not run again",
+		Short:      "Close failed jobs that need no retry",
 		Long:       dismissLong,
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},

@@ -53,7 +53,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	c, failure := root.ExecuteContextC(ctx)
 	if failure != nil && a.command == "" {
 		failure = misread{failure, c}
-		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
+		a.json = a.json || slices.Contains(args, "--json") // the flag may not have been parsed
 		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")
 	}
 	if failure == nil && a.out.err != nil {
@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what hipq does")
 	flags.StringVar(&a.color, "color", colorAuto, "colour states: auto (on a terminal, unless NO_COLOR is set), always or never")
 	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())

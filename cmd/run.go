@@ -20,10 +20,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const runLong = `Runs one job now, in the foreground, to find out what is wrong with it: whatever its time, its windows and its place in the
-line, although its queue may be paused, and beside the host's concurrency. Throttle limits and the queue's rate hold all
-the same. It is an attempt like any other, by a worker of its own: with a lock, a timeout, a retry decision, and lines in
-the activity. It prints what the handler printed, set apart, and how the attempt ended.
+const runLong = `Runs one job now, in the foreground, so that you can see what is wrong with it. It ignores the job's scheduled time,
+time windows and order, the pause of its queue, and the concurrency of the host. Throttle limits and the queue's rate
+still apply. It is an attempt like any other, with a lock, a timeout, a retry decision and entries in the activity. It
+prints the handler's output, set apart, and how the attempt ended.
 
 Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
 run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·
@@ -70,7 +70,7 @@ func (a *app) runJob(cmd *cobra.Command, i *instance, p worker.Params, runners *
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
-// ingestWithin is how long run waits for another transaction that holds a row which is to be taken in, or to be moved to its shard.
+// ingestWithin is how long run waits for another transaction that holds a row that run ingests, or moves to its shard.
 const ingestWithin = 10 * time.Second
 
 // runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
@@ -107,7 +107,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 	return fmt.Errorf("the row of job %d of %s: %w", id, q.Name, schema.ErrHeld)
 }
 
-// printRun says how it ended: what became of the job.
+// printRun says how the attempt and the job ended.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
 	// also when it was interrupted
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 )
 
-// runners makes what runs for a worker's jobs of what the config says. Whoever has it closes it.
+// runners makes the handlers of a worker's jobs from the config. The caller closes it.
 type runners struct {
 	i        *instance
 	workerID string
@@ -78,7 +78,7 @@ func (r *runners) both(c, decides config.Handler) (h handler.Handler, decider ha
 	return h, handler.RetryExec{Exec: e}, err
 }
 
-// leftType is a job type that a worker leaves out, for its handler can't be made here: its jobs wait.
+// leftType is a job type that a worker leaves out, because its handler can't be made here: its jobs wait.
 type leftType struct {
 	queue, name string
 	err         error
@@ -143,7 +143,7 @@ func canRun(c *config.Config, h config.Handler) error {
 	return nil
 }
 
-// foreign says who else could have written a handler's program, unless that is allowed; "" is nobody.
+// foreign says who else could have written a handler's program, unless that is allowed; "" is no other user.
 func foreign(c *config.Config, h config.Handler) string {
 	if h.HTTP != nil || c.AllowForeignHandlers {
 		return ""

@@ -17,9 +17,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const schedulesLong = `Lists the recurring jobs: when their slots are, which one was last and which is next, and the job that the last one has led
-to. Those of the config come with those that the database has of other configs. hipq work enqueues the jobs; pause and resume
-hold one back, and run enqueues its job now.
+const schedulesLong = `Lists the recurring jobs with their slots, the last slot and its job, and the next slot. It includes schedules that
+the database knows from other configs. hipq work enqueues the jobs. pause and resume hold a schedule and release it;
+run enqueues its job now.
 
 Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -41,10 +41,10 @@ func (a *app) schedulesCommand() *cobra.Command {
 		},
 	}
 	c.AddCommand(
-		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Hold schedules back",
-			"The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"),
-		a.pauseScheduleCommand(pausing{"schedules", false, false}, "Let schedules go on",
-			"A schedule goes on with its next slot from now.", "unpause", "continue", "enable"),
+		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Pause schedules",
+			"Pauses schedules. Slots that pass meanwhile are skipped.", "stop", "hold", "disable"),
+		a.pauseScheduleCommand(pausing{"schedules", false, false}, "Resume schedules",
+			"Resumes schedules with their next slot.", "unpause", "continue", "enable"),
 		a.scheduleRunCommand())
 	return c
 }
@@ -63,14 +63,14 @@ type scheduled struct {
 	LastQueue *string  `json:"last_queue"`
 	LastJobID *int64   `json:"last_job_id"`
 	NextSlot  job.Time `json:"next_slot"`
-	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
+	// OverdueMS is how long a slot has been waiting for a worker.
 	OverdueMS int64 `json:"overdue_ms"`
 	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
 	LeftSlot job.Time `json:"left_slot"`
 	LeftWhy  *string  `json:"left_why"`
-	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
+	// WaitsUntil: the clock was put back, and all slots up to then are done; else null.
 	WaitsUntil job.Time `json:"waits_until"`
-	// InTurn says that it begins anew again and again, for two configs have it with different slots; OtherWhen are those of the
+	// InTurn says that it starts over again and again, because two configs have it with different slots; OtherWhen are those of the
 	// other one, else null.
 	InTurn    bool    `json:"in_turn"`
 	OtherWhen *string `json:"other_when"`
@@ -83,7 +83,7 @@ func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows 
 	return t, rows, err
 }
 
-// scheduleNames are those of the config, and those that the database has besides.
+// scheduleNames are those of the config, and others that the database has.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	names := slices.Collect(maps.Keys(rows))
 	for _, s := range i.Schedules {
@@ -188,7 +188,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 		say("not in this config")
 	}
 	if s.OtherWhen != nil {
-		say("begins anew in turn with another config's %s", *s.OtherWhen)
+		say("starts over in turn with another config's %s", *s.OtherWhen)
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
@@ -212,7 +212,7 @@ func (a *app) pauseScheduleCommand(p pausing, short, long string, others ...stri
 	c := &cobra.Command{
 		Use:   p.verb() + " NAME…",
 		Short: short,
-		Long: long + ` On all hosts, and until it is changed again. It may be repeated.
+		Long: long + ` It holds on all hosts. You may repeat it.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration.`,
@@ -262,9 +262,9 @@ func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p 
 	})
 }
 
-const scheduleRunLong = `Enqueues the job of schedules of the config now, beside their plan: no slot is used up, also of one that is paused. It prints
-the ids, as hipq enqueue does. Of a schedule with a key of its own whose job is not final, it is that job's id; else the job has as its key
-the schedule's name, @ and this time, with microseconds.
+const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused. It prints the ids, as
+hipq enqueue does. If the schedule has a key of its own and a job with it is not final, that job's id is printed.
+Otherwise the key is the schedule's name, @ and this time with microseconds.
 
 Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -272,7 +272,7 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 	dryRun := false
 	c := &cobra.Command{
 		Use:        "run NAME…",
-		Short:      "Enqueue the job of schedules now",
+		Short:      "Enqueue the jobs of schedules now",
 		Long:       scheduleRunLong,
 		Example:    "  hipq schedules run nightly-report",
 		SuggestFor: []string{"trigger", "now", "enqueue", "start"},

@@ -27,7 +27,7 @@ import (
 )
 
 // TestMain makes programs of this test binary, which scripts call by name: each call is a process of its own, so that
-// hipq finds its own file, is killed like any other, and counts for the coverage all the same.
+// hipq finds its own file, is killed like any other, and counts for the coverage anyway.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 0 && strings.HasSuffix(filepath.Base(os.Args[0]), ".test") && signal.Ignored(syscall.SIGHUP) {
 		// as nohup has it: what the tests start would ignore it too, and they hang up on it
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // must ends a test where there is an error.
 var must = dbtest.OK
 
-// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database belongs in nobody's own.
+// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database must not be in a user's own.
 type clean struct{ *testing.M }
 
 // Run implements testscript.TestingM.

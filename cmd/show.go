@@ -18,8 +18,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const showLong = `Shows a job whole: its fields, and its story from when it was added, attempt by attempt with what their handlers printed,
-to how it stands or ended, as far as the activity has not been purged.
+const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of its handler, and
+how it stands or ended. History that was purged is missing.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -296,9 +296,9 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.IsDismissed():
 		said += "; dismissed"
 	case j.Error == job.Cancelled:
-		said += fmt.Sprintf("; hipq retry %s %d tries it anew", j.Queue, j.ID)
+		said += fmt.Sprintf("; hipq retry %s %d retries it", j.Queue, j.ID)
 	case j.Status == job.StatusFailed:
-		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
+		said += fmt.Sprintf("; hipq retry %s %d retries it, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}
 	return said
 }

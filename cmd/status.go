@@ -18,19 +18,22 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, waiting for a
-retry after an attempt (RETRYING, which the first three include), locked, running,
-waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
-and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
-due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
-run, of each queue the five that have said so last; quarantined jobs, which ended their workers twice; jobs that wait to be moved to the shards of their queue; queues of the
-config that hipq work leaves out, and why; the worker that started last and not by hand; and others that hold slots, or from which nothing was heard for long, as of
-one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
-an absence of the database.
+const statusLong = `Shows each queue in a line. DUE jobs can start now. HELD jobs are due, but their throttle group is full. SCHEDULED
+jobs run later. RETRYING counts those of the first three that wait for a retry. LOCKED jobs belong to a worker that
+has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision. FAILED counts failures
+that were neither retried nor dismissed, CLOSED those that were. OLDEST DUE is since when the oldest due job waits.
 
-With --shards it shows besides, for queues of several shards, how each of these stands: what of the throttle limit is USED there, what
-the shard HOLDS of it and what it is TO HOLD (a limit is divided anew by what runs and what waits), how many starts of the rate are used
-and held there (RATE), and since when nothing has started there for want of either (SHORT SINCE). RUNNING is with those that wait for an answer.
+Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
+handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs
+that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that
+started last, except by hand; and other workers that hold slots or that were not heard of for long.
+
+--watch repeats it every 2 s (--watch=10s: every 10 s), in place on a terminal. It continues while the database is
+away.
+
+--shards also shows each shard of queues with several: how much of the throttle limit is USED there, how much it HOLDS
+and is TO HOLD (limits follow the load), the starts of the rate that it used and holds (RATE), and since when nothing
+has started because one of them is too small (SHORT SINCE). RUNNING includes jobs that wait for an answer.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -65,7 +68,7 @@ func (a *app) statusCommand() *cobra.Command {
 		},
 	}
 	watchFlag(c, &watch)
-	c.Flags().BoolVar(&o.shards, "shards", false, "show each shard of the queues that have several, too; --json has them anyway")
+	c.Flags().BoolVar(&o.shards, "shards", false, "also show each shard of queues that have several; --json always does")
 	return c
 }
 
@@ -136,7 +139,7 @@ type statusReport struct {
 	LastWorker *workerStatus `json:"last_worker"`
 	// Workers are all that are at work.
 	Workers []workerStatus `json:"workers"`
-	// Unmonitored is since when nobody has monitored, if that is a day.
+	// Unmonitored is since when hipq monitor has not run, if that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
 }
 

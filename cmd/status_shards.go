@@ -24,7 +24,7 @@ type shardStatus struct {
 	RateUsed     *int `json:"rate_used"`
 	RateCapacity *int `json:"rate_capacity"`
 	RateTarget   *int `json:"rate_target"`
-	// ShortSince is since when it has started nothing for want of the limit or the rate; null if it doesn't wait for these.
+	// ShortSince is since when it has started nothing for lack of the limit or the rate; null if it doesn't wait for these.
 	ShortSince job.Time `json:"short_since"`
 }
 

@@ -103,7 +103,7 @@ func (a *app) endPager() {
 	}
 }
 
-// signal signals the pager: what a shell has started first, for nobody finds it once that is gone.
+// signal signals the pager: first what a shell has started, because that can't be found once the shell is gone.
 func (p *pager) signal(sig syscall.Signal) {
 	process.SignalBelow(p.Process.Pid, sig)
 	_ = p.Process.Signal(sig)
@@ -154,6 +154,6 @@ func canRewrite() bool {
 }
 
 func watchFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "watch", "", "show it again every so often, in place on a terminal, until ^C")
+	c.Flags().StringVar(to, "watch", "", "repeat it at this interval, in place on a terminal, until ^C")
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }

@@ -72,7 +72,7 @@ func (h hostileDB) apart(args ...string) (code int, out, errs string) {
 	return c.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// Whatever the database holds, nobody's terminal does more than show it, and no text passes for a line of hipq's.
+// A terminal only shows what the database holds, whatever that is, and no text passes for a line of hipq's.
 func TestTextsAreShownOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -153,7 +153,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 			{
 				"job_type": "'" + lines + "2'", "status": "'available'", "scheduled_run_time": someTime,
 				"timeout": "60", "priority": "100", "throttle_factor": "1", "time_windows": "'NONE'",
-			}, // nobody handles it
+			}, // no worker handles it
 		} {
 			must(t, h.insert("plain", row))
 		}

@@ -23,12 +23,13 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, its progress as it comes, what it
-printed, how hipq reads that, and how long it took; of an endpoint also the request and the answer, without the config's headers
-and cookies. It is how a handler is developed: nothing is read from the database, or written to it.
+const tryLong = `Runs the handler of a job type once for a made-up job. It shows the job, progress as it comes, the output, how hipq
+interprets it, and the time it took. For an endpoint it also shows the request and the answer, without the config's
+headers and cookies. Use it while you develop a handler. The database isn't used.
 
-The handler does what it does: what it sends is sent. The job's id is 9000000000000000, so that it is nobody's, and each run has
-another token. With --jobs it runs for so many jobs, with ids from there on, and tells the rate and the errors.
+The handler really does its work: if it sends a mail, the mail is sent. The job's id is 9000000000000000, which no
+real job has, and each run has a new token. --jobs runs it for several jobs, with ids from there on, and prints the
+rate and the errors.
 
 Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration ·
 130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
@@ -47,7 +48,7 @@ func (a *app) tryCommand() *cobra.Command {
 	var o tryOptions
 	c := &cobra.Command{
 		Use:   "try QUEUE TYPE",
-		Short: "Run a handler once, for a job that there isn't",
+		Short: "Run a handler once, for a made-up job",
 		Long:  tryLong,
 		Example: `  hipq try emails send --data '{"to":"ann@example.org"}'
   hipq try emails send --data @letter.json --attempt 3

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const whyLong = `Says why a job isn't running: when it is due, when its window opens, what it waits for, who has it, what is missing.
-In a queue of several shards, order and its part of the limit are those of the job's shard.
+const whyLong = `Says why a job isn't running: when it is due, when its time window opens, what it waits for, which worker has it, what
+is missing. In a queue with several shards, order and limits are those of the job's shard.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

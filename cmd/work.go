@@ -24,33 +24,34 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const workLong = `Runs the jobs that are due, of the job types that have a handler in the config. It ends when nothing is due, and starts
-nothing new after run_for (55 s), so that one line in crontab, every minute, is all it needs. Runs may overlap, on one
-host or many: no two have the same job, and together they keep to the host's concurrency.
+const workLong = `Runs due jobs of the types that have a handler in the config. It ends when nothing is due, and starts no job after
+run_for (55 s), so one crontab line that runs every minute is enough. Runs may overlap, on one host or many: no two
+run the same job, and together they keep the host's concurrency.
 
-On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
-again. A second signal ends it at once.
+On SIGTERM, SIGHUP or SIGINT it starts no more jobs, waits up to worker.grace for running ones, and stops the rest,
+which are retried. A second signal ends it at once.
 
-A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
-has made it; the others are worked, and the exit code is 78. A job type whose handler this host can't have (its user is not
-there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read) is left out too; a warning
-says so once an hour, and the exit code is that of the others.
+If a queue has no table, because it is new in the config or its table was dropped, it is left out until you run hipq
+init. A queue whose number of shards was changed in the config is left out until then, too. The other queues are
+served, and the exit code is 78. A job type is left out if this host can't run its handler: the user doesn't exist,
+hipq isn't root, a limit is above the host's, or a secret can't be read. A warning says so once an hour; the exit code
+doesn't change.
 
-A queue that is divided into shards (see "shards" in the config) has its shards served in turn. Those that --shards names have more
-turns than the others, so that workers on several hosts seldom wait for each other; without it, with database.nodes, those of the node
-that this host works with. A queue whose number of
-shards was changed in the config is left out until hipq init has divided it anew, as one is without a table.
+If a queue is divided into shards (shards in the config), the worker takes them in turn. It serves the shards of
+--shards more often, so that workers on several hosts seldom wait for each other. Without the flag, it prefers those
+of its database node if database.nodes is set.
 
-It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
+It also enqueues the jobs of schedules, one for each slot over all hosts: see hipq schedules.
 
-Where there is no terminal, it says in short what cron should mail: which jobs failed, for good or until their retry, of each
-kind once an hour, over all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database,
-or that it is gone, at first, every 15 minutes, and when it is over; what exit code 78 is for, at first, once an hour, and when
-it is over. "mail: off" in the config silences that.
+Without a terminal it prints only what cron should mail: failed jobs, once an hour for each kind of failure over all
+hosts; due jobs of a type that no worker has handled for a day, once a day; an outage or a missing database, at first,
+every 15 minutes, and at its end; and the cause of exit code 78, at first, once an hour, and at its end. "mail: off"
+in the config disables that.
 
-When it has started jobs, it warns once an hour of handlers whose programs can't be run here; hipq config check looks for them beforehand.
+After it has started jobs, it warns once an hour of handlers whose programs can't be run here. hipq config check finds
+these beforehand.
 
-Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
+Exit codes: 0 done, or nothing to do, even if jobs failed (see hipq activity), or ended in order after SIGTERM or
 SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
 at once by a second SIGHUP or SIGTERM.`
 
@@ -136,7 +137,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	for _, l := range runners.left {
 		warnings[fmt.Sprintf("%s %s %s", leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
-	if done.Started > 0 { // not each hour, for what concerns no job
+	if done.Started > 0 { // not each hour if it concerns no job
 		for _, err := range cantRun(i.Config, names, types, runners.left) {
 			warnings["can't run "+texts.Fingerprint(err.Error())] = err
 		}
@@ -282,7 +283,7 @@ func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 		most = max(most, q.Shards)
 	}
 	if len(numbers) > 0 && numbers[len(numbers)-1] >= most {
-		return usagef("--shards: no queue in %s that is to be worked has a shard %d: they have %d at most, from 0 on",
+		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, from 0 on",
 			i.File, numbers[len(numbers)-1], most)
 	}
 	return nil

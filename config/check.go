@@ -176,7 +176,7 @@ func mayBeSecret(text string) bool { return strings.Contains(text, "@") && strin
 
 // Mistake is one thing that is wrong with a config. With a Key it wraps ErrInvalid, and ErrFlag where a flag is at fault.
 type Mistake struct {
-	// File is the config; empty where it isn't to blame: for flags, and variables that nobody knows.
+	// File is the config; empty where it isn't to blame: for flags, and unknown variables.
 	File string
 	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable. Empty is none:
 	// Err says all, as it came.

@@ -97,7 +97,7 @@ type Handler struct {
 	HTTP *HTTP
 	// Dir is the absolute path of the folder in which it runs.
 	Dir string
-	// Env is what its environment has besides: NAME=value, or NAME alone for the worker's own value.
+	// Env is its additional environment: NAME=value, or NAME alone for the worker's own value.
 	Env []string
 	// DashArguments allows values of jobs as arguments of Exec that begin with -.
 	DashArguments bool

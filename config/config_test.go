@@ -216,7 +216,7 @@ func TestSectionsWithoutContentAreDefaults(t *testing.T) {
 	dbtest.Same(t, diff(worker.DefaultOptions, got.Worker), "", "(-want +got)")
 }
 
-// A key that nobody knows hides no other mistake, and nothing is said to be missing that it may have been meant for.
+// An unknown key hides no other mistake, and a key that it may stand for is not reported as missing.
 func TestMistakes(t *testing.T) {
 	_, err := load(t, "naem: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
 		environment("HIPQ_WORKER_CONCURENCY", "3", "HIPQ_TIMEZONE", "Mars"), nil)

@@ -22,7 +22,7 @@ var (
 )
 
 // ParseDuration reads a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
-// needs a unit, as nobody could tell which was meant; only 0 does without.
+// needs a unit, because it would be ambiguous without; only 0 does without.
 func ParseDuration(s string) (time.Duration, error) {
 	if s == "0" {
 		return 0, nil

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Default is where a Setting comes from that nobody gave.
+// Default is the source of a Setting that was not given.
 const Default = "default"
 
 // hidden stands for a value that is or may be a secret.
 const hidden = "***"
 
-// Setting is what holds for a key of the config, whoever said so.
+// Setting is the value of a key of the config, from any source.
 type Setting struct {
 	// Key is the path of the key, with names for the elements of lists: queues.emails.job_types.send.timeout.
 	Key string `json:"key"`

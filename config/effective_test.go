@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// explain gives the settings of a config of that text, by key, with FILE in the place of its path, and DIR in that of its
+// explain gives the settings of a config of that text, by key, with FILE instead of its path, and DIR in that of its
 // folder's.
 func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[string]string {
 	t.Helper()

@@ -104,8 +104,8 @@ func TestUnreadableEndsTheSearch(t *testing.T) {
 		"got %v", err)
 }
 
-// nobody is a user who is neither root nor the one who runs the tests.
-const nobody = 65534
+// stranger is a user that is neither root nor the one that runs the tests.
+const stranger = 65534
 
 // place makes a folder with a config in it.
 func place(t *testing.T, text string) (dir, file string) {
@@ -131,20 +131,20 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 		want string // empty: it is trusted
 	}{
 		"ours":                {func(*testing.T, string, string) {}, ""},
-		"another's":           {func(t *testing.T, _, file string) { do(t, os.Chown(file, nobody, 0)) }, "belongs to user 65534"},
-		"in another's folder": {func(t *testing.T, dir, _ string) { do(t, os.Chown(dir, nobody, 0)) }, "its folder"},
+		"another's":           {func(t *testing.T, _, file string) { do(t, os.Chown(file, stranger, 0)) }, "belongs to user 65534"},
+		"in another's folder": {func(t *testing.T, dir, _ string) { do(t, os.Chown(dir, stranger, 0)) }, "its folder"},
 		"for all to write":    {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o666)) }, "everybody may write"},
-		"for a group":         {func(t *testing.T, _, file string) { do(t, os.Chown(file, 0, nobody), os.Chmod(file, 0o660)) }, "group 65534 may write"},
+		"for a group":         {func(t *testing.T, _, file string) { do(t, os.Chown(file, 0, stranger), os.Chmod(file, 0o660)) }, "group 65534 may write"},
 		"for our group":       {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o660)) }, ""},
 		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "everybody may write its folder"},
 		"in one like /tmp":    {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }, ""},
 		"a link of another's": {func(t *testing.T, dir, file string) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
-			do(t, os.Remove(file), os.Symlink(target, file), os.Chown(filepath.Dir(target), nobody, 0))
+			do(t, os.Remove(file), os.Symlink(target, file), os.Chown(filepath.Dir(target), stranger, 0))
 		}, "its folder"},
 		"another's link in a folder like /tmp": {func(t *testing.T, dir, file string) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
-			do(t, os.Remove(file), os.Symlink(target, file), os.Lchown(file, nobody, 0), os.Chmod(dir, 0o777|fs.ModeSticky))
+			do(t, os.Remove(file), os.Symlink(target, file), os.Lchown(file, stranger, 0), os.Chmod(dir, 0o777|fs.ModeSticky))
 		}, "the link"},
 		"a link by way of a folder of all": {func(t *testing.T, dir, file string) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
@@ -172,7 +172,7 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 
 const withDSN = "name: shop\nqueues: [{name: emails}]\ndatabase: {driver: mysql, "
 
-// A secret that others may read is one to warn of, and so is a server of whom nobody makes sure.
+// A secret that others may read causes a warning, and so does a server that isn't verified.
 func TestWarnings(t *testing.T) {
 	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(127.0.0.1)/shop'}\n")
 	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(localhost)/shop\n")
@@ -194,7 +194,7 @@ func TestWarnings(t *testing.T) {
 	do(t, os.Chmod(secret, 0o644))
 	warnings("others may read " + secret)
 	do(t, os.Chmod(secret, 0o600))
-	const plain, anyone = "is not encrypted: see database.tls", "nobody makes sure who is at its other end: see database.tls"
+	const plain, anyone = "is not encrypted: see database.tls", "the server isn't verified: see database.tls"
 	for way, want := range map[string][]string{
 		"tcp(db)/shop?tls=skip-verify": {anyone}, "tcp(db)/shop?tls=Preferred": {anyone}, "tcp(db)/shop?tls=true&allowFallbackToPlaintext=true": {anyone},
 		"tcp(db)/shop": {plain}, "tcp(10.0.0.7)/shop": {plain}, "tcp(127.0.0.1,db2)/shop": {plain}, "tcp(db)/shop?tls=false&allowFallbackToPlaintext=true": {plain},

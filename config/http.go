@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 )
 
-// HTTP is an endpoint that gets the jobs of one type. The files are read when it is to be asked: commands that ask nobody
+// HTTP is an endpoint that gets the jobs of one type. The files are read before a request: commands that send none
 // need not be allowed to read them.
 type HTTP struct {
 	URL, Method string

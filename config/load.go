@@ -174,7 +174,7 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
-// Places are where a config is looked for that nobody names, in this environment: the first there is. One that is not absolute is in
+// Places are where hipq looks for a config without --config, in this environment; the first counts. A relative one is in
 // the working directory.
 func Places(env map[string]string) []string {
 	places := []string{"hipq.yaml"}

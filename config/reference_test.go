@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/configuration.md anew")
+var update = flag.Bool("update", false, "write docs/reference/configuration.md and hipq.schema.json")
 
 const referencePath = "../docs/reference/configuration.md"
 
@@ -90,7 +90,7 @@ func reference(t *testing.T) string {
 			at := append(slices.Clone(path), key)
 			value := form(t, at, f.Type)
 			checkDefault(t, at, value, otherwise)
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, value, inCell(otherwise), inCell(does), elsewhere(at))
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, inCell(value), inCell(otherwise), inCell(does), elsewhere(at))
 		}
 	}
 	for section := range paths {
@@ -250,7 +250,7 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 	return "duration, " + bounds[1]
 }
 
-// checkDefault sees to it that what is called the default of a value with bounds makes no difference.
+// checkDefault checks that the documented default of a value with bounds is its default.
 func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	isOne := value != "text" && !strings.HasPrefix(value, "list") && !strings.HasPrefix(value, "section")
 	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {
@@ -325,4 +325,8 @@ func (c commentary) of(t *testing.T, section, key string) (does, otherwise strin
 	return strings.Join(strings.Fields(flagSays.ReplaceAllString(says, "")), " "), otherwise
 }
 
-func inCell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+var duration = regexp.MustCompile(`\b[0-9]+(?:ms|s|m|h|d|w)\b`)
+
+func inCell(s string) string {
+	return duration.ReplaceAllString(strings.ReplaceAll(s, "|", `\|`), "`$0`")
+}

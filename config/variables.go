@@ -61,7 +61,7 @@ func (c *checker) variables(env map[string]string) {
 		}
 		section, ofSection := sectionOf(name)
 		near := Nearest(name, known)
-		// of a short name that is nobody's section two mistakes are too many: HIPQ_HOME is not HIPQ_NAME
+		// two mistakes are too many in a short name without a section: HIPQ_HOME is not HIPQ_NAME
 		isNear := near != "" && (ofSection || 3*distance(strings.ToUpper(name), near) <= len(own))
 		beside := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return !strings.HasPrefix(name, variable(section)+"_") })
 		var err error

@@ -11,7 +11,7 @@ import (
 
 // AggregateOptions say how to aggregate an hour.
 type AggregateOptions struct {
-	// Again recounts an hour that was aggregated before. The gauges that were measured then stay, unless Gauge measures anew.
+	// Again recounts an hour that was aggregated before. The gauges that were measured then stay, unless Gauge measures again.
 	Again bool
 	// Gauge measures the backlog too. It is as of now, so it makes sense only for an hour that has just ended. The hours before are
 	// recounted then if entries of them have come late.

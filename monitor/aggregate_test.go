@@ -167,7 +167,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		dbtest.Ensure(t, b != nil && *b == 1, "a recount lost the gauge: %+v", rows)
 		b = rows[key{"mail", "send"}].Backlog
 		dbtest.Ensure(t, b != nil && *b == 0, "a recount lost the gauge: %+v", rows)
-		// unless it is measured anew
+		// unless it is measured again
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")
 
@@ -218,7 +218,7 @@ func TestAggregateLate(t *testing.T) {
 		known := dbtest.Must(m.aggregated(t.Context(), hour.Add(-time.Hour), last))(t)
 		dbtest.Same(t, len(known), 2, "hours")
 
-		// what was purged is not counted anew
+		// what was purged is not counted again
 		exec(t, db, "DELETE FROM "+db.Activity())
 		dbtest.Require(t, aggregate(t, m, last.Add(-time.Hour), AggregateOptions{Gauge: true}), "not aggregated")
 		wantMetrics(t, m, hour, []activity.Entry{entry(hour), entry(hour)})

@@ -28,7 +28,7 @@ type jobCount struct {
 }
 
 // backlog counts, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
-// due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same, in each shard.
+// due it counts up to most jobs and one more; 0 is all. What waits longest is known anyway, in each shard.
 func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -62,7 +62,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if err != nil {
 		return nil, err
 	}
-	// a dead worker's, also of one whose lock is over although nobody has found it dead yet; of these, only what was not started is due
+	// a dead worker's, also of one whose lock is over although it was not found dead yet; of these, only what was not started is due
 	join, missing := workers.New(m.db).Missing("j.worker_id")
 	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
@@ -143,7 +143,7 @@ func (r *metric) measured(c jobCount, now time.Time) {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
 	*r.Backlog += c.N
-	if c.Status == "throttled" { // for want of room in their groups
+	if c.Status == "throttled" { // for lack of room in their groups
 		*r.Held += c.N
 	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)

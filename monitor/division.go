@@ -123,7 +123,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 }
 
 // A shard is behind if its oldest due job has been so for longer than behindFor, and behindTimes as long as half of the others' have:
-// its workers are gone and nobody helps, or most of the queue's jobs have the same shard key.
+// its workers are gone and no other helps, or most of the queue's jobs have the same shard key.
 const (
 	behindFor   = 5 * time.Minute
 	behindTimes = 10
@@ -159,14 +159,14 @@ func (j *judgement) division(d Division) {
 	if d.MisplacedFor > misplacedFor && !d.Paused {
 		warn(Finding{
 			What: "misplaced", Value: d.MisplacedFor.Seconds(), Limit: misplacedFor.Seconds(), Unit: "ms",
-			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and nobody moves them: hipq work with the config that has this queue, or hipq init",
+			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and no worker moves them: hipq work with the config that has this queue, or hipq init",
 				areJobs(d.Misplaced, j.most), texts.Duration(d.MisplacedFor)),
 		})
 	}
 	if over := d.ThrottleParts - d.ThrottleLimit; over > 0 && d.Of > 1 {
 		warn(Finding{
 			What: "shard_parts", Value: float64(over), Unit: "slots",
-			Text: fmt.Sprintf("its shards hold %d of the throttle limit %d: the next worker to begin divides it anew; does one whose config has the queue run?",
+			Text: fmt.Sprintf("its shards hold %d of the throttle limit %d: the next worker redistributes it; does one whose config has the queue run?",
 				d.ThrottleParts, d.ThrottleLimit),
 		})
 	}

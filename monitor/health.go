@@ -185,7 +185,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 	worst := slices.MaxFunc(overdue, func(a, b Overdue) int { return cmp.Compare(a.For, b.For) })
 	j.find(finding(Finding{
 		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
-		Text: fmt.Sprintf("nobody sees to slots of %s that are due, of %s for %s: hipq schedules; does hipq work run with this config?",
+		Text: fmt.Sprintf("no worker enqueues the due slots of %s, of %s for %s: hipq schedules; does hipq work run with this config?",
 			texts.Count(len(overdue), "schedule"), worst.Schedule, texts.Duration(worst.For)),
 	}))
 }
@@ -220,7 +220,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			percent(rate), last.Ended, last.Since.UTC().Format("15:04 MST"), t.Queue)
 	}
 	limit("error_rate", a.ErrorRate, rate, "part", "%s", said)
-	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
+	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, neither retried nor dismissed: hipq failures %s",
 		ofJobs(t.Failed, j.most), t.Queue)
 	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
 		texts.Duration(t.OldestDue), t.Queue)

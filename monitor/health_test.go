@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		}, "", ""},
 		{
 			"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
-			"mail/send: 1 job failed for good, still to be seen to: hipq failures mail (warning above 0)",
+			"mail/send: 1 job failed for good, neither retried nor dismissed: hipq failures mail (warning above 0)",
 		},
 		{"many failed", func(s *State, _ *Alert) { s.Types[0].Failed = 5000 }, "critical failed mail/send", "5,000 jobs failed for good"},
 		{"oldest due", func(s *State, _ *Alert) { s.Types[0].OldestDue += time.Millisecond }, "warning oldest_due mail/send", "due for 15 min: "},

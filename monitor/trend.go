@@ -29,7 +29,7 @@ type Trend struct {
 	// Text says so in words, with times in UTC.
 	Text string `json:"text"`
 
-	// fewerAdded says that the throughput is less for want of jobs.
+	// fewerAdded says that the throughput is less for lack of jobs.
 	fewerAdded bool
 	// until is the end of the hours, or of the window.
 	until time.Time

@@ -96,7 +96,7 @@ func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added,
 	return added, nil
 }
 
-// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
+// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added anyway.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
 	tries := 0
 	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
@@ -136,7 +136,7 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (
 	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().SQL.ByID+" WHERE id = ? "+q.store().DB().SQL.ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
-	// by the activity, for the row may be gone
+	// by the activity, because the row may be gone
 	var added bool
 	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.store().DB().Activity()+
 		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)

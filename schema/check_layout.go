@@ -53,7 +53,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	return nil
 }
 
-// HighIDs gives those of these tables whose next id is in the upper half of all that there are. Nobody gets there job by job: somebody
+// HighIDs gives those of these tables whose next id is in the upper half of all that there are. Jobs alone don't get there: somebody
 // has set it. The catalogue knows, also when that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
@@ -74,7 +74,7 @@ func SayHighIDs(tables []string) (what, remedy string) {
 }
 
 // CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several
-// things at once pays once, and a program that goes on for weeks notices an upgrade all the same.
+// things at once pays once, and a program that goes on for weeks notices an upgrade anyway.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {
@@ -130,7 +130,7 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 	return owners, there, err
 }
 
-// recorded is the query for what is on record of these tables, whoever owns them.
+// recorded is the query for what is on record of these tables, of any owner.
 func recorded(tables []string, owners map[string]owner) engine.Query {
 	return engine.Query{
 		SQL:  "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name IN " + engine.In(len(tables)),
@@ -145,7 +145,7 @@ func recorded(tables []string, owners map[string]owner) engine.Query {
 }
 
 // probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
-// To ask MariaDB what is there takes 20 times as long, for it opens each table on the way.
+// To ask MariaDB what is there takes 20 times as long, because it opens each table on the way.
 func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	var probes []string
 	for _, u := range units {

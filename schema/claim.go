@@ -155,13 +155,13 @@ func newIndex(unique, table, name, columns string) index {
 }
 
 const (
-	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about counts no more.
+	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about doesn't count any more.
 	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"
 	// HasWorker is the condition for a job that a worker has locked.
 	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"
 )
 
-// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one anew that
+// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one again that
 // somebody has dropped.
 func (db *DB) indexes(u unit) []index {
 	if u.kind != queueKind {

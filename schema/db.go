@@ -28,7 +28,7 @@ type Options struct {
 	Parameters url.Values
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
-	// Nodes are servers that have the same data, HOST or HOST:PORT each (or sockets, as the DSN), in the place of the address in the
+	// Nodes are servers that have the same data, HOST or HOST:PORT each (or sockets, as the DSN), instead of the address in the
 	// DSN. A host begins with that of NodeOf, and falls back to the others in turn.
 	Nodes []string
 	// Host is the name of the host that begins so; empty is this one's.

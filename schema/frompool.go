@@ -21,7 +21,7 @@ import (
 //
 // The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read, takes
 // a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is three
-// round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement anew. So an application
+// round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement again. So an application
 // that only enqueues wants FromPool, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
 // transaction of yours, call nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A
 // database in memory is one for each connection, so its pool has SetMaxOpenConns(1).

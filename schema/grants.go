@@ -23,7 +23,7 @@ type Rights struct {
 	// Application is for who enqueues by plain SQL, a statement for each queue.
 	Application []string
 	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't: two statements for each queue.
-	// They are not made by init: an insert by anybody fails when the user that has made them is no more.
+	// They are not made by init: an insert by anybody fails when the user that has made them is gone.
 	Triggers []string
 	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure. QueueWorker
 	// is for who works by those of one queue, with a user for each.

@@ -90,7 +90,7 @@ func openMended(t *testing.T, driver, source string) *schema.DB {
 	return db
 }
 
-// Each table that is on record and gone is missed by Check, and made anew by Migrate; the others keep their rows.
+// Each table that is on record and gone is missed by Check, and made again by Migrate; the others keep their rows.
 func TestMigrateMakesATableAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
@@ -118,7 +118,7 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 	})
 }
 
-// Each index that is gone, whichever the files of SQL make, is missed by Check and made anew by Migrate.
+// Each index that is gone, whichever the files of SQL make, is missed by Check and made again by Migrate.
 func TestMigrateMakesAnIndexAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
@@ -170,7 +170,7 @@ func TestMigrateWithDuplicates(t *testing.T) {
 	})
 }
 
-// One that was interrupted while it made a table anew goes on where it stopped. (SQLite's is one transaction.)
+// One that was interrupted while it made a table again goes on where it stopped. (SQLite's is one transaction.)
 func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	schema.AddStep(t, "queue", "ALTER TABLE {jobs} ADD COLUMN colour VARCHAR(9) NOT NULL DEFAULT 'red';\n")
 	source := dbtest.MySQL(t)

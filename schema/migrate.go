@@ -116,7 +116,7 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 }
 
 // Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it touched.
-// Tables that are on record and not there any more, and indexes, it makes anew. It may be repeated, and run by several at
+// Tables that are on record and not there any more, and indexes, it makes again. It may be repeated, and run by several at
 // once: they take turns. MySQL's DDL knows no transaction, so a Migrate that was interrupted there goes on at the step where
 // it stopped; every step can be run again. That is also why two on different nodes of a Galera cluster, which know nothing of
 // each other's locks, may do the same steps: a statement of DDL happens on all nodes at once, and the second finds it done.

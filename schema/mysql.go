@@ -80,7 +80,7 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
-	cfg.RejectReadOnly = false   // it would hide what the server says: preparedConn sees to it
+	cfg.RejectReadOnly = false   // it would hide what the server says: preparedConn does it
 	cfg.ColumnsWithAlias = false // columns are found by their names
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
@@ -183,7 +183,7 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 		err = checkVersion(version)
 	}
 	if err == nil && set["log_bin"] == "ON" && set["binlog_format"] == "STATEMENT" {
-		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which lets nobody write in READ COMMITTED, as hipq does:"+
+		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which allows no write in READ COMMITTED, as hipq does:"+
 			" SET GLOBAL binlog_format = ROW (or MIXED), and in the server's configuration too", ErrConfig)
 	}
 	if set["wsrep_on"] == "ON" {

@@ -189,7 +189,7 @@ func TestServerOutOfItsMind(t *testing.T) {
 	}
 }
 
-// A statement that the server stops, for it takes too long, is for later.
+// A statement that the server stops because it takes too long is for later.
 func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
 	db.SQL.SetMaxOpenConns(1) // whose settings these are
@@ -240,7 +240,7 @@ func TestCheckOptions(t *testing.T) {
 	}{
 		{schema.Options{Driver: "sqlite", Path: "/nowhere/hipq.db"}, ""},
 		{schema.Options{Driver: "sqlite", Path: "/dev/null/hipq.db"}, ""},
-		{schema.Options{Driver: "sqlite", Path: loop}, "database.path: stat "}, // nobody can tell who else may write it
+		{schema.Options{Driver: "sqlite", Path: loop}, "database.path: stat "}, // it is unknown who else may write it
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/shop"}, ""},
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/"}, "names no database"},
 		{schema.Options{Driver: "mysql", DSN: "hipq:s3cret"}, "is not of the form"},

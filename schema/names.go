@@ -20,7 +20,7 @@ const ownersTable = "hipq_tables"
 var instanceTables = []string{"activity", "metrics", "hours", "workers", "queues", "shards", "job_types", "notices", "schedules"}
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
-// nothing that needs quoting may pass. They are no regular expressions, for those with counts take each start of the program
+// nothing that needs quoting may pass. They are no regular expressions, because those with counts take each start of the program
 // half a millisecond to compile.
 const (
 	letters = "abcdefghijklmnopqrstuvwxyz"
@@ -44,11 +44,11 @@ func tableName(name string) bool { return allowed(name, "_0123456789", maxTable)
 type Names struct {
 	instance string
 	table    func(instance, queue string) string
-	// err is for whoever uses the names first.
+	// err is for the first use of the names.
 	err error
 }
 
-// Named gives the names that an instance has where nobody chose others: those of NewNames, with DefaultTemplate. A name that is
+// Named gives the names that an instance has by default: those of NewNames, with DefaultTemplate. A name that is
 // not allowed is the error of Open and FromPool.
 func Named(instance string) Names {
 	n, err := NewNames(instance, "")
@@ -140,7 +140,7 @@ func (n Names) Shards() string { return n.table(n.instance, "shards") }
 // JobTypes is the name of the table of registered job types.
 func (n Names) JobTypes() string { return n.table(n.instance, "job_types") }
 
-// Notices is the name of the table of what cron has mailed of late.
+// Notices is the name of the table of what cron has mailed lately.
 func (n Names) Notices() string { return n.table(n.instance, "notices") }
 
 // Schedules is the name of the table of recurring jobs.

@@ -64,7 +64,7 @@ func (o Options) Servers() (addrs []string, alone []Options, err error) {
 
 // connectNode makes a connection to a node of a cluster, if it is one of those that may commit, and has all of the data; of servers
 // that replicate to each other, as in a group with one primary, to the one that writes. One that
-// comes in the place of another waits, before it reads, for what the others have committed: so hipq finds what it may have
+// comes instead of another waits before it reads until it has what the others have committed: so hipq finds what it may have
 // done itself.
 func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectNodeWithin)

@@ -43,7 +43,7 @@ func TestOwnServer(t *testing.T) {
 	}
 }
 
-// A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
+// A server whose binary log allows no write in READ COMMITTED is refused before anything is made there.
 func binaryLogByStatement(t *testing.T, source string) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
 	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW"), "%v", err)
@@ -209,7 +209,7 @@ func serve(t *testing.T, talk func(*client)) (address string, end func()) {
 	}
 }
 
-// client is one to whom a server talks, in packets that are numbered.
+// client is one that a server talks to, in packets that are numbered.
 type client struct {
 	net.Conn
 	number byte

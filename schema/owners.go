@@ -12,7 +12,7 @@ import (
 type state struct {
 	// versions are those of the tables' layouts; 0 of one that is not there, and of one that was made in part.
 	versions map[string]int
-	// unowned are the tables that nobody owns yet; gone are those on record that somebody has dropped, or not restored.
+	// unowned are the tables without an owner; gone are those on record that somebody has dropped, or not restored.
 	unowned, gone []string
 	// order is that of a queue's table.
 	order Order
@@ -27,7 +27,7 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	var there map[string]bool
 	err := m.read(ctx, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
-		// in this order: whoever makes a table has claimed it before
+		// in this order: a table is claimed before it is made
 		return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there), recorded(u.tables, owners))
 	})
 	if err != nil {

@@ -53,7 +53,7 @@ func proven(cfg *mysql.Config) bool {
 // isTCP says whether Go dials a server: all other nets but unix are an application's own.
 func isTCP(cfg *mysql.Config) bool { return slices.Contains([]string{"tcp", "tcp4", "tcp6"}, cfg.Net) }
 
-// hidePassword sees to it that a server that isn't assured doesn't get the password.
+// hidePassword keeps the password from a server that isn't verified.
 func hidePassword(cfg *mysql.Config) error {
 	if host, port, _ := net.SplitHostPort(cfg.Addr); cfg.Net == "tcp" && host == "localhost" {
 		// Go tries ::1 first, where any user may listen if the server doesn't.
@@ -73,7 +73,7 @@ func hidePassword(cfg *mysql.Config) error {
 		return nil
 	}
 	if cfg.TLS.InsecureSkipVerify {
-		if !isTCP(cfg) { // how that is dialled only the driver knows, so nobody would read the greeting
+		if !isTCP(cfg) { // only the driver knows how that is dialled, so the greeting would not be read
 			return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
 				" set database.tls", ErrConfig)
 		}
@@ -132,7 +132,7 @@ func (g *greeting) check() error {
 	return nil
 }
 
-// ownWords has hipq's advice in the place of the driver's, which is to send the password all the same.
+// ownWords has hipq's advice instead of the driver's, which is to send the password anyway.
 func ownWords(err error) error {
 	switch {
 	case errors.Is(err, mysql.ErrCleartextPassword):

@@ -73,7 +73,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A server that nobody has verified gets no password, however it asks for it. 0.0.0.0 is this host by another name than loopback.
+// A server that isn't verified gets no password, however it asks for it. 0.0.0.0 is this host by another name than loopback.
 func TestServerAsksForThePassword(t *testing.T) {
 	certificate, ca := certify(t, t.TempDir(), "db.example.org")
 	certified := &tls.Config{Certificates: []tls.Certificate{certificate}}

@@ -118,7 +118,7 @@ func (db *DB) procedure(u unit, file string) procedure {
 // zone, which UTC_TIMESTAMP and NOW tell, also in the hour that a zone has twice.
 const nowInProcedures = "(SYSDATE(6) + INTERVAL TIMESTAMPDIFF(MICROSECOND, NOW(6), UTC_TIMESTAMP(6)) MICROSECOND)"
 
-// inlined is the text of a procedure with that of a file in the place of each {inline NAME}: what several have in common. As a
+// inlined is the text of a procedure with that of a file instead of each {inline NAME}: what several have in common. As a
 // procedure of its own it would cost each of them as much as a statement or two.
 func (db *DB) inlined(text string) string {
 	const mark = "{inline "

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// ErrNoProcedures means that the stored procedures were left out, for the user may not make any. All else works without them.
+// ErrNoProcedures means that the stored procedures were left out, because the user may not make any. All else works without them.
 var ErrNoProcedures = errors.New("the stored procedures are left out")
 
 // ErrRightsLost means that the procedures were made, but not all who might call them still may: on MySQL their rights go with an
@@ -42,8 +42,8 @@ func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, e
 	return found, nil
 }
 
-// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might who is no
-// more, or may no more. It refuses one that is not hipq's.
+// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might that is gone,
+// or may not any more. It refuses one that is not hipq's.
 func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]stored, err error) {
 	if there, err = db.there(ctx, list); err != nil {
 		return nil, nil, err
@@ -65,7 +65,7 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 	return outdated, there, nil
 }
 
-// isOrphan finds out whether a procedure fails for want of the user whose rights it has, or of that one's rights, by a call that
+// isOrphan finds out whether a procedure fails for lack of the user whose rights it has, or of that one's rights, by a call that
 // is refused otherwise.
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
@@ -121,9 +121,9 @@ func rightsLost(again []string) error {
 	return fmt.Errorf("%w, which went with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
 }
 
-// makeProcedure makes a procedure, in the place of an older one of hipq's if there is one. Who might call that may call this:
-// of itself only a server that replaces procedures sees to that, which MySQL doesn't. It gives the statements that it could not
-// run to that end.
+// makeProcedure makes a procedure, instead of an older one of hipq's if there is one. Who might call that may call this:
+// only a server that replaces procedures does so by itself, which MySQL doesn't. It returns the statements for that which it
+// could not run.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
@@ -178,7 +178,7 @@ func (m migration) procedureGrants(ctx context.Context, name string) (statements
 	return statements, nil
 }
 
-// Numbers of the servers' errors about rights; the last is that the user is no more whose rights a procedure has.
+// Numbers of the servers' errors about rights; the last is that the user whose rights a procedure has is gone.
 const (
 	erDatabaseDenied = 1044
 	erSuperDenied    = 1227

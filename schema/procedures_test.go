@@ -87,7 +87,7 @@ func TestProceduresRights(t *testing.T) {
 	work := []string{"CALL shop_worker_register(SHA2(UUID(), 256), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
 	execute(t, open(), work...)
 
-	// who may call a procedure may call the next version of it, also where the user is no more whose rights it has
+	// who may call a procedure may call the next version of it, also where the user whose rights it has is gone
 	execute(t, root, "CREATE USER '"+user+"2'@'%'", "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'")
 	for _, name := range schema.Procedures {
 		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")
@@ -211,7 +211,7 @@ func TestGrants(t *testing.T) {
 	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
-	// when the user is gone that has made the trigger, nobody can insert
+	// when the user that made the trigger is gone, no insert works
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
 	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	my, _ = errors.AsType[*mysql.MySQLError](err)

@@ -30,7 +30,7 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
 	switch at, err := os.Stat(o.Path); {
-	case err != nil: // seen to below
+	case err != nil: // handled below
 	case at.IsDir():
 		return nil, fmt.Errorf("%w: database.path: %s is a directory, not a file", ErrConfig, o.Path)
 	case !at.Mode().IsRegular():
@@ -66,7 +66,7 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	// The file has one writer at a time; a few more connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
-	// the switch to WAL, once in a file's life, doesn't wait for another that does the same; and whoever closes the file last, or
+	// the switch to WAL, once in a file's life, doesn't wait for another that does the same; and the one that closes the file last, or
 	// recovers it after a crash, has it alone for as long as that takes
 	if err := engine.Patiently(ctx, engine.Retryable, func() error { return db.PingContext(ctx) }); err != nil {
 		_ = db.Close()

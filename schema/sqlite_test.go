@@ -28,8 +28,8 @@ func TestFileIsItsOwners(t *testing.T) {
 	}
 }
 
-// Another user's write-ahead log, or journal, would become a part of the database: SQLite reads it, whoever has laid it there. A folder
-// in which others may lay one is refused with it, for they could come between the look and SQLite's.
+// Another user's write-ahead log, or journal, would become a part of the database: SQLite reads it, even if a stranger put it there. A folder
+// in which others may lay one is refused with it, because they could come between the check and SQLite's.
 func TestFileOfSomebodyElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away") // CI runs as root
@@ -105,7 +105,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Nobody makes a new database where others could take it over.
+// A new database isn't made where others could take it over.
 func TestFileIsNotMadeAmongOthers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp

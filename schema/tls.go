@@ -31,7 +31,7 @@ func (o Options) Unverified() string {
 		case cfg.TLS == nil:
 			return "the connection to the database goes to another host and is not encrypted"
 		default:
-			return "the connection to the database is encrypted, but nobody makes sure who is at its other end"
+			return "the connection to the database is encrypted, but the server isn't verified"
 		}
 	}
 	return ""

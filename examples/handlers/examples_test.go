@@ -30,7 +30,7 @@ var languages = []struct{ name, client string }{
 const words = 56
 
 // TestHandlers runs all examples in one worker: with a text and without one, told to stop in the middle, killed in the middle, and
-// killed when the report was there and nobody had been told.
+// killed when the report was there and not announced yet.
 func TestHandlers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other programs")
@@ -54,7 +54,7 @@ type examples struct {
 	types     []string // those whose language is there
 }
 
-// setUp copies the examples, for what they write, and builds hipq and those in Go.
+// setUp copies the examples, because they write files, and builds hipq and those in Go.
 func setUp(t *testing.T) *examples {
 	built := t.TempDir()
 	s := &examples{dir: t.TempDir(), hipq: filepath.Join(built, "hipq")}

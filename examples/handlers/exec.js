@@ -12,7 +12,7 @@ const say = (what) => console.log(JSON.stringify(what));
 const count = async (job, signal) => {
   const file = String(job.job_data?.file ?? "");
   const report = `report-${job.id}.txt`;
-  if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, and nobody knows where
+  if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
     for (const left of await fs.readdir(".")) {
       if (left.startsWith(`report-${job.id}.`) && left.endsWith(".part")) await fs.unlink(left);
     }

@@ -16,7 +16,7 @@ function countWords(array $job): int
 {
     $file = $job['job_data']['file'] ?? '';
     $report = "report-{$job['id']}.txt";
-    if ($job['attempt'] > 1) { // an earlier attempt was killed, or told to stop, and nobody knows where
+    if ($job['attempt'] > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
         foreach (glob("report-{$job['id']}.*.part") as $left) {
             unlink($left);
         }
@@ -52,7 +52,7 @@ function countWords(array $job): int
     return $words;
 }
 
-// A warning, of a disk that is full for one, shall be an exception, and so an error of the attempt.
+// A warning, such as that of a full disk, becomes an exception, and so an error of the attempt.
 set_error_handler(fn (int $level, string $text, string $file, int $line) => throw new ErrorException($text, 0, $level, $file, $line));
 
 // hipq says so at the timeout, and when its worker must end. Without the extension pcntl PHP ends where it is, and leaves a part

@@ -13,7 +13,7 @@ finished() {
 	exit
 }
 
-if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed, or told to stop, and nobody knows where
+if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed, or told to stop, at an unknown point
 	rm -f report-"$id".*.part
 	if [ -f "$report" ]; then finished; fi # it had done all but say so
 fi

@@ -13,7 +13,7 @@ const say = (job, what) => process.stdout.write(JSON.stringify({ id: job.id, tok
 const count = async (job, signal) => {
   const file = String(job.job_data?.file ?? "");
   const report = `report-${job.id}.txt`;
-  if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, and nobody knows where
+  if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
     for (const left of await fs.readdir(".")) {
       if (left.startsWith(`report-${job.id}.`) && left.endsWith(".part")) await fs.unlink(left);
     }

@@ -25,7 +25,7 @@ def say(job, what):
 def count(job):
     file = str(job["job_data"].get("file", "")) if isinstance(job["job_data"], dict) else ""
     report = f"report-{job['id']}.txt"
-    if job["attempt"] > 1:  # an earlier attempt was killed, or told to stop, and nobody knows where
+    if job["attempt"] > 1:  # an earlier attempt was killed, or told to stop, at an unknown point
         for left in glob.glob(f"report-{job['id']}.*.part"):
             os.remove(left)
         if os.path.exists(report):  # it had done all but say so

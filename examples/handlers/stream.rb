@@ -11,7 +11,7 @@ def say(job, what) = puts(JSON.generate({ id: job["id"], token: job["token"] }.m
 def count(job)
   file = job["job_data"].is_a?(Hash) && job["job_data"]["file"]
   report = "report-#{job["id"]}.txt"
-  if job["attempt"] > 1 # an earlier attempt was killed, or told to stop, and nobody knows where
+  if job["attempt"] > 1 # an earlier attempt was killed, or told to stop, at an unknown point
     File.delete(*Dir.glob("report-#{job["id"]}.*.part"))
     return File.read(report).to_i if File.exist?(report) # it had done all but say so
   end

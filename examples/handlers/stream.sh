@@ -7,7 +7,7 @@ say() { echo "{\"id\":$id,$1}"; } # one echo is one line, whole
 
 count() {
 	report=report-$id.txt part=report-$id.$attempt.part
-	if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed, or told to stop, and nobody knows where
+	if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed, or told to stop, at an unknown point
 		rm -f report-"$id".*.part
 		if [ -f "$report" ]; then finished && return; fi # it had done all but say so
 	fi

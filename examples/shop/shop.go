@@ -29,7 +29,7 @@ type Sent struct {
 	At time.Time `json:"at"`
 }
 
-// SendReceipt is the job type: whoever enqueues or handles such jobs goes by it.
+// SendReceipt is the job type, for the code that enqueues or handles such jobs.
 const SendReceipt job.Kind[Receipt] = "send_receipt"
 
 // Shop takes orders.
@@ -120,7 +120,7 @@ func (s *Shop) Order(ctx context.Context, to string, cents int) (order int64, er
 
 func receiptOf(order int64) string { return fmt.Sprintf("order-%d", order) }
 
-// Receipt says what has become of an order's receipt: "sent", "under way", or why it could not be sent.
+// Receipt says how an order's receipt stands: "sent", "under way", or why it wasn't sent.
 func (s *Shop) Receipt(ctx context.Context, order int64) (string, error) {
 	var found *job.Job
 	by := admin.Filter{Type: string(SendReceipt), Key: receiptOf(order), Limit: 1}

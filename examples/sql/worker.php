@@ -4,7 +4,7 @@
 //     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop php -d mysqlnd.net_read_timeout=15 worker.php emails
 //
 // It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
-// with 75 when its lock is lost, for its jobs are others' then: let a supervisor start it again. Needs pdo_mysql and pcntl.
+// with 75 when its lock is lost, because other workers then have its jobs: let a supervisor start it again. Needs pdo_mysql and pcntl.
 declare(strict_types=1);
 
 /** hipq says no, with a code of its own: the job is another's by now, say. */
@@ -57,7 +57,7 @@ class Hipq
                     throw new Refused($e->errorInfo[2], $code);
                 }
                 if (in_array($code, self::LOST, true)) {
-                    // Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets that
+                    // It is unknown whether the call was done. To start or settle a job again is harmless: its token lets that
                     // happen once. What else may be left of it goes with this worker: see Worker::work.
                     $this->db = null;
                     $this->doubt = true;

@@ -3,7 +3,7 @@
     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop python3 worker.py emails
 
 It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
-with 75 when its lock is lost, for its jobs are others' then: let a supervisor start it again. Needs PyMySQL.
+with 75 when its lock is lost, because other workers then have its jobs: let a supervisor start it again. Needs PyMySQL.
 """
 
 import json
@@ -69,7 +69,7 @@ class Hipq:
                 if 31000 < code < 32000:
                     raise Refused(code, e.args[1]) from None
                 if code in self.LOST:
-                    # Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets
+                    # It is unknown whether the call was done. To start or settle a job again is harmless: its token lets
                     # that happen once. What else may be left of it goes with this worker: see Worker.work.
                     self.db, self.doubt = None, True
                 elif code not in self.IN_THE_WAY:

@@ -19,8 +19,8 @@ type Log struct{ db *schema.DB }
 func NewLog(db *schema.DB) Log { return Log{db} }
 
 // Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
-// database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
-// comes from a commit, nobody may have said it.
+// database's time. That it was said lately costs one read. Only a caller that got false may repeat it: after an error that
+// comes from a commit, it may not have been said.
 func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
 	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
 		return false, err

@@ -49,7 +49,7 @@ type rates map[string][]float64
 // rounds of a comparison. The figure of a busy machine is one that it doesn't give twice; the one in the middle is close.
 const rounds = 3
 
-// compare has the sides run by turns, so that noise hits them alike. Each round begins with another one, for what a side
+// compare has the sides run by turns, so that noise hits them alike. Each round begins with another one, because what a side
 // leaves to be flushed and purged burdens the next.
 func compare(b *testing.B, sides ...side) rates {
 	b.Helper()

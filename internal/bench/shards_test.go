@@ -59,7 +59,7 @@ func BenchmarkShardsSkewed(b *testing.B) {
 	})}
 	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
 		drain := func(name string, shards, hot int) side {
-			q := open(b, db, divided(name, shards, limit)) // its own, for a queue begins with the shares of the run before
+			q := open(b, db, divided(name, shards, limit)) // its own, because a queue begins with the shares of the run before
 			s := hipqDrain(name, q, n, workers)
 			s.ready = func(ctx context.Context) error {
 				if hot > 0 {

@@ -92,7 +92,7 @@ func (m message) work(told context.Context, log io.Writer, progress func(percent
 	}
 	select {
 	case <-told.Done():
-	case <-time.After(patience): // nothing shall outlive the tests for long
+	case <-time.After(patience): // nothing must outlive the tests for long
 	}
 	return false
 }

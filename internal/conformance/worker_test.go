@@ -57,7 +57,7 @@ var attempts = []struct {
 		name: "timeout of a deaf one", say: words{Hangs: true, Deaf: true}, timeout: time.Second, do: (*shop).nothing,
 		want: end{job.Retry, "timeout after 1s", "error"},
 		except: map[string]end{
-			"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}, // nobody can end a goroutine
+			"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}, // a goroutine can't be ended
 			"exec": {job.Retry, "timeout after 1s" + ignored, "error"},
 		},
 	},

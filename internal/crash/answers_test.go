@@ -76,7 +76,7 @@ func (a *answers) answer(ctx context.Context, queue string) error {
 
 // give gives an answer, which may come too late by now.
 func (a *answers) give(ctx context.Context, token string, args ...string) error {
-	// to its end, for an answer that counts may be the last of all
+	// to its end, because the last answer of all may count
 	_, err := a.hipq.run(context.WithoutCancel(ctx), append(args, "--token", token)...)
 	if err != nil && ctx.Err() == nil && !strings.Contains(err.Error(), "the answer changes nothing") {
 		return err

@@ -31,7 +31,7 @@ const (
 	doLate   = "late"  // come back when another runs the job: of a worker that speaks SQL, all others are done
 )
 
-// slow is a step that takes so long that a test can come upon it.
+// slow is a step that takes so long that a test can come on it.
 const slow = 300
 
 // name is what a job is known by before it has an id.

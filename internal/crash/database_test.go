@@ -309,7 +309,7 @@ func (d *database) hold(t *testing.T, statement string) (letGo func()) {
 	return d.session(t, "ROLLBACK", "BEGIN", statement)
 }
 
-// readOnly lets nobody write anything on the server, as some backups do.
+// readOnly prevents all writes on the server, as some backups do.
 func (d *database) readOnly(t *testing.T) (end func()) {
 	t.Helper()
 	return d.session(t, "UNLOCK TABLES", "FLUSH TABLES WITH READ LOCK")

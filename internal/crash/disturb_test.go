@@ -52,7 +52,7 @@ var disturbances = []disturbance{
 	{name: "all tables are read only", begin: func(s *stage) func() { return s.db.readOnly(s.t) }, stopped: everything},
 }
 
-// TestDisturbed: nothing waits for the dead, and nobody's transaction stops the queue. While one client is gone in the middle
+// TestDisturbed: nothing waits for the dead, and no transaction stops the queue. While one client is gone in the middle
 // of a transaction, or keeps one open, the others' pace is that of before, some seconds after it has begun. Other programs on the
 // machine change the pace, so make test leaves it to make crash.
 func TestDisturbed(t *testing.T) {

@@ -107,7 +107,7 @@ func (f *fleet) launch() {
 	}
 	pick := func(of ...int) int { return of[f.rng.IntN(len(of))] }
 	args := []string{
-		// verbose, for it says when it has lost a lock
+		// verbose, because it then says when it has lost a lock
 		"work", "--verbose", "--run-for", fmt.Sprint(pick(2, 5, 20), "s"), "--batch", fmt.Sprint(pick(1, 10, 50, 100)),
 		// concurrency is over all workers of the host, the dead included until their locks expire: one more than they
 		// have would be one slot for it
@@ -163,7 +163,7 @@ func (f *fleet) await(w *worker) {
 
 func anyWorker(*worker) bool { return true }
 
-// take gives one of these workers, that nobody else has taken.
+// take gives one of these workers that was not taken yet.
 func (f *fleet) take(rng *rand.Rand, these func(*worker) bool) *worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 func (h hipq) settingsOf(p plan) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\n", max(p.lockFor, shortestLock))
-	// long enough for a late worker to come upon a job that waits for its next attempt
+	// long enough for a late worker to come on a job that waits for its next attempt
 	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 500ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
 	for _, q := range queues {
 		handler := fmt.Sprintf("handler: {exec: [%q, %q]}", h.handler, h.ledger)

@@ -125,7 +125,7 @@ var reasons = []struct{ text, do string }{
 	{"killed by signal: killed", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
-	{"not begun: its quarantine: ", ""}, // while the queue is divided anew
+	{"not begun: its quarantine: ", ""}, // while the queue is divided again
 	{answeredNo, ""},
 }
 
@@ -326,7 +326,7 @@ func nothingLeft(c *record) (bad []string, checked string) {
 
 // allAccountedFor (I9): the killed have an error, once, and so have those that were stopped as they started a handler, until their
 // lock was about to end; the others ended well, or because their lock was lost, or some few because they came to SQLite's file too
-// late each time, for the machine has other things to do, or a node that was gone kept silent.
+// late each time, because the machine was busy, or a node that was gone kept silent.
 func allAccountedFor(c *record) (bad []string, checked string) {
 	lost, late, inVain := 0, 0, 0
 	for _, w := range c.fleet.over {
@@ -338,7 +338,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case killed && w.id != "" && c.workers[w.id] != "error":
 			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
 		case killed, code == 0, code == 75 && w.excused:
-		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "hipq init divides it anew"):
+		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "in this config: run hipq init"):
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
 		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*10 < len(c.fleet.over):
@@ -361,7 +361,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 
 // databaseWasAway says whether a worker ended because SQLite's file was held whenever it came, or it heard nothing.
 func databaseWasAway(said string) bool {
-	return strings.Contains(said, "waited for the database in vain") || strings.Contains(said, "the database does not answer")
+	return strings.Contains(said, "waited for the database without success") || strings.Contains(said, "the database does not answer")
 }
 
 // keysAreUnique (I10): never seen twice while they were live, and by the activity each was over before it came again.

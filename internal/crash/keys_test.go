@@ -57,7 +57,7 @@ func (r *run) enqueuers() int {
 	return enqueuers
 }
 
-// sameKeys makes up jobs of one queue, for a batch is of one.
+// sameKeys makes up jobs of one queue, because a batch is of one.
 func (r *run) sameKeys(n int) []spec {
 	specs := make([]spec, n)
 	for i := range specs {

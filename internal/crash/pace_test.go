@@ -14,7 +14,7 @@ const (
 	window, windows = 5 * time.Second, 3
 	// keptPace is which part of their undisturbed pace the others keep at least: the machine may be busy with other tests.
 	keptPace = 0.5
-	// soon is how late the results of jobs that nobody touched may be written.
+	// soon is how late the results of undisturbed jobs may be written.
 	soon = 8 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (s *stage) wantPace(when string, before span, but string) {
 }
 
 // apart are the queues of which each has to keep its pace: with a throttle limit they have turns of their own. Else all together
-// keep it, for they share the slots.
+// keep it, because they share the slots.
 func (s *stage) apart() []string {
 	if s.limit > 0 {
 		return queues
@@ -76,7 +76,7 @@ func (s *stage) pace(in span, of string) float64 {
 	return float64(n) / in.to.Sub(in.from).Seconds()
 }
 
-// wantSoon complains if results were written late, of jobs of the others that nobody has touched.
+// wantSoon complains if results were written late, of undisturbed jobs of the others.
 func (s *stage) wantSoon(disturbed time.Time) {
 	s.t.Helper()
 	query := "SELECT f.queue, f.job_id, f.job_key, s.at, f.at, f.worker_id, TIMESTAMPDIFF(MICROSECOND, s.at, f.at) / 1000000 - f.run_ms / 1000 AS late FROM " +
@@ -104,7 +104,7 @@ func (s *stage) wantSoon(disturbed time.Time) {
 	}
 }
 
-// meanwhile shows what is open on the server, longest first, and who waits for whom.
+// meanwhile shows what is open on the server, longest first, and which transaction waits for which.
 func (s *stage) meanwhile() (text string) {
 	s.t.Helper()
 	query := "SELECT CONCAT_WS(' ', TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 's', t.trx_state, p.id, p.command, p.time, t.trx_rows_locked, 'rows:', LEFT(COALESCE(p.info, ''), 3000))" +

@@ -16,7 +16,7 @@ import (
 const (
 	// scheduleTicks is how many ticks run at once, of which some are killed.
 	scheduleTicks, scheduleTicksShort = 50, 10
-	// missedSlots is how many minutes nobody was there.
+	// missedSlots is for how many minutes no worker ran.
 	missedSlots = 30
 )
 

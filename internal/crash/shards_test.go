@@ -11,7 +11,7 @@ import (
 )
 
 // TestShards is TestThrottle in queues that are divided into shards, with a rate, and workers that are stopped too; meanwhile hipq init
-// divides the queues anew, by turns. What the limit and the rate let run is judged over all shards.
+// divides the queues again, by turns. What the limit and the rate let run is judged over all shards.
 func TestShards(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, stops: 4}, size{kills: 5, stops: 1}),

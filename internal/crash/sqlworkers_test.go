@@ -68,7 +68,7 @@ func (r *run) sqlWorker(source, examples, interpreter, script string) func() *ex
 	}
 }
 
-// inventLate makes up jobs of all kinds, and now and then one whose worker comes back in the midst of the next attempt.
+// inventLate makes up jobs of all kinds, and now and then one whose worker comes back in the middle of the next attempt.
 func (b *book) inventLate() spec {
 	if b.invented%30 != 0 {
 		return b.invent()

@@ -154,7 +154,7 @@ func (s *stage) idOf(w *worker) string {
 	return dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
 }
 
-// tick starts a worker as cron would, in the midst of it. What it gives complains if that one could not do its work soon.
+// tick starts a worker as cron would, in the middle of it. What it gives complains if that one could not do its work soon.
 func (s *stage) tick(d disturbance) (check func()) {
 	s.t.Helper()
 	if d.stopped != "" {

@@ -67,7 +67,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	}
 	w.signal(syscall.SIGSTOP)
 	defer w.signal(syscall.SIGCONT)
-	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
+	// one that holds locks of the database in its sleep holds up the others, and no worker could take its jobs
 	stuck, err := f.db.stuck()
 	dbtest.Ensure(f.t, err == nil, "%v", err)
 	if stuck || err != nil {
@@ -87,7 +87,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	reached := f.awaitComeback(ctx, w, mode, held, book)
 	w.signal(syscall.SIGCONT)
 	inStart := false
-	select { // nobody kills it before it has had its say
+	select { // it is not killed before it has printed all
 	case <-w.ended:
 		inStart = w.endedByKill()
 	case <-time.After(5 * time.Second):

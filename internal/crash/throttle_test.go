@@ -157,7 +157,7 @@ func rowsKeepLimit(c *record) (bad []string, checked string) {
 
 // handlersKeepLimit: a handler is in the ledger for the first time when it has begun, and for the last time when it is
 // about to end or, if it was killed, some milliseconds before that. In between it was there, so whatever this finds is
-// true. The order is that of the lines in the file, for no clock is as exact: each was written in one piece by a process
+// true. The order is that of the lines in the file, because no clock is as exact: each was written in one piece by a process
 // that was there at that moment.
 func handlersKeepLimit(c *record) (bad []string, checked string) {
 	type try struct {

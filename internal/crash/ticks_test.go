@@ -17,7 +17,7 @@ import (
 const (
 	// tickRuns is a tick's run_for. What it started before that must not take longer.
 	tickRuns = 4 * time.Second
-	// reserve is how long a worker that has nothing else to do waits for its database, and what a very busy machine takes besides.
+	// reserve is how long a worker that has nothing else to do waits for its database, and what a very busy machine takes in addition.
 	reserve = 10*time.Second + 15*time.Second
 )
 

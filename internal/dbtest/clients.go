@@ -11,7 +11,7 @@ import (
 var clients = map[string]struct{ names, check []string }{
 	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
 	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
-	// /usr/bin/python3 too, for that is the one for which systems have packages
+	// /usr/bin/python3 too, because systems have packages for that one
 	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
 	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
 	// without a database
@@ -22,7 +22,7 @@ var clients = map[string]struct{ names, check []string }{
 }
 
 // Client gives such a program: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node", "jq".
-// Where there is none, the test is skipped, or fails where it would for want of a server.
+// Where there is none, the test is skipped, or fails where it would for lack of a server.
 func Client(t testing.TB, name string) string {
 	t.Helper()
 	for _, program := range clients[name].names {
@@ -38,5 +38,5 @@ func Client(t testing.TB, name string) string {
 	return ""
 }
 
-// required says whether a test must not be skipped for want of a server or a client: it would look like a passed one.
+// required says whether a test must not be skipped for lack of a server or a client: it would look like a passed one.
 func required() bool { return os.Getenv(requireVar) != "" || os.Getenv(ciVar) != "" }

@@ -152,7 +152,7 @@ func (n *Node) Slow(ctx context.Context, part int) {
 	}
 }
 
-// ReadOnly lets nobody write on the node, nor the node itself what others have committed. What it gives makes an end of that.
+// ReadOnly prevents all writes on the node, also of what others have committed. The function that it returns ends that.
 func (n *Node) ReadOnly() (end func()) {
 	n.t.Helper()
 	ctx := context.Background()

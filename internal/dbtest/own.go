@@ -29,7 +29,7 @@ func own(t testing.TB, program, variable string, options ...string) string {
 		t.Fatal(err)
 	}
 	defer alive.Close()
-	// it ends when nobody holds the other end of the pipe any more: with the test, however that ends
+	// it ends when the other end of the pipe is closed: with the test, however that ends
 	var args []string
 	for _, o := range options {
 		args = append(args, "--server="+o)

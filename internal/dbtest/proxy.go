@@ -208,7 +208,7 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.conns, server)
 }
 
-// verdict is what becomes of something that was sent.
+// verdict is what happens to something that was sent.
 type verdict int
 
 const (

@@ -156,7 +156,7 @@ func emptied(dsn string) (found string, err error) {
 		}
 		text := strings.Join(created, " ")
 		layout = append(layout, nextID.ReplaceAllString(text, ""))
-		empty := "DELETE FROM " // quicker than to truncate a table, which makes it anew
+		empty := "DELETE FROM " // quicker than to truncate a table, which makes it again
 		if nextID.MatchString(text) {
 			empty = "TRUNCATE TABLE "
 		}

@@ -60,7 +60,7 @@ func TestCrontab(t *testing.T) {
 		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
 		"thrown away":    {own: cron + "* * * * * hipq work >/dev/null 2>&1\n", result: Warning, found: "is thrown away", remedy: "leave out the redirection"},
 		"mailed to none": {own: "MAILTO=\"\"\n" + cron + "* * * * * hipq work\n", result: Warning, found: "MAILTO is empty", remedy: "set MAILTO="},
-		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so nobody hears of a failure; what it says", remedy: "; leave out"},
+		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so cron mails no failure; what it says", remedy: "; leave out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestCrontabMail(t *testing.T) {
 	}
 }
 
-// What becomes of the schedules.
+// The schedules.
 func TestOften(t *testing.T) {
 	for line, want := range map[string][2]bool{
 		"* * * * *": {true, true}, "*/1 * * * *": {true, true}, "5,20 * * * *": {false, true}, "* 3 * * *": {false, false},

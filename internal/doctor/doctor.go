@@ -23,7 +23,7 @@ const (
 	Warning Result = "warning"
 	// Wrong: something doesn't work, or a promise doesn't hold.
 	Wrong Result = "wrong"
-	// Unknown: it can't be seen from here, or nobody answered.
+	// Unknown: it can't be seen from here, or there was no answer.
 	Unknown Result = "unknown"
 )
 
@@ -66,7 +66,7 @@ func joined(a, b string) string {
 
 func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
 
-// trouble is what an error says of a check: that something is wrong, or that nobody knows.
+// trouble is what an error says of a check: that something is wrong, or that it is unknown.
 func trouble(err error) Finding {
 	kind, remedy := schema.Diagnose(err)
 	if kind == schema.Misconfigured {
@@ -147,7 +147,7 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 	}()
 	waits := true
 	for _, c := range all {
-		f := Finding{Check: c.name, Result: Unknown, Found: "nobody answered in the time that there was"}
+		f := Finding{Check: c.name, Result: Unknown, Found: "no answer within the timeout"}
 		if waits {
 			select {
 			case f = <-findings:

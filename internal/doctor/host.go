@@ -80,7 +80,7 @@ func lookAtDisk(_ context.Context, p *patient) Finding {
 	case v.Full():
 		return found(Wrong, what).but("make room outside of the database, then hipq purge --older-than 3d")
 	case v.Memory:
-		return found(Warning, what+", which is memory: all jobs are gone when this host starts anew").but("move database.path to a disk")
+		return found(Warning, what+", which is memory: all jobs are gone when this host restarts").but("move database.path to a disk")
 	case v.Scarce():
 		return found(Warning, what).but("make room, or hipq purge --older-than 3d")
 	}
@@ -113,7 +113,7 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 			but("make sure that hipq work runs with this config, for the queues of these schedules")
 	}
 	if len(inTurn) > 0 {
-		return found(Wrong, "two configs have schedules with different slots, which begin anew in turn, so that slots may be lost: "+strings.Join(inTurn, ", ")).
+		return found(Wrong, "two configs have schedules with different slots, which start over in turn, so that slots may be lost: "+strings.Join(inTurn, ", ")).
 			but("give all hosts the same when and zone, or each schedule a name of its own")
 	}
 	return found(OK, fmt.Sprintf("%d, of which %d are paused; none is overdue", len(p.Config.Schedules), paused))

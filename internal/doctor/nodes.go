@@ -112,7 +112,7 @@ func lookAtNodes(ctx context.Context, p *patient) Finding {
 		f.add(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "let database.dsn name the nodes of one")
 	}
 	if size == 1 || size == 2 {
-		f.add(Warning, "when one of the cluster's nodes goes without a word, nobody serves", "run three nodes, or two and Galera's arbitrator (garbd)")
+		f.add(Warning, "if a node of the cluster fails, the other one stops serving", "run three nodes, or two and Galera's arbitrator (garbd)")
 	}
 	whole := fmt.Sprintf("nodes that database.dsn names: %d; that can serve: %d; in the cluster: %d", len(nodes), serving, size)
 	if wait := p.variables["wsrep_sync_wait"]; wait != "" && wait != "0" {

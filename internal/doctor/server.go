@@ -64,7 +64,7 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 	return all, texts.Wrap(err, "ask for the server's settings")
 }
 
-// inConfiguration ends a remedy that would be gone when the server starts anew.
+// inConfiguration ends a remedy that would be gone when the server starts again.
 const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }

@@ -46,7 +46,7 @@ func lookAtInsertID(ctx context.Context, p *patient) Finding {
 	if err != nil {
 		return trouble(err)
 	}
-	defer func() { // nobody may use the connection any more
+	defer func() { // the connection must not be used any more
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
 	}()

@@ -47,7 +47,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	}
 	switch {
 	case len(wrong) > 0:
-		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them anew")
+		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them again")
 	case len(doubtful) > 0:
 		return found(Warning, strings.Join(doubtful, "; ")).but("run hipq work, which moves them, or hipq init")
 	case len(said) == 0:
@@ -56,7 +56,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	return found(OK, strings.Join(said, ", "))
 }
 
-// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none, for no worker has run yet. What
+// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none because no worker has run yet. What
 // they hold is of the limit and the rate that are registered: what is new in the config the next worker divides.
 func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d admin.Division, registered []queue.Options) (string, error) {
 	at := slices.IndexFunc(registered, func(o queue.Options) bool { return o.Name == q.Name })

@@ -16,7 +16,7 @@ type Session struct {
 	Save, Set string
 	// Restore makes the statement that puts back what Save has read.
 	Restore func(names []string, values []driver.Value) (string, error)
-	// Inline says that parameters are written into the statements, for else each statement with parameters is prepared
+	// Inline says that parameters are written into the statements, because otherwise each statement with parameters is prepared
 	// first: that is two round trips more, and the rows come in another protocol.
 	Inline bool
 }

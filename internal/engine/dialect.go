@@ -27,7 +27,7 @@ type Dialect struct {
 	// ForShare reads what is committed now, also in an application's transaction that began before.
 	ForShare string
 	// skipLocked is ForUpdate, passing over rows that another transaction holds: see Tx.SkipLocked. waitsFirst says that a
-	// transaction does so only after it has waited in vain.
+	// transaction does so only after it has waited without success.
 	skipLocked string
 	waitsFirst bool
 	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. With a list of ids, hint or not, MariaDB scans
@@ -57,9 +57,9 @@ type Dialect struct {
 	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
 	// where they overlap.
 	Writers int
-	// Reorder makes a jobs table's run_rank and its index anew.
+	// Reorder makes a jobs table's run_rank and its index again.
 	Reorder string
-	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
+	// AnyBytes says that a text may be any bytes: the engine doesn't check that they are UTF-8.
 	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool
@@ -129,7 +129,7 @@ var MySQL = Dialect{
 }
 
 // Galera is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
-// changes as one comes or goes, also in the midst of a transaction. And while others' writes are applied to a node, SKIP
+// changes as one comes or goes, also in the middle of a transaction. And while others' writes are applied to a node, SKIP
 // LOCKED has crashed it (MariaDB 10.11.14), so it is kept for what can't be done without. A transaction that gives way to another
 // node's, between two statements that were sent together, is undone without a word: what comes behind is done for itself, and the
 // commit succeeds (MariaDB 10.11.19, once in a hundred where three nodes write the same rows). So each statement goes alone.

@@ -21,7 +21,7 @@ const (
 	erReadOnlyOption  = 1290
 	erReadOnlySession = 1792
 	erReadOnlyMode    = 1836
-	erInterrupted     = 1317 // what a node of a cluster is doing, for the sake of another's commit
+	erInterrupted     = 1317 // what a node of a cluster is doing, because of another's commit
 	erGroupUnheard    = 3100 // a member of a group, at a commit: it has lost the others
 	erGroupRefused    = 3101 // or another's commit was first
 	erCheckRead       = 1020
@@ -72,14 +72,14 @@ func isBusy(err error) bool {
 	return slices.Contains([]int{sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}, codeOf(err)&0xff)
 }
 
-// IsConflict says whether the database has refused something for the sake of another process or transaction, or of the other
+// IsConflict says whether the database has refused something because of another process or transaction, or of the other
 // nodes of its cluster, and may not refuse it again.
 func IsConflict(err error) bool {
 	return isBusy(err) || isOf(err, erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait,
 		erGroupUnheard, erGroupRefused)
 }
 
-// isReadOnly says whether the server writes nothing, for it is a replica, or being backed up. After a failover another server
+// isReadOnly says whether the server writes nothing because it is a replica, or being backed up. After a failover another server
 // answers at the same address, or this one writes again.
 func isReadOnly(err error) bool {
 	return isOf(err, erReadOnlyOption, erReadOnlySession, erReadOnlyMode)
@@ -92,7 +92,7 @@ func isNoNode(err error) bool { return isOf(err, erWsrepNotReady) }
 func IsLockTimeout(err error) bool { return isOf(err, erLockWaitTimeout) }
 
 // IsAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
-// cluster could not commit, for it has lost the others, or was interrupted: the others may have committed what it had sent them.
+// cluster could not commit because it has lost the others, or was interrupted: the others may have committed what it had sent them.
 func IsAnswer(err error) bool {
 	_, lite := errors.AsType[*sqlite.Error](err)
 	_, my := errors.AsType[*mysql.MySQLError](err)

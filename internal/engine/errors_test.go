@@ -53,7 +53,7 @@ func TestDiagnoseTheHighestID(t *testing.T) {
 
 // What a cluster refuses at a commit, or between two, is for later: the transaction may be repeated as a whole.
 func TestRefusedByTheCluster(t *testing.T) {
-	// whether the others may have committed it all the same
+	// whether the others may have committed it anyway
 	for number, unheard := range map[uint16]bool{1047: false, 1180: true, 1205: false, 1213: false, 1317: true, 3100: true, 3101: true} {
 		err := error(&mysql.MySQLError{Number: number})
 		if trouble, _ := Diagnose(err); !Retryable(err) || trouble != TryLater {

@@ -91,7 +91,7 @@ func execute(t *testing.T, db *engine.DB, statement ...string) {
 	}
 }
 
-// A transaction waits for rows that another holds before it passes over them, for a node may crash by SKIP LOCKED.
+// A transaction waits for rows that another holds before it passes over them, because SKIP LOCKED may crash a node.
 func TestGaleraWaitsFirst(t *testing.T) {
 	dsns := dbtest.Galera(t)
 	db := dbtest.Open(t, "mysql", dsns[0]).SQL

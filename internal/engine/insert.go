@@ -58,7 +58,7 @@ func (tx *Tx) Undoing(ctx context.Context, do func() error) error {
 	return err
 }
 
-// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in all the same. Where
+// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in anyway. Where
 // Dialect.IDsByKey it is for one row alone.
 func (tx *Tx) InsertIDs(ctx context.Context, d Dialect, i Insert) (ids []int64, err error) {
 	if err := tx.readIDStep(ctx, d, i.N); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // preparing makes connections that keep their statements prepared where keeps says so: where to prepare one costs no round
-// trip, and to parse it anew each time may cost more than to execute it.
+// trip, and to parse it again each time may cost more than to execute it.
 type preparing struct {
 	driver.Connector
 	keeps bool
@@ -44,15 +44,15 @@ type preparedConn struct {
 	fullConn
 	keeps    bool
 	prepared map[string]driver.Stmt
-	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something; or the server
+	// spent says that it must not be used again: the driver has panicked, and left it in the middle of something; or the server
 	// is read-only, or a node that has lost its cluster: after a failover, a new connection may lead to another.
 	spent bool
 }
 
-// ErrDriver means that the driver could not cope with what the database, or whoever answers in its place, said.
+// ErrDriver means that the driver could not cope with an answer of the database, or of another server in its place.
 var ErrDriver = errors.New("the database's answer makes no sense")
 
-// watched makes an error of the driver's panic, for what a server says must not end the program, and sees whether the
+// watched makes an error of the driver's panic, because what a server says must not end the program, and sees whether the
 // connection is spent.
 func (c *preparedConn) watched(err *error) {
 	if value := recover(); value != nil {
@@ -76,7 +76,7 @@ func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
 // preparedMax is how many statements a connection keeps.
 const preparedMax = 200
 
-// take gives the statement for a query, which nobody else uses until it is kept again: rows that are still being read
+// take gives the statement for a query, which is not used elsewhere until it is kept again: rows that are still being read
 // need it to themselves.
 func (c *preparedConn) take(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {

@@ -13,7 +13,7 @@ const (
 	// without a pause they would hardly ever find it free.
 	breath = 5 * time.Millisecond
 	// breaths is how many times as long as a transaction took is the time behind it: so a purge takes a fifth of a processor at
-	// most, and less the more others have to do. longestBreath bounds it, for a transaction may have waited for others.
+	// most, and less the more others have to do. longestBreath bounds it, because a transaction may have waited for others.
 	breaths       = 4
 	longestBreath = time.Second
 )

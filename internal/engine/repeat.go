@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
+// Tx runs f in a transaction and commits. What the engine refuses because of another transaction (a deadlock, a
 // lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
 // A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done, which
 // MayBeDone is for.
@@ -23,7 +23,7 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
-// TxInPassing is TxUnclocked for a transaction that waits for no other's rows, and isn't repeated, for it will be asked for again:
+// TxInPassing is TxUnclocked for a transaction that waits for no other's rows, and isn't repeated, because the next poll repeats it:
 // Tx.SkipLocked passes over rows that another holds. On a Galera cluster it does so only after it has met one, and fails first.
 func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, func(error) bool { return false }, nil, func(tx *Tx) error {
@@ -34,13 +34,13 @@ func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
 	})
 }
 
-// patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
+// patience is how long a transaction is repeated. The caller has an answer within half a minute, because the last try
 // may wait 3 s for a row.
 const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
 // for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
-// first gives them, each time anew, and one of them reads ClockOf; nil is that alone.
+// first gives them, each time again, and one of them reads ClockOf; nil is that alone.
 func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
 	if first == nil {
@@ -50,7 +50,7 @@ func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx
 }
 
 // repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again. It is done
-// again as a whole: after a deadlock, and where a cluster refuses a commit for the sake of another node's, nothing of it is
+// again as a whole: after a deadlock, and where a cluster refuses a commit because of another node's, nothing of it is
 // left.
 func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
 	mayBeDone, waits := false, db.waitsFirst
@@ -73,7 +73,7 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 }
 
 // Patiently does something until it succeeds, or its error is none that passes, or there is no patience left. It asks for
-// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask anew.
+// SQLite's file as often at last as at first: otherwise, one that has waited long would always be later than new ones.
 func Patiently(ctx context.Context, passes func(error) bool, do func() error) error {
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
@@ -108,7 +108,7 @@ func hear(ctx context.Context, err error) {
 // inLineFor is how long a writer waits for the token before it tries without.
 const inLineFor = time.Second
 
-// errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
+// errUnanswered is the error of a COMMIT whose outcome is unknown.
 var errUnanswered = errors.New("the commit was not answered")
 
 func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
@@ -136,7 +136,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 			}
 		}()
 	}
-	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
+	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun anyway, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false
 	defer func() {

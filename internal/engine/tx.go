@@ -17,14 +17,14 @@ import (
 // Tx is a transaction with the time of the database at its beginning (or since SetClock), which is the time of all that
 // happens in it.
 //
-// A statement whose result nobody reads is for Write: it goes to the server together with the next one that is waited for,
+// A statement whose result isn't read is for Write: it goes to the server together with the next one that is waited for,
 // or with the commit, so that a transaction costs few round trips. Statements are executed in the order of their calls.
 type Tx struct {
 	Now time.Time
 	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT was not answered.
 	MayBeDone bool
 	// SkipLocked is the clause that locks the rows that are read, passing over those that another transaction holds: on a
-	// Galera cluster only once the transaction has waited for such a row in vain, and is repeated.
+	// Galera cluster only once the transaction has waited for such a row without success, and is repeated.
 	SkipLocked string
 	on         executor
 	now        string
@@ -32,7 +32,7 @@ type Tx struct {
 	keeps bool
 	// together says that the server takes several statements at once.
 	together bool
-	// idStep is how far the ids of one multi-row insert lie apart on the connection; 0 as long as nobody has asked.
+	// idStep is how far the ids of one multi-row insert lie apart on the connection; 0 before it was asked for.
 	idStep int64
 	// written is what waits to be sent: statements, with their parameters written into them.
 	written []byte
@@ -204,7 +204,7 @@ func scan(rows *sql.Rows, queries ...Query) error {
 	return rows.Err()
 }
 
-// Write executes a statement whose result nobody reads, with the next statement or the commit at the latest. An error may
+// Write executes a statement whose result isn't read, with the next statement or the commit at the latest. An error may
 // come from there.
 func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 	if !tx.together {

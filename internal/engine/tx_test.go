@@ -12,7 +12,7 @@ import (
 )
 
 // A caller may give up in the very moment in which its transaction begins: the connection doesn't go back to the pool inside
-// of it, for then no other could begin on it, and on SQLite the file would stay locked.
+// of it: no other could begin on it, and on SQLite the file would stay locked.
 func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t))
 	for n := range 20_000 {

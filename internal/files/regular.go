@@ -1,5 +1,5 @@
-// Package files reads the files that say what hipq does, or that hold its secrets: regular ones, of a bounded length. A pipe
-// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end. It also writes files whole.
+// Package files reads the files that say what hipq does, or that hold its secrets: regular ones, of a bounded length. A pipe without
+// a writer would keep its reader waiting, deaf to signals, and a device may have no end. It also writes files whole.
 package files
 
 import (
@@ -61,7 +61,7 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 // Write makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
 func Write(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a temporary file, whose name means nothing to the user
 		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
 	}
 	if err != nil {

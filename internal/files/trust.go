@@ -17,7 +17,7 @@ var ErrUntrusted = errors.New("is not to be trusted")
 // maxLinks is how many links may lead to a file, as with Linux.
 const maxLinks = 40
 
-// ReadTrusted reads a file that says what hipq does: none that somebody else could have written, for whoever writes it may
+// ReadTrusted reads a file that says what hipq does: none that somebody else could have written, because its writer may
 // run any program as the user that hipq runs as. shared says that others may read it: more than the group that root gave its file to.
 func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	data, info, err := Read(path)
@@ -102,7 +102,7 @@ type trusted struct {
 	// database says that a folder of all is none for it, though each can only take away what is his own there: a file that is laid
 	// beside a database is a part of it.
 	database bool
-	// user and group are trusted besides; 0, which is root, is nobody else.
+	// user and group are trusted, too; 0, which is root, adds no one.
 	user, group uint32
 	remedy      string // for what is another's; empty is that for most files
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// children tells the adopted processes of a worker that adopts, which have nobody else to reap them, from the children that
+// children tells the adopted processes of a worker that adopts, which only this process reaps, from the children that
 // somebody waits for: to reap one of those would be to steal its exit status.
 type children struct {
 	adopts bool // from before the first program on, or never
@@ -44,7 +44,7 @@ func (c *children) adopt() {
 	}
 }
 
-// release ends that: what this process starts from now on, nobody here would reap.
+// release ends that: what this process starts from now on is not reaped here.
 func (c *children) release() {
 	if c.adopts {
 		process.AdoptOrphans(false)

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Whoever may be a program that is just being started is no adopted process yet; a program never is.
+// A process that may be a program that is just being started is no adopted process yet; a program never is.
 func TestChildrenFoundlings(t *testing.T) {
 	c := newChildren()
 	c.adopts = true
@@ -31,7 +31,7 @@ func TestChildrenFoundlings(t *testing.T) {
 	}
 	want([]int{10}, 10)
 	fork(0, func() {
-		want([]int{10, 11}, 10) // 11 may be it
+		want([]int{10, 11}, 10) // 11 may be the program
 		fork(12, func() { want([]int{10, 11, 12}, 10) })
 		want([]int{10, 11, 12}, 10)
 	})

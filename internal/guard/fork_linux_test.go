@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// A worker is killed when it has forked and the program has not begun, as on a busy machine: what becomes of the fork is found,
-// by who clears up after the worker and by its guard.
+// A worker is killed when it has forked and the program has not begun, as on a busy machine: the fork is found
+// by KillOrphans and by the guard.
 func TestForkIsFound(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"strays", "guard"} {

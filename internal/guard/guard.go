@@ -1,6 +1,6 @@
 //go:build !windows
 
-// Package guard sees to it that nothing of what a worker's programs are, and have started, is left when the worker has ended,
+// Package guard ensures that no program of a worker, and no process that they have started, is left when the worker has ended,
 // however it has: Guard and Serve are the two ends of a second process, and KillOrphans clears up where that was killed too.
 package guard
 
@@ -188,7 +188,7 @@ func (g *Guard) Close() error {
 	if !g.seal() {
 		return nil
 	}
-	// the guard process stays beside it, for a worker that is killed meanwhile
+	// the guard process stays beside it, in case the worker is killed meanwhile
 	var left []string
 	if g.hunt.any() {
 		_, adopted := g.hunt.known()
@@ -227,8 +227,8 @@ func (g *Guard) seal() (started bool) {
 	return g.started && first
 }
 
-// headcount reaps the adopted processes that have ended, and tells the guard process of new ones: once the worker is dead nobody
-// knows any more whose they were.
+// headcount reaps the adopted processes that have ended, and tells the guard process of new ones: once the worker is dead it is
+// unknown whose they were.
 func (g *Guard) headcount() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

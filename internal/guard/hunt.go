@@ -113,14 +113,14 @@ func (h *hunt) mayGrow() bool {
 func (h *hunt) signal(sig syscall.Signal) (found bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.look() // first: who loses its parent by the signal is nobody's descendant any more
+	h.look() // first: a process whose parent ends by the signal is no descendant any more
 	for pgid := range h.groups {
 		switch {
 		case !process.Runs(pgid): // what is left of it is killed, as the worker would have done
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 			delete(h.groups, pgid)
 		case syscall.Kill(-pgid, sig) == nil:
-			found = found || !process.SeesOthers // else by its processes, for a zombie that nobody reaps is in its group too
+			found = found || !process.SeesOthers // else by its processes, because an unreaped zombie is in its group too
 		}
 	}
 	for pid, s := range h.strays {

@@ -70,7 +70,7 @@ func fakeWorker(args []string, adopts bool) error {
 		return err
 	}
 	_, _ = run(g, args[0], args[3])
-	select {} // whatever became of the job: a worker that hangs
+	select {} // a worker that hangs, however the job ended
 }
 
 // suspended is a guard whose host is suspended for an hour, a second after it has begun.
@@ -140,7 +140,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 	return status, err
 }
 
-// discard takes what nobody wants to see.
+// discard drops what is written to it.
 type discard [4096]byte
 
 func (d *discard) Room() []byte { return d[:] }

@@ -125,7 +125,7 @@ func busyAdopter(args []string) error {
 	return g.Close()
 }
 
-// children counts the children of this process, and with them those that have ended and that nobody has reaped.
+// children counts the children of this process, including those that have ended and were not reaped.
 func children() (n int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

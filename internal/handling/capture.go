@@ -29,7 +29,7 @@ func newCapture(fd int, out Sink) *capture {
 	return c
 }
 
-// follow reads until nobody holds the pipe's other end any more, or finish stops it.
+// follow reads until the pipe's other end is closed, or finish stops it.
 func (c *capture) follow() {
 	defer close(c.read)
 	file := os.NewFile(uintptr(c.fd), "output")

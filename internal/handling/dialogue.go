@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Dialogue are the worker's ends of the pipes of a program that is talked with while it runs. Whoever has them closes them.
+// Dialogue are the worker's ends of the pipes of a program that is talked with while it runs. The caller closes them.
 type Dialogue struct {
 	// In is its standard input, Out and Err what it prints.
 	In, Out, Err *os.File

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Hooks are what whoever calls a handler is prepared for. Those that are nil are as in the context around.
+// Hooks are what a handler's caller supports. Those that are nil are as in the context around.
 type Hooks struct {
 	// Look ends the context if its time is up by the clock: a process that was stopped and goes on may come to begin a program
 	// before its timers have fired. Err calls it, and each time that the context itself is asked for its error.
@@ -90,10 +90,10 @@ func Err(ctx context.Context) error {
 	return nil
 }
 
-// Say is who wants to know of the handler's progress; nil if nobody does.
+// Say gets the handler's progress; nil if it isn't wanted.
 func Say(ctx context.Context) func(job.Progress) { return of(ctx).Say }
 
-// End ends the attempt whose context this is. It does nothing if whoever called the handler is not prepared for it.
+// End ends the attempt whose context this is. It does nothing if the handler's caller doesn't support it.
 func End(ctx context.Context, o job.Outcome) {
 	if end := of(ctx).End; end != nil {
 		end(o)
@@ -131,5 +131,5 @@ type Heard struct {
 	ReadFrom string
 }
 
-// Note is what the handler calls to add to what is heard, at any time while it runs; nil if nobody listens.
+// Note is what the handler calls to add to what is heard, at any time while it runs; nil if that isn't supported.
 func Note(ctx context.Context) func(add func(*Heard)) { return of(ctx).Note }

@@ -30,7 +30,7 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 	}
 }
 
-// discard takes what nobody wants to see.
+// discard drops what is written to it.
 type discard [64]byte
 
 func (d *discard) Room() []byte { return d[:] }

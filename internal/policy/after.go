@@ -24,7 +24,7 @@ type Next struct {
 	Priority *int
 }
 
-// Attempt is an attempt that has ended, with all that decides what becomes of its job.
+// Attempt is an attempt that has ended, with all that decides how its job goes on.
 type Attempt struct {
 	Job     *job.Job
 	Outcome job.Outcome
@@ -56,7 +56,7 @@ func (a Attempt) After(now time.Time, random float64) Next {
 	}
 	if !d.Again {
 		if n.Status = job.StatusFailed; o.Verdict == job.Stopped {
-			n.Status = job.StatusClosed // whoever cancelled it has seen to it
+			n.Status = job.StatusClosed // a cancelled job needs no more attention
 		}
 		return n
 	}

@@ -10,7 +10,7 @@ import (
 type Demand struct {
 	// Used counts against the limit now.
 	Used int
-	// Wants is the weight that waits besides; 0 is none. First is the weight of the first job that waits.
+	// Wants is the weight that waits in addition; 0 is none. First is the weight of the first job that waits.
 	Wants, First int
 	// Since orders the shards in which jobs wait: the least comes first, then the one with the lower number.
 	Since int64
@@ -26,7 +26,7 @@ func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <=
 func Divide(limit int, demands []Demand) []int {
 	line, left := lineUp(limit, demands), limit
 	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get
-	// it in the place of what runs, else the last in line would have nothing while all are busy.
+	// it instead of what runs, else the last in line would have nothing while all are busy.
 	for i, p := range line {
 		n := p.first
 		if i == 0 && n > 0 {
@@ -37,7 +37,7 @@ func Divide(limit int, demands []Demand) []int {
 		}
 	}
 	left = level(line, left)
-	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+	for _, p := range line { // what is left is for the next jobs, in whichever shard
 		p.want, p.first = limit, 1
 	}
 	level(line, left)

@@ -241,7 +241,7 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	return started + q.round(t, shard)
 }
 
-// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
+// divide divides the limit again. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
 // is used.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
@@ -256,7 +256,7 @@ func (q *queue) end(shard, i int) {
 	q.running[shard] = append(r[:i:i], r[i+1:]...)
 }
 
-// Whatever jobs come, start and end, whoever asks, and although the limit changes: no job starts above the limit, but one alone.
+// Whatever jobs come, start and end, in any shard, and although the limit changes: no job starts above the limit, but one alone.
 func TestSharesKeepTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue(rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(1, 6).Draw(t, "shards"))
@@ -326,7 +326,7 @@ func order(n int) (list []int) {
 	return list
 }
 
-// However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the
+// However much each shard uses when a limit is divided: until it is divided again, jobs end and others start below the
 // limit only.
 func TestLimitDividedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

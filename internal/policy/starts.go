@@ -37,7 +37,7 @@ func (s Starts) Add(r job.Rate, n int, now time.Time) Starts {
 	return sum
 }
 
-// asOf forgets the starts that don't matter any more at now. Those later than now, for the clock has been put back since,
+// asOf forgets the starts that don't matter any more at now. Those later than now, because the clock has been put back since,
 // count as of now: else they would hold the queue up until the clock has come so far again.
 func (s Starts) asOf(r job.Rate, now time.Time) Starts {
 	latest := now.Truncate(slice(r)).UnixMicro()

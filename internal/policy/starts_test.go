@@ -46,7 +46,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Starts that the clock has yet to come to, for it was put back, count as of the moment in which that is found out.
+// Starts in the future, because the clock was put back, count as of the moment in which that is found out.
 func TestRateOfAClockThatWasPutBack(t *testing.T) {
 	for _, r := range []job.Rate{{Starts: 3, Per: time.Minute}, {Starts: 3, Per: 2 * time.Hour}} {
 		late := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -53,7 +53,7 @@ func HasEnded(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// Unread is how many bytes lie in a pipe that nobody has read; fd is either end of it.
+// Unread is how many unread bytes lie in a pipe; fd is either end of it.
 func Unread(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	if err != nil {
@@ -63,7 +63,7 @@ func Unread(fd int) int {
 }
 
 // ReadingEnd is another reading end of a pipe, for Unread once its writing end, fd, is closed; nil if there is none to be had.
-// While it is open nobody who writes into the pipe is told that nobody reads.
+// While it is open, a writer isn't told that the pipe has no reader.
 func ReadingEnd(fd int) *os.File {
 	f, _ := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return f

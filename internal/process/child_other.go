@@ -55,7 +55,7 @@ func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
 	}
 }
 
-// Unread is how many bytes lie in a pipe that nobody has read, where the system tells that of its writing end: here it doesn't.
+// Unread is how many unread bytes lie in a pipe, where the system tells that of its writing end: here it doesn't.
 func Unread(int) int { return 0 }
 
 // ReadingEnd is nil: here Unread tells nothing.

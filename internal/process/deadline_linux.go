@@ -22,7 +22,7 @@ type sigevent struct {
 	_     [64]byte
 }
 
-// Set has the process killed so long from now, which is more than 0. Set again, it counts anew.
+// Set has the process killed so long from now, which is more than 0. Set again, it counts again.
 func (d *Deadline) Set(left time.Duration) {
 	if !d.made {
 		event := sigevent{signo: int32(unix.SIGKILL)}

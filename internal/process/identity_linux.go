@@ -53,7 +53,7 @@ func IsGone(identity string) bool {
 	return syscall.Kill(pid, 0) == syscall.ESRCH // /proc may hide what is another user's
 }
 
-// Uptime is a time by a clock that nobody sets and that doesn't stand still, not even while the host is suspended, as that of
+// Uptime is a time by a clock that can't be set and that doesn't stand still, not even while the host is suspended, as that of
 // time.Now does: a lock ends meanwhile.
 func Uptime() time.Duration {
 	var now unix.Timespec

@@ -12,5 +12,5 @@ func IsGone(string) bool { return false }
 
 var began = time.Now()
 
-// Uptime is a time by a clock that nobody sets. Where the host is suspended it may stand still.
+// Uptime is a time by a clock that can't be set. Where the host is suspended it may stand still.
 func Uptime() time.Duration { return time.Since(began) + time.Duration(Suspended.Load()) }

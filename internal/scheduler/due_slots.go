@@ -19,7 +19,7 @@ type Queue interface {
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
 const tick = time.Minute
 
-// Run does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
+// Run does what a look has found: it makes new schedules known, has changed ones start over, and enqueues the jobs of slots
 // that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
 // condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Run at once, or a
 // commit gets no answer. Run stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
@@ -105,7 +105,7 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 		SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot, to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Spec, r.SeenUntil)
 }
 
-// take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
+// take enqueues the jobs of the slots of a schedule that are due, if no other worker has done so since its row was read.
 func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)

@@ -24,7 +24,7 @@ func TestGaleraTend(t *testing.T) {
 	first := nodes[0]
 	first.begin()
 	for range 3 {
-		first.nobody(10 * time.Minute)
+		first.noWorkerFor(10 * time.Minute)
 		first.exec("DELETE FROM shop_activity")
 		first.exec("DELETE FROM shop_emails") // their keys are those of the slots
 		var together sync.WaitGroup

@@ -77,7 +77,7 @@ type Row struct {
 	Spec    string
 	Queue   string
 	JobType string `db:"job_type"`
-	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, or an earlier time where that is still to be found.
+	// SeenUntil is up to when all slots are done; NextSlot the first after that, or an earlier time where that is still to be found.
 	SeenUntil engine.Time `db:"seen_until"`
 	NextSlot  engine.Time `db:"next_slot"`
 	Paused    bool
@@ -97,11 +97,11 @@ type Row struct {
 
 const (
 	// ahead is how far the table may be ahead of the database's clock. Beyond that the clock was put back, and the schedule begins
-	// anew, because else nothing would be due for long. Nearer than that, no slot may come twice.
+	// again, because else nothing would be due for long. Nearer than that, no slot may come twice.
 	ahead = time.Hour
-	// anewWithin is how soon a schedule begins anew again if two configs have it, and not somebody changes it.
+	// anewWithin is how soon a schedule starts over again if two configs have it, and not somebody changes it.
 	anewWithin = time.Hour
-	// anewOften is how often it begins anew in turn before it counts as one of two configs.
+	// anewOften is how often it starts over in turn before it counts as one of two configs.
 	anewOften = 5
 	// OverdueFor is how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
 	OverdueFor = schedule.OnTime
@@ -116,7 +116,7 @@ func (r Row) isFarAhead() bool { return r.SeenUntil.After(r.Now.Add(ahead)) }
 
 func (r Row) isDue() bool { return !r.Paused && !r.NextSlot.After(r.Now.Time) }
 
-// InTurn says that the schedule begins anew again and again, because two configs have it, with FormerSpec and Spec.
+// InTurn says that the schedule starts over again and again, because two configs have it, with FormerSpec and Spec.
 func (r Row) InTurn() bool {
 	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }
@@ -135,7 +135,7 @@ const hasKey = " has its key, "
 // Missed says that LeftSlot passed without a worker.
 func (r Row) Missed() bool { return !r.LeftSlot.IsZero() && !strings.Contains(r.LeftWhy, hasKey) }
 
-// Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
+// Overdue says for how long a slot has been waiting for a worker; 0 if none does.
 func (r Row) Overdue() time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {
 		return 0

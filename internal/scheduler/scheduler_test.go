@@ -105,8 +105,8 @@ func (s *shop) now() time.Time {
 	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
-// nobody makes it so that nobody has seen to the schedules for so long.
-func (s *shop) nobody(since time.Duration) {
+// noWorkerFor makes it as if no worker had run for so long.
+func (s *shop) noWorkerFor(since time.Duration) {
 	s.t.Helper()
 	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
 }
@@ -151,7 +151,7 @@ func TestTend(t *testing.T) {
 		dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "%s, %v", wait, err)
 		n := s.tend() + s.tend()
 		dbtest.Require(s.t, n == 0, "%d jobs", n)
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		slot := s.now().Truncate(time.Hour)
 		n = s.tend()
 		dbtest.Require(s.t, n == 2, "%d jobs", n)
@@ -188,7 +188,7 @@ func TestTendAtOnce(t *testing.T) {
 		s.exec("DELETE FROM shop_emails")
 		before, jobs := len(s.added("all")), 0
 		for range 3 {
-			s.nobody(20 * time.Minute)
+			s.noWorkerFor(20 * time.Minute)
 			s.exec("DELETE FROM shop_activity")
 			var n atomic.Int32
 			var all sync.WaitGroup
@@ -216,7 +216,7 @@ func TestTendTooLate(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"))
 		s.begin()
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		old := s.row("hourly")
 		if n := s.tend(); n != 1 {
 			s.t.Fatalf("%d jobs", n)
@@ -225,7 +225,7 @@ func TestTendTooLate(t *testing.T) {
 		n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
 		dbtest.Ensure(s.t, n == 0 && err == nil, "%d jobs, %v", n, err)
 		s.once("hourly", 1)
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		old = s.row("hourly")
 		dbtest.Must(s.table.Pause(s.t.Context(), "hourly"))(s.t)
 		if n, err := scheduler.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
@@ -242,7 +242,7 @@ func TestTendUnanswered(t *testing.T) {
 			hourly := of(t, "hourly", "@hourly")
 			direct, s := openShop(t, "mysql", p.Direct, hourly), openShop(t, "mysql", p.Source, hourly)
 			s.begin()
-			s.nobody(time.Hour)
+			s.noWorkerFor(time.Hour)
 			p.LosesQuestions(!committed)
 			lost := p.LosesFirst(func(statements string) bool { return strings.Contains(statements, "seen_until = ") }, func() {
 				if committed {
@@ -282,7 +282,7 @@ func TestMissed(t *testing.T) {
 		// the database was away for an hour, or no worker ran
 		s.have(of(s.t, "skip", "@every 20m", missed(schedule.Skip)), of(s.t, "latest", "@every 20m"), of(s.t, "all", "@every 20m", missed(schedule.All)))
 		s.begin()
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		late := s.now().Sub(s.now().Truncate(20 * time.Minute))
 		s.tend()
 		skip := 0
@@ -310,7 +310,7 @@ func TestPauseAndResume(t *testing.T) {
 		is(s.table.Resume(s.t.Context(), "hourly"))(false)
 		is(s.table.Pause(s.t.Context(), "hourly"))(true)
 		is(s.table.Pause(s.t.Context(), "hourly"))(false)
-		s.nobody(3 * time.Hour)
+		s.noWorkerFor(3 * time.Hour)
 		dbtest.Same(s.t, s.tend(), 0, "jobs while it is paused")
 		is(s.table.Resume(s.t.Context(), "hourly"))(true)
 		dbtest.Same(s.t, s.tend(), 0, "jobs for slots of the pause")
@@ -320,19 +320,19 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A schedule with another spec begins anew; with another queue or type it goes on.
+// A schedule with another spec starts over; with another queue or type it goes on.
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "one", "@hourly"))
 		s.begin()
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		s.have(of(s.t, "one", "@every 10m"))
 		s.begin()
 		dbtest.Same(s.t, s.tend(), 0, "jobs for slots before the change")
 		if r := s.row("one"); r.Spec != "@every 10m" || r.FormerSpec != "@hourly UTC" || r.AnewCount != 1 || r.InTurn() || r.NextSlot.Sub(s.now()) > 10*time.Minute {
 			s.t.Errorf("%+v", r)
 		}
-		s.nobody(10 * time.Minute)
+		s.noWorkerFor(10 * time.Minute)
 		s.have(of(s.t, "one", "@every 10m", func(o *schedule.Schedule) { o.Queue, o.Job.Type = "reports", "monthly" }))
 		dbtest.Same(s.t, s.tend(), 1, "jobs")
 		r := s.row("one")
@@ -364,7 +364,7 @@ func TestInTurn(t *testing.T) {
 			dbtest.Same(s.t, s.row("one").InTurn(), i >= 2, "after %d turns", i)
 			s.have(of(s.t, "one", "@yearly"))
 			s.tend()
-			s.nobody(time.Hour)
+			s.noWorkerFor(time.Hour)
 			s.exec("DELETE FROM shop_emails")
 			s.have(often)
 			dbtest.Same(s.t, s.tend(), 1, "jobs")
@@ -428,7 +428,7 @@ func TestOneAtATime(t *testing.T) {
 			if want == 0 {
 				continue
 			}
-			s.nobody(time.Hour)
+			s.noWorkerFor(time.Hour)
 			s.tend()
 			s.once("hourly", 1)
 		}
@@ -437,7 +437,7 @@ func TestOneAtATime(t *testing.T) {
 		dbtest.Ensure(s.t, !r.LeftSlot.IsZero() && r.LeftWhy == fmt.Sprintf("job %d has its key, and was not final", first), "%+v", r)
 		s.exec("DELETE FROM shop_emails")
 		s.exec("DELETE FROM shop_activity") // what is purged there, the schedule still knows
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		s.tend()
 		s.once("hourly", 1)
 		r = s.row("hourly")
@@ -450,7 +450,7 @@ func TestClockPutBack(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "often", "@every 1m"))
 		s.begin()
-		s.nobody(-30 * time.Minute)
+		s.noWorkerFor(-30 * time.Minute)
 		dbtest.Same(s.t, s.tend(), 0, "jobs for slots that were handled before")
 		if r := s.row("often"); !r.Ahead().Equal(r.SeenUntil.Time) {
 			s.t.Errorf("it waits until %s: %+v", r.Ahead(), r)
@@ -467,7 +467,7 @@ func TestOthersGoOn(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "a", "@hourly", func(o *schedule.Schedule) { o.Queue = "reports" }), of(s.t, "b", "@hourly"), of(s.t, "c", "@hourly"))
 		s.begin()
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		s.exec("DROP TABLE shop_reports")
 		if s.db.SQL.Engine == "mysql" {
 			tx := dbtest.Must(s.db.SQL.BeginTx(s.t.Context(), nil))(s.t)
@@ -488,7 +488,7 @@ func TestPurge(t *testing.T) {
 		s.have(of(s.t, "gone", "@hourly"), of(s.t, "held", "@hourly"), of(s.t, "here", "@hourly"))
 		s.begin()
 		dbtest.Must(s.table.Pause(s.t.Context(), "held"))(s.t)
-		s.nobody(48 * time.Hour)
+		s.noWorkerFor(48 * time.Hour)
 		s.have(s.all[2])
 		for _, dry := range []bool{true, false} {
 			n, err := s.table.Purge(s.t.Context(), s.now().Add(-24*time.Hour), dry)

@@ -21,7 +21,7 @@ type adding struct {
 	tx       *engine.Tx
 	division policy.Division
 	jobs     []job.Params
-	// added is what has become of each, and todo the indexes of those of which that is still open.
+	// added is the result for each, and todo the indexes of those that have none yet.
 	added []job.Added
 	todo  []int
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// insert inserts the jobs that are to do. Where it is refused, the first of them may be in all the same.
+// insert inserts the jobs that are to do. Where it is refused, the first of them may be in anyway.
 func (a *adding) insert(ctx context.Context, whole bool) error {
 	if len(a.todo) == 0 {
 		return nil

@@ -117,7 +117,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		"policy": func(s env, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s env, j *job.Job) {
 			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
-			for _, asked := range r.Resting { // to nobody about an answer that says that the job has failed for good
+			for _, asked := range r.Resting { // to no retry handler about an answer that says that the job has failed for good
 				ensure(s.t, asked.Outcome.Verdict != job.Failed, "the retry handler is asked about %+v", asked.Outcome)
 				s.do(s.newRound("w1", 0, asked))
 			}

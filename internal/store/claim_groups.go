@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A job whose throttle group is full is moved out of the line of due jobs when a round meets it, so that nobody has to pass
+// A job whose throttle group is full is moved out of the available jobs when a round meets it, so that no round has to pass
 // it again. A round that finds room in a group takes its jobs from there, beside those that are due.
 
 const (

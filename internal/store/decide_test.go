@@ -116,7 +116,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 	})
 }
 
-// A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others besides.
+// A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others.
 func TestUndecidedMayBeRepeated(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 5)...)

@@ -89,7 +89,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	})
 }
 
-// It holds up nobody once it doesn't wait any more, its queue lets it, or nobody asks for its type for a while.
+// It holds up no other job once it doesn't wait any more, its queue lets it, or no worker asks for its type for a while.
 func TestFirstThatIsGone(t *testing.T) {
 	parallel(t)
 	for name, goes := range map[string]func(s env, heavy int64){
@@ -117,7 +117,7 @@ func TestFirstThatIsGone(t *testing.T) {
 	}
 }
 
-// A claim that meets it, and finds that something else than the limit keeps it back, holds nobody up for it.
+// A claim that meets it, and finds that something else than the limit keeps it back, holds no job up for it.
 func TestFirstBehindItsGroup(t *testing.T) {
 	undivided(t)
 	suiteWith(t, func(o *queue.Options) {
@@ -176,7 +176,7 @@ func TestBesideALongJob(t *testing.T) {
 	})
 }
 
-// So does one that is heavier than what its shard could have in the place of the long one.
+// So does one that is heavier than what its shard could have instead of the long one.
 func TestHeavyBesideALongJob(t *testing.T) {
 	suiteWith(t, inEight(8), func(s env) {
 		s.add(s.goingTo(0, 1, 3)...)

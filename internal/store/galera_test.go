@@ -157,7 +157,7 @@ func TestGaleraSameKeys(t *testing.T) {
 	equal(t, all[0].size(), 3, "nodes")
 }
 
-// What was added at one node is seen at another, by whoever names the job there, also when that node is late.
+// What was added at one node is seen at another by a call that names the job, also when that node is late.
 func TestGaleraSeesOthers(t *testing.T) {
 	harmed := dbtest.Nodes(t)
 	var all []env

@@ -303,7 +303,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		seed := rand.Uint64()
 		s.t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		// a worker's own, for they remember at which groups it has looked
+		// a worker's own, because they remember which groups it has checked
 		candidates := map[string]*store.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
 			s.hire(w)

@@ -83,7 +83,7 @@ func TestRetryWhatHasFinished(t *testing.T) {
 	})
 }
 
-// Where the key is another live job's, nothing is repeated, and the failed job is still to be seen to.
+// Where the key is another live job's, nothing is repeated, and the failed job still counts as failed.
 func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s env) {
 		s.failed(job.Params{Type: "send", Key: "k"})
@@ -128,7 +128,7 @@ func TestDismiss(t *testing.T) {
 	})
 }
 
-// Whoever retries all that has failed, at the same time as another, on connections of its own.
+// Two retry all that has failed at the same time, on connections of their own.
 func TestRetryAtOnce(t *testing.T) {
 	parallel(t)
 	const n = 60

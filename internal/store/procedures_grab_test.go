@@ -37,7 +37,7 @@ func (s env) byKey(key string) (id int64) {
 	return id
 }
 
-// What a worker has grabbed is nobody else's, and goes back at no cost, when it ends or dies. What it runs is lost with it.
+// A job that a worker has grabbed is its own, and goes back at no cost, when it ends or dies. What it runs is lost with it.
 func TestProceduresGiveBack(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})

@@ -69,7 +69,7 @@ func TestProcedureProgress(t *testing.T) {
 	})
 }
 
-// Once an answer has come from outside, progress counts no more. The worker hears of the answer when it settles the job.
+// Once an answer has come from outside, progress doesn't count any more. The worker hears of the answer when it settles the job.
 func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	proceduresSuite(t, asynchronous, func(s env) {
 		for _, tt := range []struct {
@@ -111,7 +111,7 @@ func TestProceduresOverdue(t *testing.T) {
 				grabs[key] = s.begin("w1")
 			}
 		}
-		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
+		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work does it
 		s.start("h", 1)
 		s.add(job.Params{Type: "send", Key: "next"})
 		must[string](t)(s.Stop(t.Context(), s.byKey("stopped")))

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Nobody speaks for a worker without its secret: not with the id that everybody sees, be it that of a worker by SQL or of one of
+// No session speaks for a worker without its secret: the id, which everybody sees, is not enough, for a worker by SQL or one of
 // hipq work.
 func TestProceduresWantTheSecret(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {

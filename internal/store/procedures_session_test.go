@@ -92,7 +92,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
 			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestProceduresInAnOldTransaction(t *testing.T) {
 	})
 }
 
-// Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
+// A call that asks for the backlog never waits, and locks nothing, whatever the isolation and the age of its transaction.
 func TestProceduresBacklogLocksNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -192,7 +192,7 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	})
 }
 
-// A call in a transaction that stays open holds up nobody: a SERIALIZABLE session is refused, and a refusal locks nothing.
+// A call in a transaction that stays open holds up no other: a SERIALIZABLE session is refused, and a refusal locks nothing.
 func TestProceduresHoldUpNobody(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "send", "k", nil, nil)
@@ -216,7 +216,7 @@ func TestProceduresHoldUpNobody(t *testing.T) {
 			for i := range 10 { // some come where the unknown one would be
 				s.call("worker_register", isolation[:1]+strconv.Itoa(i), nil, nil, nil)
 			}
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestProceduresClock(t *testing.T) {
 			}
 			diff := cmp.Diff(before, s.all())
 			require(t, diff == "", "%s changed\n%s", set, diff)
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // drop the connection
 		}
 		for _, zone := range []string{"+11:30", "-12:00"} {
 			conn := s.conn()

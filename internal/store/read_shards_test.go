@@ -91,7 +91,7 @@ func TestShardStates(t *testing.T) {
 	})
 }
 
-// Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
+// Since when a shard starts nothing: a start begins that again, and one that leaves no job waiting ends it.
 func TestWaitsSince(t *testing.T) {
 	parallel(t)
 	for column, change := range map[string]func(*queue.Options){
@@ -126,7 +126,7 @@ func TestWaitsSince(t *testing.T) {
 	}
 }
 
-// Why a job of a queue with several shards waits: its shard's part of the limit, its order, and where it is placed.
+// Why a job of a queue with several shards waits: its shard's share of the limit, its order, and where it is placed.
 func TestWhyOfShards(t *testing.T) {
 	suiteWith(t, inShards(4, 8), func(s env) {
 		s.hire("w")

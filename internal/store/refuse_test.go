@@ -16,7 +16,7 @@ import (
 )
 
 // unchecked inserts rows past the table's constraints, as hipq's own sessions write: where they were out of force. On MySQL they stay
-// so, for no session can do without them there, and they come back to no table with rows that they refuse.
+// so, because sessions need them there, and they come back to no table with rows that they refuse.
 func (s env) unchecked(columns, values string) {
 	s.t.Helper()
 	if s.db.SQL.Engine == "mysql" && !s.isMariaDB() {
@@ -56,7 +56,7 @@ func (s env) wantRefused(id int64, reason string) {
 	s.wantHistory(id, "failed/0")
 }
 
-// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
+// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes no slot.
 func TestRoundRefuses(t *testing.T) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){

@@ -118,7 +118,7 @@ func (q *Queue) Register(ctx context.Context) error {
 		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
 			return err
 		}
-		// its row is ours now: nobody divides the queue otherwise before this is committed
+		// its row is locked now: the queue's division can't change before this is committed
 		if err := q.checkDivision(ctx, tx); err != nil {
 			return err
 		}

@@ -140,7 +140,7 @@ func TestRegisterMends(t *testing.T) {
 	})
 }
 
-// A job type of nobody's config whose row can't be read is known, and has what holds where nothing is said, for all who come to it.
+// A job type that no config has and whose row can't be read is known, and has the defaults.
 func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

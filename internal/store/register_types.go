@@ -35,7 +35,7 @@ func recordOf(t job.Type) typeRecord {
 	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), string(text)}
 }
 
-// jobType gives the type that a row says, which is an error if its jobs could not be.
+// jobType gives the type that a row says, which is an error if it can't have jobs.
 func (r typeRecord) jobType() (t job.Type, err error) {
 	t = job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor

@@ -215,7 +215,7 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 	return r.Conclude(ctx, r.tx, e)
 }
 
-// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.
+// withFreeKeys gives those of the locked jobs whose entries in the index of keys no transaction holds: a job's end deletes them.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil

@@ -51,7 +51,7 @@ type Done struct {
 	Answered map[int64]job.Outcome
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
 	Lost []*job.Job
-	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
+	// More says that there may be jobs which the round could have started with more slots or more time.
 	More bool
 	// Wait is how long the queue's rate lets no job start, if it does.
 	Wait time.Duration

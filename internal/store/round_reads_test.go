@@ -50,7 +50,7 @@ func (s env) multiply(jobType string, status job.Status, priority, groups, n, ti
 	}
 }
 
-// A round reads what it starts, and some candidates, beside whatever the table has besides. The statistics are those of a table
+// A round reads what it starts, and some candidates, however many other rows the table has. The statistics are those of a table
 // that was empty a moment ago.
 func TestRoundReadsLittle(t *testing.T) {
 	parallel(t)

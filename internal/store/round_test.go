@@ -221,7 +221,7 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 		s.held("SELECT job_type FROM shop_job_types")
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
-		gone.Attempt++ // one that is to be looked for
+		gone.Attempt++ // one that doesn't exist
 		equal(s.t, s.places(s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 	})
@@ -286,7 +286,7 @@ func TestRateIsSaid(t *testing.T) {
 	})
 }
 
-// Starts that the database's clock has yet to come to, for it was put back, hold a queue up for the rate's time and no longer.
+// Starts in the future, because the database's clock was put back, hold a queue up for the rate's time and no longer.
 func TestRateAfterTheClockWasPutBack(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Second} }, func(s env) {
 		s.hire("w")

@@ -40,9 +40,9 @@ func (q *Queue) OtherwiseDivided(number int) error {
 	case number == 0 || number == own.Number():
 		return nil
 	case n == own.N:
-		return shardsError("its shards are by other throttle groups than those in this config: hipq init divides it anew")
+		return shardsError("its shards are by other throttle groups than those in this config: run hipq init")
 	}
-	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew",
+	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: run hipq init",
 		n, noun, own.N))
 }
 

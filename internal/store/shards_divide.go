@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most
+// The limit and the rate of a queue with several shards are divided again by what runs and what waits in each of them, at most
 // once a second: under the turns of all shards, so that nothing starts meanwhile.
 
 const divideEvery = time.Second
@@ -23,7 +23,7 @@ const heldFor = 5 * time.Second
 
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// isShort says whether a shard has too little, and nobody has divided the limit and the rate anew for a second.
+// isShort says whether a shard has too little, and the limit and the rate were not divided for a second.
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	var rows []ShardRow
 	err := q.db.SQL.Read(ctx, q.ShardRows(&rows))

@@ -31,7 +31,7 @@ type fleet struct {
 	over   context.Context
 }
 
-// change is what an operator does with hipq init and another config; the workers have it when they come to begin anew.
+// change is what an operator does with hipq init and another config; the workers have it when they begin again.
 func (f *fleet) change(set func(*queue.Options)) {
 	f.t.Helper()
 	o := *f.options.Load()

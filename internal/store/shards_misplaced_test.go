@@ -208,7 +208,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 	})
 }
 
-// Who settles a job knows of the shards as little as who only adds some: one that gets new data goes where its new group is all the same.
+// A worker that settles jobs knows as little of the shards as one that only adds some: a job with new data goes to its new group anyway.
 func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
 		s.add(inRegion("east", 1))

@@ -237,7 +237,7 @@ func TestHeldMisplacedRow(t *testing.T) {
 	})
 }
 
-// A queue is divided anew beside an application's transaction on a running job: when that is over, or not at all.
+// A queue is divided again beside an application's transaction on a running job: when that is over, or not at all.
 func TestReshardWaitsForARow(t *testing.T) {
 	mysqlSuite(t, inEight(2), func(s env) {
 		s.add(make9s(4)...)
@@ -305,7 +305,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	})
 }
 
-// A snapshot that an application keeps open sees the parts of before, and holds up nobody.
+// A snapshot that an application keeps open sees the parts of before, and holds up no other.
 func TestSnapshotOverShards(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(s.goingTo(3, 16, 1)...)

@@ -24,7 +24,7 @@ type ShardRow struct {
 	Share, RateShare int
 	// heads are the jobs that claims have met lately as the first of their types without room.
 	heads []head
-	// waitSince is since when the shard has started nothing for want of the limit or the rate, as long as it has heads; divideTime is
+	// waitSince is since when the shard has started nothing for lack of the limit or the rate, as long as it has heads; divideTime is
 	// when the shares were divided last. Both are in microseconds since 1970.
 	WaitSince, divideTime int64
 }
@@ -46,7 +46,7 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 	return age >= 0 && age < d.Microseconds()
 }
 
-// Waits says whether jobs wait there for want of the limit or the rate.
+// Waits says whether jobs wait there for lack of the limit or the rate.
 func (s ShardRow) Waits() bool { return len(s.heads) > 0 }
 
 // StartsLately is how many of its starts count against a rate.
@@ -60,7 +60,7 @@ func (q *Queue) shardColumns() string {
 }
 
 // scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as
-// many as the rate allows, from now on: so it is kept all the same. Heads that can't be read are none.
+// many as the rate allows, from now on: so it is kept anyway. Heads that can't be read are none.
 func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s ShardRow, err error) {
 	var at engine.Time
 	var starts, heads string
@@ -106,7 +106,7 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow,
 	return rows, err
 }
 
-// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
+// makeShards makes the rows of the queue's shards again if they aren't there, or others are, and divides the limit and the rate
 // among them. In new rows all starts count in the first shard, because a start can't be taken back.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)

@@ -66,7 +66,7 @@ func inAll(c *store.Candidates) []*store.Candidates {
 	return list
 }
 
-// divided has the limit and the rate divided anew, as if that had last been done a second ago.
+// divided has the limit and the rate divided again, as if that had last been done a second ago.
 func (s env) divided() {
 	s.t.Helper()
 	if s.Shards > 1 {
@@ -81,7 +81,7 @@ func (s env) upkeepOf(l store.Poll) {
 	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
 
-// round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
+// round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided again. What has been
 // started is in the queue's order.
 func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 	all := inAll(r.Candidates)

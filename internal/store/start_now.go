@@ -11,7 +11,7 @@ import (
 )
 
 // StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
-// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotIngested or
+// queue may be paused; its limits and its rate hold anyway. ErrStarted, ErrFinal, ErrNotFound, ErrNotIngested or
 // ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
 func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
 	j, err := q.tryNow(ctx, r, id)

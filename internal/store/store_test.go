@@ -503,7 +503,7 @@ func roundsShareNothing(s env) {
 	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
-// What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
+// What a program has locked and never started comes back when its worker is gone, at no cost in attempts.
 func TestALockCostsNoAttempt(t *testing.T) {
 	suite(t, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -572,7 +572,7 @@ func TestAttemptsRunOut(t *testing.T) {
 	})
 }
 
-// A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
+// A worker that lost its lock changes nothing, however the job stands meanwhile.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	parallel(t)
 	lose := func(s env) {
@@ -748,7 +748,7 @@ func TestWindows(t *testing.T) {
 		j := s.wantState(id, job.Initial, "scheduled", 0)
 		wait := j.ScheduledRunTime.Sub(now)
 		ensure(s.t, wait >= 119*time.Minute && wait <= 121*time.Minute, "scheduled in %s", wait)
-		// one whose window closes while it is in the line goes to the next opening
+		// one whose window closes while it is due goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
 		s.wantState(id, job.Initial, "available", 0)
@@ -779,7 +779,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		id := s.add(job.Params{Type: "send"})[0].ID
 		running := s.add(job.Params{Type: "report"})[0].ID
 		jobs := s.start("w", 1)
-		s.exec("DELETE FROM shop_queues") // as if nobody had registered it
+		s.exec("DELETE FROM shop_queues") // as if it had never been registered
 		for range 2 {
 			must[any](s.t)(nil, s.Pause(s.t.Context()))
 		}

@@ -42,7 +42,7 @@ type Room struct {
 	unseen, unfinished bool
 	// held are the ranges of groups with room that hold jobs back.
 	held []*indexRange
-	// flawed are the jobs that nobody can start.
+	// flawed are the jobs that can't be started.
 	flawed []*job.Job
 	// open says whether the worker may start jobs, as of its turn.
 	open bool
@@ -55,7 +55,7 @@ type Room struct {
 }
 
 // takeTurn reads what counts against the queue's limits and its rate. Those who start jobs of such a queue take turns until they have
-// committed, for a sum over rows says nothing of what another is about to start. Their time is that of their turn: by an earlier
+// committed, because a sum over rows says nothing of what another is about to start. Their time is that of their turn: by an earlier
 // one a rate would be over too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shard int) (*Room, error) {
 	r := &Room{Shard: shard, Divided: q.isDivided(), Limit: q.ThrottleLimit, Groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
@@ -85,7 +85,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		r.Limit = int(registered.Int64)
 	}
 	if r.Row.starts.After(tx.Now) {
-		// the database's clock was put back: they count from now on, and that is to be written down once
+		// the database's clock was put back: they count from now on, and that is written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
 		}
@@ -123,7 +123,7 @@ func (r *Room) passed(id int64) {
 	r.heads = slices.DeleteFunc(r.heads, func(p schema.Position) bool { return p.ID == id })
 }
 
-// noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it.
+// noteWaiting notes in the shard's row which job is the head, so that no other claim starts one that comes behind it.
 // That the shard has too little of the rate is noted as a head without a job.
 func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *Room, started bool) error {
 	if q.ThrottleLimit < 1 && !q.isShared() {

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A commit whose answer is lost has happened all the same. Who repeats it must not take its own doing for another's.
+// A commit whose answer is lost has happened anyway. Who repeats it must not take its own doing for another's.
 
 // unanswered is a store whose proxy loses the answer to the first commit of a transaction with this in its statements.
 // Whatever it did before that is done: then is called, past the proxy, before the transaction is repeated.

@@ -26,9 +26,9 @@ type Poll struct {
 	New bool
 	// Misplaced: a job was placed when the queue was divided otherwise.
 	Misplaced bool
-	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
+	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided again for a second.
 	Dividing bool
-	// Stuck: a worker that is no more still has jobs.
+	// Stuck: a worker that is gone still has jobs.
 	Stuck bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool

@@ -58,7 +58,7 @@ func (t trace) String() string {
 // messageLines is how many lines a message may have, at most, to be told from what was printed before or after it.
 const messageLines = 12
 
-// joined is a message of several lines as one, without those that only mark a place in the line above.
+// joined is a message of several lines as one, without those that only mark a place in the one above.
 func joined(lines []string) string {
 	var parts []string
 	for _, line := range lines {

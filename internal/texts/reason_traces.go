@@ -10,7 +10,7 @@ var traces = []func(lines []string) trace{phpTrace, pythonTrace, pythonGroup, ru
 var (
 	// exception is the name of one, and what follows before its message.
 	exception = Pattern(`\b[\w$.\\]*(?:Error|Exception|Throwable)(?: \[\w+\])?(?::|$| \{$)`)
-	// uncaught is what stands before the name of an exception that nobody has caught.
+	// uncaught is what stands before the name of an uncaught exception.
 	uncaught = Pattern(`^(?:Exception in thread ".*?" |Unhandled exception\. |\[ERROR\] FATAL UNHANDLED EXCEPTION: |.*Fatal error: +Uncaught )`)
 
 	stackFrame = Pattern(`^\s+at .*(?:\(|:\d+:\d+)`)

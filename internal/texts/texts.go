@@ -54,7 +54,7 @@ func Nullable[T any](absent bool, v T) *T {
 	return &v
 }
 
-// NullText is a text for JSON: nil, which is null there, for None.
+// NullText is a text for JSON: None is nil, which is null there.
 func NullText(s string) *string { return Nullable(s == None, s) }
 
 // NullJSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8

@@ -13,7 +13,7 @@ import (
 
 // EncodeJSON makes a text of a value: a string is itself, and all else JSON; what is null there is None.
 func EncodeJSON[T any](v T) (string, error) {
-	if text, ok := any(&v).(*string); ok { // and not what an interface holds, which nobody could tell from JSON
+	if text, ok := any(&v).(*string); ok { // and not what an interface holds, which could not be told from JSON
 		return *text, nil
 	}
 	var text bytes.Buffer

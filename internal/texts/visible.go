@@ -30,7 +30,7 @@ func IndexHidden[T string | []byte](text T) int {
 	return len(text)
 }
 
-// Visible has U+FFFD in the place of each hidden character.
+// Visible has U+FFFD instead of each hidden character.
 func Visible(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	n := IndexHidden(text)

@@ -66,7 +66,7 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 	return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
 }
 
-// Died is how many workers have died since a time, with those that nobody has found dead yet.
+// Died is how many workers have died since a time, with those that were not found dead yet.
 func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
 	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
 		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.SQL.NowSQL + ")"

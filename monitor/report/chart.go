@@ -42,7 +42,7 @@ type day struct {
 	Name, Date string
 }
 
-// slot is an hour, with what is said of it when it is pointed at.
+// slot is an hour, with the text that is shown when you point at it.
 type slot struct {
 	X      int
 	Missed bool

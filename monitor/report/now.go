@@ -28,7 +28,7 @@ type Running struct {
 	Queue, JobType string
 	ID             int64
 	Attempt        int
-	// Progress is what the job has said of it; empty if nothing.
+	// Progress is what the job has reported; empty if nothing.
 	Progress string
 	Start    time.Time
 	// Host is that of its worker; empty if that is not at work any more.

@@ -28,7 +28,7 @@ type Page struct {
 	monitor.Report
 	// Alert has the limits, beyond which a figure is in red.
 	Alert monitor.Alert
-	// Health is how the instance is now; nil if nobody has judged that.
+	// Health is how the instance is now; nil if that was not judged.
 	Health *monitor.Health
 	// Failures are the kinds of failed jobs that are open, Retries those of jobs that will be retried, the next first. What there is
 	// more of in both lists are jobs.

@@ -127,7 +127,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part is what the shard at a place has of the limit and the rate: all if it is the only one, or nobody has divided them yet.
+// part is what the shard at a place has of the limit and the rate: all if it is the only one, or they were not divided yet.
 func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 	at := slices.IndexFunc(s.shards, func(r store.ShardRow) bool { return r.Place == place })
 	if at >= 0 {

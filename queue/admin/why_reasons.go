@@ -44,7 +44,7 @@ func (w *Why) explain() {
 		w.lanesFull()
 	}
 	if flawed || !j.Status.IsFinal() && !j.Status.HasWorker() && j.Status != job.StatusAwaiting {
-		w.nobody()
+		w.noWorker()
 	}
 	w.addIf(w.rowHeld, "row_held", "another transaction holds its row: does an application keep one open?")
 	w.addIf(w.Ahead == 1, "behind", "1 due job is before it")
@@ -107,7 +107,7 @@ func (w *Why) scheduled() {
 	j, at := w.Job, w.local(w.Job.ScheduledRunTime)
 	switch {
 	case !j.ScheduledRunTime.After(w.now):
-		w.add("due", "it has been due since %s, and the next worker sees to it", at)
+		w.add("due", "it has been due since %s, and the next worker takes it", at)
 	case j.State() == job.Retry:
 		w.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):
@@ -118,8 +118,8 @@ func (w *Why) scheduled() {
 	}
 }
 
-// nobody says whether it looks as if no worker ran at all.
-func (w *Why) nobody() {
+// noWorker says whether it looks as if no worker runs at all.
+func (w *Why) noWorker() {
 	const long = 5 * time.Minute
 	if w.last == nil {
 		w.add("no_worker", "cron has started no worker yet: is hipq work in crontab?")
@@ -214,7 +214,7 @@ func (w *Why) rateUsedUp() {
 	}
 }
 
-// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for want of it.
+// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for lack of it.
 func (w *Why) others(limit, held int) string {
 	text := fmt.Sprintf("; the other shards hold %d", max(0, limit-held))
 	if row := w.room.Row; row.Waits() {

@@ -72,7 +72,7 @@ func CheckNoPlaceholder(argv []string, at int) error {
 	return nil
 }
 
-// fill puts the job's values in the place of the arguments that are placeholders. Its error is meant for people: with such a
+// fill puts the job's values instead of the arguments that are placeholders. Its error is meant for people: with such a
 // job the program can't be started, now or later.
 func (e *Exec) fill(j *job.Job) (argv []string, filled bool, err error) {
 	argv = e.Argv

@@ -186,7 +186,7 @@ func TestExecJobData(t *testing.T) {
 	}
 }
 
-// Around what the pipe holds, and above: what is read is whole, and what isn't read is in nobody's way.
+// Around what the pipe holds, and above: what is read is whole, and what isn't read does no harm.
 func TestExecLongData(t *testing.T) {
 	for _, size := range []int{1, 3000, 3900, 4000, 4096, 5000, 60_000, 70_000, 1 << 20, 3 << 20} {
 		j := testJob()

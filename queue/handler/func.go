@@ -123,7 +123,7 @@ type typed struct {
 // JobType is the only type whose jobs it can handle.
 func (t typed) JobType() string { return t.jobType }
 
-// ErrSent is what a Func returns that has only sent the work off, as if its job type were asynchronous: the job stays running,
+// ErrSent is what a Func returns that has only sent the work, as if its job type were asynchronous: the job stays running,
 // without a slot, until Queue.Answer or its timeout ends it. A result beside it is kept, as a receipt, until the answer brings one.
 var ErrSent = errors.New("the work was sent, and its answer will come")
 

@@ -20,7 +20,7 @@ func (p *Program) asUser(f func() error) error { return f() }
 // CheckSurroundings finds nothing.
 func (p *Program) CheckSurroundings() error { return nil }
 
-// Foreign finds nobody.
+// Foreign finds no other user.
 func (p *Program) Foreign() error { return nil }
 
 func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {

@@ -32,8 +32,8 @@ import (
 //
 // Of an error the Output is the status and the beginning of the body, 16 KiB of it.
 //
-// Connections are kept for a few seconds, and a server's certificate is always verified. The request ends with its context; whether the
-// server has done the work then nobody knows.
+// Connections are kept for a few seconds, and a server's certificate is always verified. The request ends with its context; then it is
+// unknown whether the server has done the work.
 //
 // Its fields must not change once the first job runs. An HTTP is safe for concurrent use. Close it when the worker has ended.
 type HTTP struct {
@@ -47,7 +47,7 @@ type HTTP struct {
 	// webhook-signature; empty is no signature.
 	Secret []byte
 	// Networks are those with addresses that are not public (private, loopback, link-local and the like) to which a connection
-	// may go all the same. It is checked on the address that is connected to, so a name can't lead elsewhere.
+	// may go anyway. It is checked on the address that is connected to, so a name can't lead elsewhere.
 	Networks []netip.Prefix
 	// Proxy has the environment's proxy used (HTTPS_PROXY and so on), whose own address is checked then.
 	Proxy bool
@@ -65,8 +65,8 @@ const (
 	maxBody = job.MaxDataBytes
 	// maxRetryAfter is the longest time for which an answer's Retry-After counts.
 	maxRetryAfter = 24 * time.Hour
-	// idleFor is how long a connection is kept that nobody uses: less than servers do by default (5 s and more), for a request on
-	// one that the server is about to close is an error, as nobody knows whether it was taken. What is between the two, such as a
+	// idleFor is how long an unused connection is kept: less than servers do by default (5 s and more), for a request on
+	// one that the server is about to close is an error, and it is unknown whether it was taken. What is between the two, such as a
 	// NAT, forgets no connection in that time.
 	idleFor = 4 * time.Second
 	// pingAfter is how long a connection of HTTP/2 may be silent while requests wait on it; then it has to answer a ping, or is
@@ -130,7 +130,7 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	}
 	maps.Copy(request.Header, h.Header.Clone())
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		// by these names the library would repeat a request whose connection broke, and nobody would know; servers take any case
+		// by these names the library would repeat a request whose connection broke, without a trace; servers take any case
 		if values, ok := request.Header[name]; ok {
 			delete(request.Header, name)
 			request.Header[strings.ToLower(name)] = values

@@ -56,8 +56,8 @@ func (h *HTTP) mayConnect(_ context.Context, _, address string, _ syscall.RawCon
 	return h.mayReach(to.Addr())
 }
 
-// CheckAddress finds out whether the URL's host is an address that is refused whenever it is called, for it is neither public nor
-// in Networks. Of a name nobody knows that beforehand. The error is meant for people.
+// CheckAddress finds out whether the URL's host is an address that is always refused, because it is neither public nor
+// in Networks. For a name that isn't known beforehand. The error is meant for people.
 func (h *HTTP) CheckAddress() error {
 	u, err := url.Parse(h.URL)
 	if err != nil || h.Proxy { // a proxy calls it

@@ -359,8 +359,8 @@ func TestHTTPDeadConnection(t *testing.T) {
 	wantFinished(t, h.Handle(ctx, testJob()))
 }
 
-// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and nobody
-// is told.
+// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and neither
+// end is told.
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")
@@ -462,7 +462,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
 }
 
-// What a server says in the place of "OK" is kept short.
+// What a server says instead of "OK" is kept short.
 func TestHTTPLongStatus(t *testing.T) {
 	t.Parallel()
 	h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -37,7 +37,7 @@ func Message(j *job.Job) []byte { return encode(newMessage(j)) }
 func encode(m any) []byte {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false) // job_data shall arrive as it is
+	encoder.SetEscapeHTML(false) // job_data must arrive as it is
 	if err := encoder.Encode(m); err != nil {
 		panic(err) // strings and numbers and JSON that was found valid: can't fail
 	}

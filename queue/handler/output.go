@@ -127,7 +127,7 @@ type printed struct {
 	// text is what is kept of it, and clean; cut says that a note comes first, and then perhaps the rest of a line.
 	text string
 	cut  bool
-	// last is its last line, by itself, for it may be longer: whole if it begins with a brace, but for what is beyond
+	// last is its last line, by itself, because it may be longer: whole if it begins with a brace, but for what is beyond
 	// maxReply. Else it may be only the end of that line.
 	last string
 	// long says that last is longer than a reply may be.

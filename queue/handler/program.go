@@ -36,14 +36,14 @@ type Program struct {
 	AllowForeign bool
 	// Limits are what it may use; the zero value sets none.
 	Limits Limits
-	// Nice is by how much the system shall prefer others to it, up to 19; below 0, others shall be behind it, for which it must run
+	// Nice is by how much the system prefers others to it, up to 19; below 0 it is preferred to others, which requires it to run
 	// as root.
 	Nice int
 	// Umask are the rights that its new files don't have; nil is the worker's.
 	Umask *fs.FileMode
 	// Grace is the time from TERM to KILL.
 	Grace time.Duration
-	// Guard kills the programs if the worker can't; nil is none. Whoever sets it closes it.
+	// Guard kills the programs if the worker can't; nil is none. The caller closes it.
 	Guard *Guard
 	// WorkerID goes to HIPQ_WORKER_ID, by which the guard knows what to kill.
 	WorkerID string

@@ -78,7 +78,7 @@ func (p *Program) asUser(f func() error) error {
 }
 
 // Foreign says who else than root, this user and the program's own could have written the program, or a script that it seems to be
-// given to run; nil is nobody. What isn't there is for Check. The error is meant for people.
+// given to run; nil is no other user. What isn't there is for Check. The error is meant for people.
 func (p *Program) Foreign() error {
 	if len(p.Argv) == 0 || p.findAccount() != nil {
 		return nil

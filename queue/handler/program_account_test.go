@@ -120,7 +120,7 @@ func TestForeignPrograms(t *testing.T) {
 	dbtest.OK(t, err)
 	loop := filepath.Join(t.TempDir(), "loop.sh")
 	dbtest.OK(t, os.Symlink(loop, loop))
-	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // nobody could have written what isn't there
+	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // a missing script has no writer
 		p := handler.Program{Argv: []string{"sh", script}}
 		err := p.Foreign()
 		dbtest.Ensure(t, (err != nil) == want, "%s: %v", script, err)

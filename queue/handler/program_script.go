@@ -134,7 +134,7 @@ func interpreter(argv []string) (name string, first int) {
 	return "", 0
 }
 
-// scriptAt says whose script an argument is, or names: it has only options before it. Empty is nobody's.
+// scriptAt says whose script an argument is, or names: it has only options before it. Empty is no script.
 func scriptAt(argv []string, at int) (program string) {
 	program, first := interpreter(argv)
 	if program == "" {

@@ -62,7 +62,7 @@ func parseProgress(line []byte) (p progressLine, is bool) {
 }
 
 // progressIn gives what takes the lines of progress out of what a job's handler prints: it gets each line, and says of those
-// that the log can do without that it has taken them. It is nil where nobody wants to know of the progress.
+// that the log can do without that it has taken them. It is nil where progress isn't wanted.
 func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
 	said := handling.Say(ctx)
 	if said == nil {

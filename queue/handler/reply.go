@@ -49,7 +49,7 @@ var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
 
 // parseReply finds what a program says of its job in what it printed: in its last line, or, where that is no reply, in the
 // last line before that is one and nothing else. What comes behind is often not the handler's own: a warning on standard error, a
-// notice of its language's. A last line that looks like a reply and can't be read is an error, for it may have said that the job
+// notice of its language's. A last line that looks like a reply and can't be read is an error, because it may have said that the job
 // failed. Where exit, the verdict of the exit status, is no success and an earlier line says something else, the exit status came
 // later and holds.
 func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {

@@ -42,7 +42,7 @@ func TestUnreadableReply(t *testing.T) {
 			want := "the handler's reply can't be read: " + tt.want
 			dbtest.Ensure(t, got.Verdict == job.TryAgain && strings.HasPrefix(got.Error, want) && len(got.Error) <= 700,
 				"%s %q, want retry, %s", got.Verdict, got.Error, want)
-			// a failure is one in any case, for the reason that it has itself
+			// a failure is one in any case, with its own reason
 			if got := sh(tt.script+"; exit 65").Handle(t.Context(), testJob()); got.Verdict != job.Failed || !strings.HasPrefix(got.Error, "exit status 65: {") {
 				t.Errorf("with exit status 65: %s %q", got.Verdict, got.Error)
 			}

@@ -31,8 +31,8 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 	return d, err
 }
 
-// RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these fields
-// besides:
+// RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these additional
+// fields:
 //
 //	"error": what went wrong, "outcome": "retry" or "failed" (the handler said not to retry), "retry_after": seconds
 //	(what the handler asked for, or 0)

@@ -27,7 +27,7 @@ import (
 // begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
 // jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
 // KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job that
-// has to be stopped ends within Grace all the same: after half of it the program gets its TERM whatever else it has, and the errors
+// has to be stopped ends within Grace anyway: after half of it the program gets its TERM whatever else it has, and the errors
 // of the others name that job. A job of which it has not got the whole line goes to another. Programs that end again and again
 // without any answer are started ever more slowly.
 //
@@ -50,7 +50,7 @@ type Stream struct {
 	startAt  time.Time     // not before that the next program starts
 	lastEnd  string        // why the last of them ended
 	note     string        // what the next job's log begins with
-	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
+	changed  chan struct{} // closed when one may have room; nil while no job waits for that
 	ending   sync.WaitGroup
 }
 

@@ -96,7 +96,7 @@ func (t *talk) hear(line streamLine) {
 	}
 }
 
-// misunderstand gives the program no more jobs, for what it has printed. Its jobs may all be answered, or end well: so that
+// misunderstand gives the program no more jobs, because of what it has printed. Its jobs may all be answered, or end well: so that
 // somebody sees it, it is also noted with those that are answered yet, or else with the next one that the stream runs.
 func (t *talk) misunderstand(reason string) {
 	if t.retired {

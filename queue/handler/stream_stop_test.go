@@ -145,7 +145,7 @@ func TestStreamHeldPipe(t *testing.T) {
 	dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%.300q", o.Error)
 }
 
-// flood leaves its process group and prints without an end, and without a newline, until nobody reads it.
+// flood leaves its process group and prints without an end, and without a newline, until its output has no reader.
 func flood([]string) error {
 	if err := syscall.Setpgid(0, 0); err != nil {
 		return err

@@ -61,12 +61,12 @@ type flight struct {
 	hurry *time.Timer
 	done  chan landing
 	log   *output                     // nil is nothing
-	note  func(func(*handling.Heard)) // nil: nobody listens
-	// progress is who wants to know how far the job is; nil if nobody does.
+	note  func(func(*handling.Heard)) // nil: not wanted
+	// progress gets how far the job is; nil if that isn't wanted.
 	progress func(job.Progress)
 }
 
-// landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. abandoned says that the
+// landing is how a flight ends: with an outcome; or not at all, because the program has not read the job. abandoned says that the
 // program runs on. left is what is noted of the processes that it has left.
 type landing struct {
 	outcome           job.Outcome
@@ -179,7 +179,7 @@ func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	case err == nil:
 	case !errors.Is(err, syscall.EPIPE):
 		t.unsent(id, f, true)
-	default: // nobody reads
+	default: // no reader
 		select {
 		case <-t.ended: // that says more
 		case <-time.After(silence):
@@ -194,7 +194,7 @@ func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 
 const closedInput = "the program has closed its standard input"
 
-// unsent ends the flight of a job that the program has not got. If it can't go to another, for none might ever take it, that is
+// unsent ends the flight of a job that the program has not got. If it can't go to another, because none might ever take it, that is
 // an error.
 func (t *talk) unsent(id int64, f *flight, toAnother bool) {
 	t.mu.Lock()

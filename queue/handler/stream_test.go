@@ -64,7 +64,7 @@ func streamProgram(args []string) error {
 		return errors.New("no such table: users")
 	}
 	in := bufio.NewReader(os.Stdin)
-	if single { // nor has it the next job's line in a buffer, where nobody would know it unread
+	if single { // nor has it the next job's line in a buffer, where it would look as if it was read
 		in = bufio.NewReader(iotest.OneByteReader(os.Stdin))
 	}
 	var doing sync.WaitGroup
@@ -348,7 +348,7 @@ func TestStreamHints(t *testing.T) {
 			dbtest.Ensure(t, o.Error == tt.want, "got %q\nwant %q", o.Error, tt.want)
 		})
 	}
-	// one that has answered before, and answers another job after that, gives such a hint all the same
+	// one that has answered before, and answers another job after that, gives such a hint anyway
 	for _, tt := range []struct{ name, say, want string }{
 		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},

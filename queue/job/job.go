@@ -89,7 +89,7 @@ type Job struct {
 	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
 	RetryOf, RetriedAs int64
 
-	// Invalid says why the row can't be a job's, if it can't: what can't be read is zero. Whoever comes to it ends it.
+	// Invalid says why the row can't be a job's, if it can't: what can't be read is zero. The next worker ends it.
 	Invalid error
 }
 

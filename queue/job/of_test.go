@@ -36,7 +36,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A payload that may be anything is JSON, also if it is a text: nobody could tell a text from JSON otherwise.
+// A payload that may be anything is JSON, also if it is a text: otherwise a text could not be told from JSON.
 func TestOfAnything(t *testing.T) {
 	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {

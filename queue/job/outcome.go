@@ -59,8 +59,8 @@ const overrideNever = "never"
 // lostAt is the beginning of the override of an attempt that ended with its worker: until when that was heard of.
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
 
-// OverrideOfLost is what is kept in the place of a handler's override for an attempt that ended with its worker, which was last heard of at a time:
-// it has run as long as that, for all that is known.
+// OverrideOfLost is what is kept instead of a handler's override for an attempt that ended with its worker, which was last heard of at a time:
+// as far as is known, it has run as long as that.
 func OverrideOfLost(heard time.Time) string {
 	if heard.IsZero() {
 		return None

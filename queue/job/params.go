@@ -30,7 +30,7 @@ type Params struct {
 	ThrottleFactor *int
 	Windows        *Windows
 	ShardKey       string
-	// OnDuplicate says what becomes of it if a job with its type and key is there that is not final.
+	// OnDuplicate says what happens if a job with its type and key is not final.
 	OnDuplicate OnDuplicate
 }
 
@@ -41,7 +41,7 @@ type OnDuplicate string
 const (
 	// KeepDuplicate leaves the job that is there as it is; the new one is discarded.
 	KeepDuplicate OnDuplicate = "keep"
-	// ReplaceDuplicate puts the new one in the place of the one that is there, under its id, unless that has started: then
+	// ReplaceDuplicate puts the new one instead of the one that is there, under its id, unless that has started: then
 	// it stays as it is.
 	ReplaceDuplicate OnDuplicate = "replace"
 	// RefuseDuplicate makes it an error, which names the job that is there.

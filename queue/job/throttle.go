@@ -35,7 +35,7 @@ func IsGroupBy(by string) bool {
 
 const maxGroupBytes = 255
 
-// Of names a job's group, with what it is by: so a job that was told its group before the config was changed is seen to
+// Of names a job's group, with what it is by: so a job that was told its group before the config was changed is known to
 // be of another kind of group. Without a value it is that alone.
 func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	value := jobType

@@ -22,8 +22,8 @@ type Type struct {
 	Windows Windows
 	// Retry decides after an error, unless a retry handler does.
 	Retry RetryPolicy
-	// RetryHandler says that a retry handler decides after an error, where the type's jobs are handled by hipq work: so whoever
-	// settles them by SQL leaves the decision to it.
+	// RetryHandler says that a retry handler decides after an error, where the type's jobs are handled by hipq work: so a worker
+	// that settles them by SQL leaves the decision to it.
 	RetryHandler bool
 	// Async: a handler's success only means that the work is under way; an answer from outside ends the job, or its timeout.
 	Async bool

@@ -52,7 +52,7 @@ func Example() {
 		dbtest.OK(t, Pay(t.Context(), shop.App, emails.Queue, 4711))
 		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
 
-		// what becomes of it, with a mail server that is down for ten minutes
+		// how it ends, with a mail server that is down for ten minutes
 		send := func(_ context.Context, j *job.Job) error {
 			if j.Attempt == 1 {
 				return errors.New("no route to host")

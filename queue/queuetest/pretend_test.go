@@ -33,7 +33,7 @@ func pretend(f func(t testing.TB)) string {
 func (t *pretended) run(f func()) string {
 	t.said = ""
 	ended := make(chan struct{})
-	go func() { // for the sake of Goexit
+	go func() { // because of Goexit
 		defer close(ended)
 		f()
 	}()

@@ -53,7 +53,7 @@ func New(t testing.TB, name string, queues ...queue.Options) *Instance {
 	return NewNamed(t, names, queues...)
 }
 
-// NewNamed is New for an instance whose tables have other names than those by default.
+// NewNamed is like New, but the instance's tables have other names than those by default.
 func NewNamed(t testing.TB, names schema.Names, queues ...queue.Options) *Instance {
 	t.Helper()
 	in, err := open(t, names, queues)

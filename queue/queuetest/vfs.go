@@ -33,8 +33,8 @@ var usual = sync.OnceValues(func() (sqlite3.Tsqlite3_vfs, error) {
 	return *at[sqlite3.Tsqlite3_vfs](found), nil
 })
 
-// newClock makes a clock, and tells SQLite of its VFS. That is never freed, for whoever has opened a file by it may have it
-// open for longer than the test takes; it is some 200 bytes.
+// newClock makes a clock, and tells SQLite of its VFS. That is never freed, because a file that was opened by it may be
+// open for longer than the test; it is some 200 bytes.
 func newClock(now time.Time) (*Clock, error) {
 	base, err := usual()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package schedule is when recurring jobs are due: the slots of a schedule, what becomes of those that nobody saw to in time,
+// Package schedule is when recurring jobs are due: the slots of a schedule, what happens to those that were missed,
 // and the job of a slot. It knows no database and no clock; who enqueues the jobs is a worker: see worker.Params.Schedules.
 package schedule
 
@@ -26,11 +26,11 @@ type Schedule struct {
 	// Location is the zone of the Spec; nil is UTC.
 	Location *time.Location
 	// Jitter spreads the jobs of several schedules: each job's time is its slot and up to so much more, always the same for the
-	// same schedule and slot, whoever enqueues it. Whole seconds, 0 for none.
+	// same schedule and slot, on any host. Whole seconds, 0 for none.
 	Jitter time.Duration
-	// Missed says what becomes of slots that nobody has seen to in time; empty is Latest.
+	// Missed says what happens to missed slots; empty is Latest.
 	Missed Missed
-	// Queue is where the jobs go, Job what they are. Its At and In are of no account: the slot decides. With a Key of its own
+	// Queue is where the jobs go, Job what they are. Its At and In are of no importance: the slot decides. With a Key of its own
 	// a slot is left out while the job of an earlier one is not final; without, each job has that of KeyOf.
 	Queue string
 	Job   job.Params
@@ -39,10 +39,10 @@ type Schedule struct {
 // MaxName is how many bytes a schedule's name may have.
 const MaxName = 64
 
-// Missed is what becomes of slots that were not seen to in time, for no worker ran, or the database was away.
+// Missed is what happens to slots that were missed, because no worker ran or the database was away.
 type Missed string
 
-// What becomes of them.
+// The choices.
 const (
 	// Latest enqueues the job of the latest slot, however late it is; those before it are left out.
 	Latest Missed = "latest"
@@ -55,7 +55,7 @@ const (
 var allMissed = []Missed{Latest, Skip, All}
 
 const (
-	// OnTime is how late a slot may be seen to without being missed: a crontab line runs once a minute, and may be held up.
+	// OnTime is how late a slot may be done without being missed: a crontab line runs once a minute, and may be held up.
 	OnTime = 5 * time.Minute
 	// MostMissed is how many slots All makes up for at once.
 	MostMissed = 100
@@ -135,8 +135,8 @@ type LeftOut struct {
 	Why  string
 }
 
-// Due are the slots after since, up to now, whose jobs are to be enqueued now, in order, and the latest slot that there was: all up
-// to it are seen to then. The latter is zero if there was none. A schedule with a Key of its own has one job at a time, and so one
+// Due are the slots after since, up to now, whose jobs must be enqueued now, in order, and the latest slot that there was: all up
+// to it are done then. The latter is zero if there was none. A schedule with a Key of its own has one job at a time, and so one
 // slot at most: the latest.
 func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time, left LeftOut) {
 	most := 1

@@ -17,7 +17,7 @@ import (
 type attempt struct {
 	runner *runner
 	source *source
-	// Settled is the job, and what comes of the attempt.
+	// Settled is the job, and the result of the attempt.
 	store.Settled
 	left  bool
 	began time.Time

@@ -61,7 +61,7 @@ var holds = map[string]struct{ isolation, statement string }{
 	"duplicate":   {"READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')"},
 }
 
-// What another transaction holds of a job that has ended holds up nobody else, whether the others share its round or come
+// A row of an ended job that another transaction holds holds up no other job, whether the others share its round or come
 // later. The result is written down when the other transaction is over.
 func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 	})
 }
 
-// A row that is to be refused, and whose key another transaction holds, stops no other queue.
+// A row that must be refused, and whose key another transaction holds, stops no other queue.
 func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		p := s.worker(all(nothing))
@@ -327,7 +327,7 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	})
 }
 
-// A later job whose place in the line another transaction holds, so that the upkeep waits for it again and again, keeps the
+// A later job whose entry in the index another transaction holds, so that the upkeep waits for it again and again, keeps the
 // other queues' jobs from nothing, nor the due ones of its own.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
@@ -378,7 +378,7 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				p := s.worker(all(nothing))
 				p.RunFor = 8 * time.Second // a busy machine is slow to begin, and in a cluster a round waits for the lock twice
 				summary, err := s.start(p).end()
-				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database in vain: ") {
+				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database without success: ") {
 					t.Errorf("the worker ends with %v", err)
 				}
 				dbtest.Ensure(t, summary.Finished == 1 && s.counts(s.reports).Finished == 1, "%+v", summary)

@@ -41,7 +41,7 @@ func ExampleRun() {
 	// started 1 finished 1 <nil>
 }
 
-// A service: it works until it is told to stop, and somebody waits for what comes of a job.
+// A service: it works until it is told to stop, and a caller waits for the result of a job.
 func ExampleRunUntilDone() {
 	ctx, stop := context.WithCancel(context.Background()) // or signal.NotifyContext
 	emails, end := openEmails()

@@ -155,7 +155,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 }
 
 // What dead workers have left on this host is killed before anybody can start their jobs again; also where their rows speak
-// of another host, for hosts may have their processes in common. A worker of which nobody knows may be another instance's,
+// of another host, because hosts may have their processes in common. An unknown worker may be another instance's,
 // and alive.
 func TestStraysAreKilledFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -185,7 +185,7 @@ func TestStraysAreKilledFirst(t *testing.T) {
 	})
 }
 
-// stray is what a handler of a worker has left: a process with the worker's id in its environment, and nobody's child.
+// stray is what a handler of a worker has left: a process with the worker's id in its environment, and without a parent.
 func (s shop) stray(workerID string) (pid int) {
 	s.t.Helper()
 	out := dbtest.Must(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())(s.t)

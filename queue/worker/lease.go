@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which nobody sets.
+// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which can't be set.
 type lease struct {
 	*loop
 	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.

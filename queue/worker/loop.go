@@ -121,7 +121,7 @@ func (l *loop) hear() {
 func (l *loop) patience() time.Duration { return max(l.Grace, 10*time.Second) }
 
 // errWaited is part of the error of a worker whose database answers, but not with what it waited for.
-var errWaited = errors.New("waited for the database in vain")
+var errWaited = errors.New("waited for the database without success")
 
 // unanswered is the error of a worker that had no time left to wait for the database: the last trouble, if that is what the
 // engine said, else that there was no answer. The end of a context is no trouble, because the worker has ended it.

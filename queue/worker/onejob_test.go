@@ -194,7 +194,7 @@ func TestOneJobFails(t *testing.T) {
 	})
 }
 
-// A job that the worker has no handler for is refused, not run by nobody; and a row by plain SQL is no job yet.
+// A job that the worker has no handler for is refused, and doesn't run without a handler; and a row by plain SQL is no job yet.
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]
@@ -228,8 +228,8 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 	})
 }
 
-// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when that is
-// no more, it runs at its time, not at once.
+// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when the worker is
+// gone, it runs at its time, not at once.
 func TestJobThatIsOnlyLocked(t *testing.T) {
 	suite(t, func(s shop) {
 		in := job.Params{Type: "send", In: time.Hour}

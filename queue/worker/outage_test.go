@@ -394,7 +394,7 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 	s.wantHistory(s.emails, atSecond, id)
 }
 
-// A worker that is told to stop runs what it may have started, for that is so or not: it asks. It starts nothing else.
+// A worker that is told to stop runs what it may have started: it asks the database whether it has. It starts nothing else.
 func TestStoppedAfterALostAnswer(t *testing.T) {
 	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce, job.StatusFinished)
 }

@@ -25,7 +25,7 @@ type poller struct {
 	reapAt, reapSent time.Time
 	// news says that a source was seen since the last time that all polls were over.
 	news bool
-	// searched are the workers that are no more whose strays have been looked for on this host; polls share it.
+	// searched are the workers that are gone whose strays have been looked for on this host; polls share it.
 	searching sync.Mutex
 	searched  map[string]bool
 }
@@ -42,7 +42,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		switch found, err := s.store().Poll(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
-			return false, nil // nobody knows
+			return false, nil // unknown
 		case err != nil || !found.Nothing():
 			return false, err
 		}

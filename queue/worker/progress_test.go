@@ -61,7 +61,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// However much handlers say, a job's row is written once a second at most, and a report that nobody can keep does no harm.
+// However much handlers say, a job's row is written once a second at most, and a report that can't be kept does no harm.
 func TestProgressIsThrottled(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("CREATE TABLE writes (id INTEGER NOT NULL)")

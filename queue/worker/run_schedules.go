@@ -58,7 +58,7 @@ func (s *schedules) run() {
 				return s.trouble(err) // which says so
 			}
 			if s.err != nil {
-				s.Log.Warn("schedules could not be seen to", "error", s.err)
+				s.Log.Warn("the jobs of schedules could not be enqueued", "error", s.err)
 			}
 			return nil
 		}

@@ -236,7 +236,7 @@ func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
 	return dbtest.Must(queue.Open(t.Context(), db, o))(t)
 }
 
-// On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool sees to it that its
+// On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool ensures that its
 // sessions are as they were.
 func TestOnPool(t *testing.T) {
 	t.Parallel()

@@ -119,7 +119,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case err == nil:
 		a.Decision = &decision
 	case r.jobs.Err() != nil:
-		a.left = true // another worker asks again, once this one is no more
+		a.left = true // another worker asks again, once this one is gone
 	default:
 		a.Note = "the retry handler failed, so the policy decided: " + err.Error()
 	}

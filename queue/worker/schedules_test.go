@@ -53,7 +53,7 @@ func TestSchedules(t *testing.T) {
 			s.t.Fatalf("%d jobs ran", len(ran))
 		}
 		first := <-ran
-		// the same slot once more, for a worker that is there already
+		// the same slot once more, because a worker is there already
 		p.Linger, p.RunFor = true, patience
 		ctx, stop := context.WithTimeout(s.t.Context(), patience)
 		defer stop()

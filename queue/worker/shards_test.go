@@ -89,7 +89,7 @@ func TestDrainsAllShards(t *testing.T) {
 	}
 }
 
-// Two workers with homes of their own start jobs there, as long as there are any: but for those that nobody must starve.
+// Two workers with homes of their own start jobs there, as long as there are any, but let no other job starve.
 func TestWorkersStayAtHome(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{})

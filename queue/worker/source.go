@@ -20,7 +20,7 @@ type source struct {
 	types, asked []string
 	lane         *lane
 	// shards are the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a poll was last asked
-	// to divide the limit anew.
+	// to divide the limit again.
 	shards    []*shard
 	counted   int
 	dividedAt time.Time

@@ -88,7 +88,7 @@ func TestInterruptedAttemptsDontCount(t *testing.T) {
 	})
 }
 
-// The grace is for what runs, nobody waits for its end.
+// The grace is for what runs; the worker doesn't wait for its end.
 func TestStopWaitsNoLongerThanItMust(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 1)

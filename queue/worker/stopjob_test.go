@@ -94,7 +94,7 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// A handler that finishes before it is stopped has finished; one that fails before that is cancelled all the same.
+// A handler that finishes before it is stopped has finished; one that fails before that is cancelled anyway.
 func TestStoppedTooLate(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -212,7 +212,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		r.stop()
 		r.ended()
 
-		// nobody's: it waits for a decision
+		// no worker's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
 		s.round(s.emails, "gone", 0, store.Settled{

@@ -1,6 +1,6 @@
 //go:build !windows
 
-// Package processtest is for tests that start processes and see what becomes of them.
+// Package processtest is for tests that start processes and watch them.
 package processtest
 
 import (
@@ -57,7 +57,7 @@ func Number(t *testing.T, path string) int {
 	return n
 }
 
-// Alive says whether a process runs. A zombie that nobody has reaped doesn't, once its last thread has ended: until then its
+// Alive says whether a process runs. A zombie that wasn't reaped doesn't, once its last thread has ended: until then its
 // files are open.
 func Alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {

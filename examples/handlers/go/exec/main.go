@@ -52,7 +52,7 @@ func say(what map[string]any) { _ = json.NewEncoder(os.Stdout).Encode(what) }
 
 func count(ctx context.Context, j job) (words int, err error) {
 	report, part := fmt.Sprintf("report-%d.txt", j.ID), fmt.Sprintf("report-%d.%d.part", j.ID, j.Attempt)
-	if j.Attempt > 1 { // an earlier attempt was killed, or told to stop, and nobody knows where
+	if j.Attempt > 1 { // an earlier attempt was killed, or told to stop, at an unknown point
 		left, _ := filepath.Glob(fmt.Sprintf("report-%d.*.part", j.ID))
 		for _, name := range left {
 			_ = os.Remove(name)
