@@ -69,7 +69,7 @@ type Entry struct {
 	Output string
 }
 
-var workerLost = texts.Pattern(`^worker lost: [0-9a-f-]{36}`)
+var workerLost = texts.Pattern(`^worker lost: \S+( \(pid \d+ on \S+\))?$`)
 
 // OfWorker says whether an attempt will be repeated because its worker stopped or died, which says nothing about the handler.
 func (e Entry) OfWorker() bool {
