@@ -125,8 +125,8 @@ func (d *databases) drop() {
 	}
 }
 
-// emptied deletes all rows except the owners', and returns the layout. First it waits for the test's sessions to end: the
-// session of a closed client may still write.
+// emptied deletes all rows except those of the table owners, and returns the layout. First it waits for the test's sessions
+// to end: the session of a closed client may still write.
 func emptied(dsn string) (found string, err error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 // An open transaction would block DROP DATABASE for a day, which is the servers' default.
 const timeout = 30 * time.Second
 
-// MySQL creates a database on the server in HIPQ_TEST_MYSQL_DSN and returns its DSN with the same settings. It drops the
+// MySQL creates a database on the server in HIPQ_TEST_MYSQL_DSN and returns its DSN, with the variable's settings. It drops the
 // database when the test ends. Without the variable it skips the test, or fails it if HIPQ_TEST_REQUIRE_MYSQL or CI is set,
 // because a skipped test would look like a passed one.
 func MySQL(t testing.TB) string {

@@ -18,7 +18,7 @@ func In(n int) string {
 	return "(" + strings.Repeat("?,", n-1) + "?)"
 }
 
-// Upsert sets columns of a row, or inserts it. The first keys names are the row's key. The names must be constants.
+// Upsert updates a row or inserts it. The first names, as many as keys says, are the row's key. The names must be constants.
 func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string, values []any) error {
 	key, keyArgs, columns, args := names[:keys], values[:keys], names[keys:], values[keys:]
 	update := "UPDATE " + table + " SET " + strings.Join(columns, " = ?, ") + " = ? WHERE " + strings.Join(key, " = ? AND ") + " = ?"

@@ -17,7 +17,7 @@ type Trouble int
 
 // The kinds of trouble.
 const (
-	// NoTrouble isn't a database error.
+	// NoTrouble means that it isn't a database error.
 	NoTrouble Trouble = iota
 	// TryLater means that the database is unreachable, busy, overloaded, starting or failing over.
 	TryLater

@@ -37,8 +37,8 @@ type Dialect struct {
 	// catchUp waits for commits on the other nodes of a cluster; empty without one.
 	catchUp string
 	begin   string
-	// timeText, with an expression for %s, reads a time as text as stored. An application's connection might convert it to
-	// another zone, and change an hour of some nights. timeColumn does the same for a column.
+	// timeText, with an expression for %s, reads a time as the stored text. Otherwise an application's connection might
+	// convert it to its zone, and shift an hour of some nights. timeColumn does the same for a column.
 	timeText, timeColumn string
 	// UpdateAtOnce begins an UPDATE that fails at once on a locked row, with IsLockTimeout; empty if the engine has none.
 	// RowCount is the expression for how many rows the last statement changed.
@@ -127,10 +127,10 @@ var MySQL = Dialect{
 }
 
 // Galera is the MySQL dialect on a Galera node. Nodes number rows in steps of the cluster's size, which may change within a
-// transaction. SKIP LOCKED has crashed a node while it applied others' writes (MariaDB 10.11.14), so it is a last resort. If
-// a transaction loses to another node's between two statements sent together, the server undoes it silently, runs the later
-// statements alone, and commits (MariaDB 10.11.19, once in 100 when three nodes write the same rows). So each statement goes
-// alone.
+// transaction. SKIP LOCKED has crashed a node while it applied others' writes (MariaDB 10.11.14), so it is a last resort. A
+// transaction may lose to another node's between two statements sent together. The server then silently rolls it back,
+// executes the later statements, and commits (MariaDB 10.11.19, once in 100 when three nodes write the same rows). So each
+// statement goes alone.
 func Galera() Dialect {
 	d := MySQL.Apart()
 	d.waitsFirst, d.IDsByKey, d.StillClock = true, true, true

@@ -43,8 +43,8 @@ func (tx *Tx) Insert(ctx context.Context, i Insert) error {
 }
 
 // Undoing rolls back what do has done if it fails with a duplicate. A server undoes such a statement itself. But a Galera
-// node (MariaDB 10.11.19, without a binary log) still replicates the rows before the duplicate when the transaction commits:
-// the nodes then differ, or one is evicted.
+// node (MariaDB 10.11.19, without a binary log) still replicates the rows before the duplicate when the transaction commits.
+// The nodes then differ, or one is evicted.
 func (tx *Tx) Undoing(ctx context.Context, do func() error) error {
 	if err := tx.Write(ctx, "SAVEPOINT hipq"); err != nil {
 		return err

@@ -45,7 +45,7 @@ type preparedConn struct {
 	keeps    bool
 	prepared map[string]driver.Stmt
 	// spent says that the connection must not be used again. The driver panicked in the middle of something, or the server is
-	// read-only or a node that lost its cluster: after a failover, a new connection may reach another server.
+	// read-only or a node that lost its cluster. After a failover, a new connection may reach another server.
 	spent bool
 }
 

@@ -38,7 +38,7 @@ func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
 const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction on many rows that the caller redoes in parts after a lock timeout: it isn't repeated
-// then, and IsLockTimeout tells. It begins with queries that cost no round trip of their own. first returns them, anew for
+// then, and IsLockTimeout tells. It begins with queries that cost no round trip of their own. first returns them for
 // each try; one must read ClockOf. If first is nil, ClockOf is the only one.
 func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }

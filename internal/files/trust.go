@@ -17,8 +17,8 @@ var ErrUntrusted = errors.New("is not to be trusted")
 // maxLinks bounds the links that lead to a file, as on Linux.
 const maxLinks = 40
 
-// ReadTrusted reads a file that controls hipq. It refuses one that another user could have written, because its author can
-// run any program as hipq's user. shared says that more can read it than the group that root gave it to.
+// ReadTrusted reads a file that controls hipq. It refuses a file that another user could have written, because its author can
+// run any program as hipq's user. shared says that more users can read it than the group that root gave it to.
 func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	data, info, err := Read(path)
 	if err == nil {
@@ -69,8 +69,8 @@ func CheckDatabase(path string) error {
 	return nil
 }
 
-// CheckFolder refuses a folder, which may be missing, if others own or may write it or one of its parents, or a link on the
-// way: they could redirect what is written there.
+// CheckFolder refuses a folder, which may be missing, if others own or may write it, one of its parents, or a link on the
+// way. They could redirect what is written there.
 func CheckFolder(path string) error { return trusted{}.above(path) }
 
 // CheckProgram refuses a program or script, which may be missing, if others own or may write it or one of its folders. It
@@ -99,8 +99,8 @@ func absent(err error) bool {
 // runs as.
 type trusted struct {
 	program bool
-	// database says that a sticky folder for everyone isn't safe, although each user can remove only their own files there: a
-	// file beside a database becomes part of it.
+	// database says that a sticky folder for everyone isn't safe. Each user can remove only their own files there, but a file
+	// beside a database becomes part of it.
 	database bool
 	// user and group are trusted too; 0, which is root, adds none.
 	user, group uint32

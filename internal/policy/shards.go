@@ -12,8 +12,8 @@ const MaxShards = 100
 // step is the distance between the places of consecutive division numbers.
 const step = 1000
 
-// Division says how a queue's jobs are divided into shards 0 to N-1: by throttle group if there are any, so that a group
-// stays in one shard, otherwise by key.
+// Division says how a queue's jobs are divided into shards 0 to N-1: by throttle group if there are any, otherwise each by
+// its key. A group thus stays in one shard.
 type Division struct {
 	N      int
 	Groups *job.ThrottleGroups

@@ -241,7 +241,7 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	return started + q.round(t, shard)
 }
 
-// divide divides the limit anew. It fails if the shares and the use beyond them exceed both the limit and the use.
+// divide divides the limit again. It fails if the shares and the use beyond them exceed both the limit and the use.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
 	sum := held(q.shares, q.demands)

@@ -92,19 +92,20 @@ type Row struct {
 	// LeftSlot is the last slot that was missed or due and got no job; LeftWhy is the reason.
 	LeftSlot engine.Time `db:"left_slot"`
 	LeftWhy  string      `db:"left_why"`
-	// AnewTime is when FormerSpec was last replaced by Spec, and AnewCount how often in a row, each within anewWithin.
+	// AnewTime is when the schedule last restarted because Spec replaced FormerSpec.
 	AnewTime   engine.Time `db:"anew_time"`
 	FormerSpec string      `db:"former_spec"`
-	AnewCount  int         `db:"anew_count"`
+	// AnewCount counts such restarts in a row, each within anewWithin of the one before.
+	AnewCount int `db:"anew_count"`
 }
 
 const (
 	// ahead is how far the table may be ahead of the database's clock. Beyond that, the clock was set back and the schedule
-	// begins anew: otherwise nothing would be due for long. Within it, no slot may come twice.
+	// restarts: otherwise nothing would be due for long. Within it, no slot may come twice.
 	ahead = time.Hour
-	// anewWithin bounds the time between two new beginnings that count as two configs' conflict, not as a person's change.
+	// anewWithin bounds the time between restarts that point to two configs with the schedule, not to a person's change.
 	anewWithin = time.Hour
-	// anewOften is how many new beginnings in a row mean that two configs have the schedule.
+	// anewOften is how many restarts in a row mean that two configs have the schedule.
 	anewOften = 5
 	// OverdueFor is how long a slot may wait before a warning: ticks come once a minute and may be delayed.
 	OverdueFor = schedule.OnTime
@@ -119,7 +120,7 @@ func (r Row) isFarAhead() bool { return r.SeenUntil.After(r.Now.Add(ahead)) }
 
 func (r Row) isDue() bool { return !r.Paused && !r.NextSlot.After(r.Now.Time) }
 
-// InTurn says that the schedule keeps beginning anew, because two configs have it, with FormerSpec and Spec.
+// InTurn says that the schedule keeps restarting, because two configs have it, with FormerSpec and Spec.
 func (r Row) InTurn() bool {
 	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }

@@ -105,7 +105,7 @@ func (s *shop) now() time.Time {
 	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
-// nobody pretends that the schedules weren't handled for so long.
+// nobody sets all schedules back, as if they had been unhandled for so long.
 func (s *shop) nobody(since time.Duration) {
 	s.t.Helper()
 	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
@@ -320,7 +320,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A schedule with a new spec begins anew; with a new queue or type it continues.
+// A schedule with a new spec restarts; with a new queue or type it continues.
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "one", "@hourly"))

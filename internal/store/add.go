@@ -23,11 +23,12 @@ type adding struct {
 	jobs     []job.Params
 	// added is the result for each job.
 	added []job.Added
-	todo  []int
+	// todo holds the indexes of the jobs without a result yet.
+	todo []int
 }
 
 // Add inserts the jobs whose keys are free, and returns the existing jobs' ids for the other keys. The unique index decides:
-// Add looks up keys only after it has refused a statement, to leave their rows out of the next try.
+// Add looks up keys only after the index has refused a statement, to leave their rows out of the next try.
 //
 // byKey inserts the jobs in the order of their keys, in one statement, to avoid repeated deadlocks between programs that
 // enqueue the same keys. It isn't the default, because equal jobs run in the order of insertion. by goes to the activity.

@@ -15,7 +15,7 @@ import (
 )
 
 // Candidates caches one worker's view of the startable jobs of some types in a shard. Rounds read hundreds of entries of the
-// claim index without locks, then lock jobs by id: a locking read of several ranges would lock the first jobs of each. Each
+// claim index without locks, then lock jobs by id. A locking read of several ranges would lock the first jobs of each. Each
 // read continues behind the last entry, because entries of deleted jobs lie at the head until the database purges them. A
 // read from the head now and then bounds how long it may pass over the next job. It is safe for concurrent use.
 type Candidates struct {
@@ -27,7 +27,8 @@ type Candidates struct {
 	// ranges are the ranges of available jobs.
 	ranges []*indexRange
 	// readAt is when the ranges were last read from their heads.
-	readAt  time.Time
+	readAt time.Time
+	// readFor is how long that read took.
 	readFor time.Duration
 	// groupAt is the last group with held jobs that a round looked at.
 	groupAt string
@@ -123,7 +124,7 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room,
 		if len(list) > 0 || fromHead || !first {
 			return list, nil
 		}
-		c.forget() // at the end: jobs that arrived behind our position are at the head
+		c.forget() // at the end of the line: newer jobs are at the head
 	}
 }
 
@@ -226,8 +227,8 @@ func (c *Candidates) query(ranges []*indexRange) engine.Query {
 	})}
 }
 
-// lock is the query that locks the candidates whose jobs are due and unlocked. New data may have moved a job to another
-// shard, where it counts, and its group.
+// lock is the query that locks the candidates whose jobs are due and unlocked. A job with new data may be in another shard
+// by now: it counts there, and so does its group.
 func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	byID, ids := map[int64]*candidate{}, make([]any, len(list))
 	for i := range list {

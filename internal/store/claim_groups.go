@@ -79,7 +79,7 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after
 			maps.Copy(follows, found)
 			next = follows[at]
 		}
-		if next == nil || *next <= at { // SQLite sorts bytes behind all texts: they would repeat forever
+		if next == nil || *next <= at { // raw bytes, which SQLite sorts after all texts, would repeat forever
 			break
 		}
 		at = *next

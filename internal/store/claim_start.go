@@ -69,7 +69,7 @@ type claim struct {
 	room  *Room
 }
 
-// take locks up to n jobs that fit. due are candidates that are already locked. more says that others may be startable.
+// take locks up to n jobs that fit. due are candidates that are already locked. more says that others may be startable too.
 func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.Job, more bool, err error) {
 	if err := c.addHeld(ctx, c.tx, c.round.Candidates, c.room, n); err != nil {
 		return nil, false, err
@@ -162,8 +162,9 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 	return taken, c.hold(ctx, c.tx, full)
 }
 
-// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused and the worker isn't dead.
-// It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue without a row is open.
+// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and
+// the worker isn't dead. It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue
+// without a row is open.
 func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 	return engine.Value{
 		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +

@@ -89,7 +89,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	})
 }
 
-// It blocks no job once it stops waiting, its queue has room, or nobody has asked for its type for a while.
+// It blocks no job once it stops waiting, its queue has room, or no worker has asked for its type for a while.
 func TestFirstThatIsGone(t *testing.T) {
 	parallel(t)
 	for name, goes := range map[string]func(s env, heavy int64){

@@ -98,7 +98,7 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	})
 }
 
-// An attempt that exceeds its timeout ends at the next poll, although its worker lives: hipq can't stop a handler in another
+// An attempt that exceeds its timeout ends at the next poll, although its worker lives. hipq can't stop a handler in another
 // program, which may be stuck although it still sends heartbeats. Its weight is then free, and its outcome no longer counts.
 func TestProceduresOverdue(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 6 }, func(s env) {

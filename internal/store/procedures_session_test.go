@@ -192,7 +192,7 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	})
 }
 
-// A call in an open transaction blocks nobody: a SERIALIZABLE session is refused, and a refusal locks nothing.
+// A call in an open transaction blocks no other session: a SERIALIZABLE session is refused, and a refusal locks nothing.
 func TestProceduresHoldUpNobody(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "send", "k", nil, nil)

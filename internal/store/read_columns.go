@@ -125,7 +125,7 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 			j.StartTime = time.Time{} // rows have one from the start, so that starting a job doesn't grow its row
 		}
 		j.Progress = sound(j.Progress)
-		if j.Status.IsFinal() { // it may keep what made it fail
+		if j.Status.IsFinal() { // it may keep the flaw that made it fail
 			j.Invalid = nil
 		} else if j.Invalid == nil {
 			j.Invalid = j.Check()

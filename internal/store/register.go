@@ -93,7 +93,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	var there queueRecord
 	var rows []ShardRow
 	known := map[string]typeRecord{}
-	// an idle `hipq work` does little more than this
+	// an idle tick does little more than this
 	err := q.db.SQL.Read(ctx, engine.Values(engine.Value{SQL: q.db.SQL.TimeText(q.db.SQL.NowSQL), Into: &now}),
 		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.ShardRows(&rows), q.typesQuery(known))
 	if err != nil {

@@ -140,7 +140,7 @@ func TestRegisterMends(t *testing.T) {
 	})
 }
 
-// A job type in no config whose row is unreadable is known, and has the defaults of unknown types, for all callers.
+// A job type that is in no config and has an unreadable row is known, and has the defaults of unknown types, for all callers.
 func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

@@ -196,7 +196,7 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
-	case j.State() == job.Running: // a lost decision leaves them
+	case j.State() == job.Running: // a lost decision leaves the losses
 		j.Losses = 0
 	}
 	j.WorkerID = job.None

@@ -65,7 +65,7 @@ type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
 	// Waits is the status in which a failed job waits for a retry handler: deciding for one of this worker, undecided for one
-	// of any worker, empty for the policy.
+	// of any worker. Empty leaves it to the policy.
 	Waits job.Status
 	// NotBegun says that no handler saw the attempt, so it can't show whether the job kills its workers.
 	NotBegun bool
@@ -93,7 +93,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	again, begun := r.Again, false
 	err := q.db.SQL.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.Candidates != nil {
-			r.Candidates.Forget() // some were taken for nothing
+			r.Candidates.Forget() // the earlier try took some
 		}
 		begun = false
 		first = &firstRead{settling: map[int64]settling{}}

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// A round keeps no lock on a candidate that another worker has by now, nor on a row that it doesn't settle, not even if that
-// is the only row.
+// A round keeps no lock on a candidate that another worker has by now, nor on a row that it doesn't settle. That holds even
+// for the only row.
 func TestRoundKeepsNoForeignLock(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
 	q := dbtest.Must(New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)

@@ -227,7 +227,7 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 	})
 }
 
-// A better job that arrives while a worker reads on is started when the worker looks at the head again; at the end of the
+// A better job that arrives while a worker reads on is started when the worker looks at the head again. At the end of the
 // line it looks at once.
 func TestCandidatesComeBackToTheHead(t *testing.T) {
 	suite(t, func(s env) {

@@ -13,8 +13,8 @@ import (
 )
 
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. An answered job ends as the answer
-// says. settle leaves a changed job alone: a commit settled it although the reply was lost, or the worker was declared dead
-// and lost its lock.
+// says. If a row isn't as the attempt left it, settle leaves it alone: an earlier commit without a reply settled the job, or
+// the worker was declared dead and lost its lock.
 func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
 	var entries []activity.Entry
 	var plain, absent []Settled
@@ -201,7 +201,7 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Se
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
 	}
 	s.Outcome = o
-	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a decision about an attempt leaves them
+	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a retry decision leaves the losses
 		s.Job.Losses = 0
 	}
 	if s.Waits == job.StatusDeciding && o.Verdict.IsError() && !s.Asked {

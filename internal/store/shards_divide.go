@@ -63,7 +63,7 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	return nil
 }
 
-// waitingMax bounds the count of waiting jobs in a shard: a shard with more could use any limit.
+// waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.
 const waitingMax = 200
 
 // waitingByShard counts the due jobs of each shard, up to waitingMax.

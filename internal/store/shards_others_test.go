@@ -305,7 +305,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	})
 }
 
-// An application's open snapshot sees the old shares and blocks nobody.
+// An application's open snapshot sees the old shares and blocks no worker.
 func TestSnapshotOverShards(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(s.goingTo(3, 16, 1)...)

@@ -24,13 +24,13 @@ type ShardRow struct {
 	Share, RateShare int
 	// heads are the first jobs without room, by set of types, that recent claims met.
 	heads []head
-	// WaitSince is since when the shard has started nothing for lack of limit or rate, while it has heads. It is in
-	// microseconds since 1970.
+	// WaitSince is since when the shard has started nothing for lack of limit or rate, while it has heads. divideTime is when
+	// the shares were last divided. Both are in microseconds since 1970.
 	WaitSince, divideTime int64
 }
 
-// head is a job's id, when a claim last met it, in microseconds since 1970, and its weight. A SQL worker writes weight 0. Id
-// 0 means that the rate had no room.
+// head is a job's id, when a claim last met it, in microseconds since 1970, and its weight. A SQL worker writes weight 0.
+// Id 0 means that the rate had no room.
 type head [3]int64
 
 // headsMax bounds the heads in a shard's row: there is one for each set of types that workers ask for.
@@ -39,8 +39,7 @@ const headsMax = 16
 // headFor is how long a head counts after a claim last met it.
 const headFor = 10 * time.Second
 
-// isWithin says whether a time in microseconds is now or at most d ago. A future time isn't: the database's clock was set
-// back.
+// isWithin says whether a time in microseconds is less than d ago. A future time isn't: the database's clock was set back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
 	age := now.UnixMicro() - at
 	return age >= 0 && age < d.Microseconds()

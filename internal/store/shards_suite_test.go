@@ -16,7 +16,7 @@ import (
 )
 
 // shardsVar, if set, divides the suite's queues into so many shards, to run all tests with more than one. The suite adds jobs
-// to one of them, because order holds only within a shard, unless throttle groups place them; that shard must get all it
+// to one of them, because order holds only within a shard, unless throttle groups place them. That shard must get all it
 // needs of the limit. Plain SQL inserts anywhere.
 const shardsVar = "HIPQ_TEST_SHARDS"
 

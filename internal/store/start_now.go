@@ -54,7 +54,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	}
 	shard, ok := q.shardOf(j.Place)
 	if !ok {
-		return ErrNotIngested // until it has its place
+		return ErrNotIngested // a worker has yet to place it
 	}
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {

@@ -98,8 +98,9 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 
 // Upkeep does what a poll found, except for rounds: it ingests, divides limits among shards, promotes and rescues. Any number
 // of workers may call it at once. It does a bounded part of each; more says that some may be left. handled maps the worker's
-// types to whether they have a retry handler. dead, if not nil, is called with each dead worker before its jobs are rescued,
-// perhaps repeatedly. A step that hits a lock timeout doesn't stop the others: the error is then engine.IsLockTimeout.
+// types to whether they have a retry handler. If dead isn't nil, it is called with each dead worker before its jobs are
+// rescued, perhaps repeatedly. A step that hits a lock timeout doesn't stop the others: the error is then
+// engine.IsLockTimeout.
 func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {

@@ -18,7 +18,7 @@ func EncodeJSON[T any](v T) (string, error) {
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // others read it too
+	e.SetEscapeHTML(false) // other programs read it too
 	if err := e.Encode(v); err != nil {
 		return "", err
 	}

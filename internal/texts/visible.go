@@ -1,5 +1,5 @@
-// Package texts handles texts: it shows them safely, quotes them for shells, encodes jobs' values, finds the reason in a
-// program's output, and groups errors of one kind.
+// Package texts shows texts safely, quotes them for shells, encodes jobs' values, finds the reason in a program's output, and
+// groups errors of one kind.
 package texts
 
 import (

@@ -45,9 +45,9 @@ type Row struct {
 	// LockUntil is when its locks expire while it works.
 	LockUntil engine.Time `db:"lock_until"`
 	EndTime   engine.Time `db:"end_time"`
-	// Slots is its share of the host's concurrency.
+	// Slots is how many of its host's slots it holds.
 	Slots int
-	// Lanes is its share of the other lanes.
+	// Lanes is how many slots of other lanes it holds, as JSON: see ByLane.
 	Lanes string
 	// Accepting says that it still starts jobs.
 	Accepting bool
