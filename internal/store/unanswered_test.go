@@ -12,8 +12,8 @@ import (
 
 // A commit without a reply has happened nevertheless. Its repetition must not mistake its own work for another's.
 
-// unanswered is a store whose proxy loses the reply to the first commit of a transaction that contains part. The function
-// before runs first. The function then runs past the proxy before the transaction is repeated.
+// unanswered is a store whose proxy loses the reply to the first commit of a transaction that contains part. It calls
+// before() first. It calls then(), past the proxy, before the transaction is repeated.
 func unanswered(t *testing.T, part string, change func(*queue.Options), before func(direct env), then func(direct env)) env {
 	t.Helper()
 	o := options()
