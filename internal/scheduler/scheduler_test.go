@@ -105,8 +105,8 @@ func (s *shop) now() time.Time {
 	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
-// nobody sets all schedules back, as if they had been unhandled for so long.
-func (s *shop) nobody(since time.Duration) {
+// noWorkerFor sets all schedules back, as if no worker had handled them for so long.
+func (s *shop) noWorkerFor(since time.Duration) {
 	s.t.Helper()
 	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
 }
