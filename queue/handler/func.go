@@ -16,8 +16,8 @@ import (
 )
 
 // Func is a Go handler for applications that embed the worker. nil means finished; an error or a panic means retry, unless
-// DoNotRetry, RetryAfter or ErrSent says otherwise. What it writes to Output is kept. ctx ends with the timeout or the lock;
-// it must return then, and isn't called after that.
+// DoNotRetry, RetryAfter or ErrSent says otherwise. What it writes to Output is kept. ctx ends with the timeout or the lock.
+// The function must return then, and isn't called afterwards.
 type Func func(ctx context.Context, j *job.Job) error
 
 // Handle calls f once.
