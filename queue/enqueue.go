@@ -125,8 +125,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []jo
 	return nil, err
 }
 
-// wasAdded says whether an earlier try added the jobs. Its commit may be in progress, so wasAdded waits for the first job's
-// row.
+// wasAdded says whether an earlier try added the jobs. Its commit may be in progress, so wasAdded locks the first row.
 func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (bool, error) {
 	first := slices.IndexFunc(jobs, func(a job.Added) bool { return !a.Duplicate })
 	if first < 0 {

@@ -94,8 +94,7 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes some hundreds of failed jobs at once. It may be repeated. Refused has ErrNotFinal, ErrNotFailed or
-// ErrNotFound.
+// Dismiss closes some hundreds of failed jobs at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'closed' WHERE id = ?", j.ID)

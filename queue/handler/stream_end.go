@@ -144,8 +144,7 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 	return noted
 }
 
-// unanswered returns the error of a job whose program ended without an answer. If hipq told the program to end, its end is no
-// reason.
+// unanswered returns the error of a job whose program ended without an answer. An end that hipq asked for is no reason.
 func (t *talk) unanswered(f *flight, end ending) string {
 	succeeded := !end.Signaled() && end.ExitStatus() == 0
 	var out printed

@@ -36,7 +36,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A payload of type any is JSON even if it is a text, because text and JSON are otherwise indistinguishable.
+// TestOfAnything: a payload of type any is JSON even if it is a text, because text and JSON are otherwise indistinguishable.
 func TestOfAnything(t *testing.T) {
 	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {

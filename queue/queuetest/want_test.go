@@ -126,7 +126,8 @@ func TestWantsThatOverlap(t *testing.T) {
 	}
 }
 
-// TestWantsFail: one job doesn't match twice or once it is final. Rows that aren't ingested match by the fields they have.
+// TestWantsFail: one job doesn't match twice, or once it is final. Fields that plain SQL left to the type match nothing
+// before ingest.
 func TestWantsFail(t *testing.T) {
 	t.Parallel()
 	five := 5

@@ -2,8 +2,7 @@ package schedule
 
 import "time"
 
-// Next returns the first slot after a time in a zone; nil means UTC. It returns the zero Time if there is no slot in the next
-// years.
+// Next returns the first slot after a time in a zone (nil: UTC), or the zero Time if there is none in the next years.
 //
 // Clock changes work as in crontab(5). A Spec with fixed minute and hour has each daily slot once: a skipped slot is due when
 // the clock is put forward, and a repeated one is due the first time. If minute or hour begins with *, the Spec has a slot

@@ -9,9 +9,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// RunJob runs one job of the one queue now, whatever its time, windows and the host's concurrency, and returns when it is
-// settled. Errors are queue.ErrNotFound and ErrFinal; admin.ErrStarted, ErrLocked, ErrNotIngested and ErrNoRoom; and those of
-// Run.
+// RunJob runs one job of the one queue now, whatever its time, windows and the host's concurrency. It returns when the job is
+// settled. Errors: queue.ErrNotFound, ErrFinal; admin.ErrStarted, ErrLocked, ErrNotIngested, ErrNoRoom; Run's.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.store().StartNow(w.work, store.NewRound(w.self), id)

@@ -72,8 +72,7 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end records the end of an attempt once. An abandoned attempt counts even if it was interrupted, because its handler may
-// still run.
+// end records an attempt's end once. If abandoned, it counts even if interrupted, because the handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false

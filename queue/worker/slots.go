@@ -13,8 +13,7 @@ type lane struct {
 	around *lane
 	// limit is the lane's own. width is the lowest limit of the lane and those around it.
 	limit, width int
-	// slots is how many jobs this worker may run in the lane now. running is how many it runs. reserved is how many its
-	// rounds may start.
+	// slots is how many jobs this worker may run in it now. running is how many run. reserved is how many rounds may start.
 	slots, running, reserved int
 	// served says that other workers here that still start jobs have slots of the lane.
 	served bool
@@ -29,8 +28,7 @@ type slots struct {
 	lanes []*lane
 	// own says that the worker runs a single job, in a slot outside the host's lanes.
 	own bool
-	// balancing says that a task claims or leaves slots. declined says that other workers know that this one starts no more
-	// jobs.
+	// balancing says that a task changes the slots. declined says that other workers know that this one starts no more.
 	balancing, declined bool
 }
 
