@@ -30,8 +30,7 @@ type Program struct {
 	// User runs the program as this user, with its groups, HOME, USER and LOGNAME; "" means the worker's user. Only root can
 	// set another User.
 	User string
-	// NewPrivs lets another User's program gain privileges, for example by sudo. Linux prevents that otherwise
-	// (no_new_privs).
+	// NewPrivs lets another User's program gain privileges, as by sudo. Linux prevents that otherwise (no_new_privs).
 	NewPrivs bool
 	// AllowForeign lets root run programs and scripts that users other than root and User can write.
 	AllowForeign bool

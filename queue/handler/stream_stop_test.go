@@ -113,8 +113,7 @@ func TestStreamReadLate(t *testing.T) {
 	dbtest.Ensure(t, got[1].Error == "timeout after 1.5s" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
 }
 
-// TestStreamClosesInput: a program that closes its stdin and lives on loses its jobs to another. If it never answered, they
-// fail.
+// TestStreamClosesInput: a program that closes stdin and lives on loses its jobs to another; without any answer they fail.
 func TestStreamClosesInput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 1, "single")

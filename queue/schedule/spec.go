@@ -68,9 +68,9 @@ var fields = []field{
 //	@hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)
 //	@every 10m         at the multiples of that time since 1970, in UTC; also in days and weeks, as @every 14d
 //
-// Each field is *, a number, a range, or a comma-separated list of both. After * or a range, /N takes each N-th number. If
-// both day fields are given, one must match, or both if either begins with *. It returns ErrInvalid for invalid texts and
-// Specs without any slot.
+// Each field is *, a number, a range, or a comma-separated list of both; /N after * or a range takes each N-th number. If
+// both day fields are given, one must match, or both if either begins with *. ErrInvalid refuses other texts, and Specs
+// without slots.
 func ParseSpec(text string) (Spec, error) {
 	parts := strings.Fields(text)
 	s := Spec{text: strings.Join(parts, " ")}
