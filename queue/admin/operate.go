@@ -64,9 +64,9 @@ func CanCancel(j *job.Job) error {
 	return nil
 }
 
-// Stop ends a started job with the error job.Cancelled, unless it finishes first. If a worker has the job, Stop returns the
-// worker's ID in asked, and the worker stops the job after about 1 s and the handler's grace. Otherwise the job ends at once,
-// and asked is job.None. Errors are ErrNotStarted, ErrFinal and ErrNotFound. It may be repeated.
+// Stop ends a started job with the error job.Cancelled, unless it finishes first. If a worker has the job, asked is its ID,
+// and it stops the job after about 1 s and the handler's grace. Otherwise the job ends at once, and asked is job.None. Errors
+// are ErrNotStarted, ErrFinal and ErrNotFound. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	can := func(j *job.Job) error {
 		if err := CanCancel(j); !errors.Is(err, store.ErrStarted) {

@@ -24,7 +24,7 @@ func (e *ClosedError) Error() string {
 // Retry enqueues copies of final jobs, which never change themselves. Copies are due at once. Old and new job are linked, and
 // a failed old job becomes closed. Retry handles some hundreds of jobs in one transaction.
 //
-// Unless again is true, Retry refuses retried or dismissed jobs with a *ClosedError, and finished ones with ErrFinished; so
+// Unless again is true, Retry refuses retried or dismissed jobs with a *ClosedError, and finished ones with ErrFinished. So
 // it may be repeated and called concurrently. Refused may also contain ErrNotFinal, ErrNotFound and job.ErrInvalid. If a live
 // job has the key, Retry returns its ID as a Duplicate and changes nothing. Ignore the Added of refused jobs.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []job.Added, err error) {

@@ -26,8 +26,8 @@ const maxReason = 500
 // Exec runs a program for each job. The program gets the job as one line of JSON on stdin, and HIPQ_* variables in a clean
 // environment. Exit status 0 means finished, 65 failed without retry, and any other an error to retry.
 //
-// The last 16 KiB of output are kept. If the last line is a JSON object with an "outcome", up to 1 MiB, it may add details,
-// and make the exit status's verdict worse but never better:
+// The last 16 KiB of output are kept. The last line, up to 1 MiB, may be a JSON object with an "outcome". It adds details,
+// and may make the exit status's verdict worse but never better:
 //
 //	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
@@ -39,9 +39,9 @@ const maxReason = 500
 // the rest of its group is killed.
 //
 // An argument that is exactly a placeholder is replaced by a value: {{data.NAME}} or {{data.customer.name}} from the job's
-// data, {{job_key}} or {{id}}. The value stays one argument: text as it is, numbers and booleans as JSON. The job fails
-// without retry and without a start if the value is missing, null, an object or an array; if it can't be an argument (NUL,
-// invalid UTF-8, 128 KiB or more); or if it begins with - and DashArguments is false.
+// data, {{job_key}} or {{id}}. The value stays one argument: text as it is, numbers and booleans as JSON. Other values can't
+// be arguments: missing, null, an object, an array, with NUL or invalid UTF-8, of 128 KiB or more, or with a leading - unless
+// DashArguments is true. Then nothing starts, and the job fails without retry.
 //
 // An Exec is safe for concurrent use.
 type Exec struct {

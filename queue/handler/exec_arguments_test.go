@@ -134,8 +134,8 @@ func TestCheckArgument(t *testing.T) {
 	dbtest.Ensure(t, err != nil, "a job can name the program")
 }
 
-// TestExecReason: an uncaught exception is the error of handlers and retry handlers, unless the program was killed from
-// outside, or chose its exit status and printed something later.
+// TestExecReason: an uncaught exception is the error, unless the program was killed from outside, or chose its exit status
+// and printed something later.
 func TestExecReason(t *testing.T) {
 	const trace = `printf 'Traceback (most recent call last):\n  File "send.py", line 2, in <module>\nConnectionError: no route to example.org\n'`
 	const flood = `head -c 100000 /dev/zero | tr '\0' x; echo; `

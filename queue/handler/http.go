@@ -63,8 +63,8 @@ const (
 	maxBody = job.MaxDataBytes
 	// maxRetryAfter is the longest Retry-After that counts.
 	maxRetryAfter = 24 * time.Hour
-	// idleFor is how long an idle connection stays open. It is below the 5 s or more of most servers, because a request on a
-	// connection that the server is closing fails with an unknown result. NATs and the like keep connections longer.
+	// idleFor is how long an idle connection stays open. Most servers keep it for 5 s or more. A request on a connection that
+	// the server is closing fails with an unknown result. NATs and the like keep connections longer.
 	idleFor = 4 * time.Second
 	// pingAfter is how long an HTTP/2 connection may be silent during requests. Then it must answer a ping, or fails for all
 	// of them and isn't used again.

@@ -92,8 +92,8 @@ func (p *Program) command(argv []string, j *job.Job) (c handling.Command, err er
 	return c, nil
 }
 
-// CheckSurroundings returns an error for people if this process can't give programs their user and limits, or runs as root
-// and another user could have written the program.
+// CheckSurroundings returns an error for people if this process can't give programs their user and limits. As root it also
+// refuses a program that another user could have written.
 func (p *Program) CheckSurroundings() error {
 	if err := p.findAccount(); err != nil {
 		return err

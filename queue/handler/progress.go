@@ -60,7 +60,7 @@ func parseProgress(line []byte) (p progressLine, is bool) {
 }
 
 // progressIn returns the function that takes progress lines out of a handler's output. It returns true for lines that the log
-// can omit. It is nil if nobody wants progress.
+// can omit. It is nil without a listener.
 func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
 	said := handling.Say(ctx)
 	if said == nil {

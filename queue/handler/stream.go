@@ -22,14 +22,14 @@ import (
 // keeps the last 16 KiB logged while it ran.
 //
 // A program starts when no running one has room for a job. The end of stdin tells it to end; it may also end by itself after
-// any answer. If it ends without answering a job, the attempt fails, but a job that it hadn't begun to read or received in
-// full goes to another program.
+// any answer. If it ends without answering a job, the attempt fails. A job that it hadn't begun to read, or received only in
+// part, goes to another program.
 //
 // After an unreadable line, or when a job must be stopped, the program gets no further jobs, but may answer those it has.
-// When no job is left that may go on, it gets TERM and, after Grace, KILL; if all were answered, it first has Grace to end. A
+// When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
 // program that closes stdin or stdout and lives on is treated alike.
 //
-// A job that must be stopped ends within Grace: after half of it, the program gets TERM whatever other jobs it has, and their
+// A job that must be stopped ends within Grace. After half of it, the program gets TERM whatever other jobs it has; their
 // errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
 //
 // A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
@@ -51,7 +51,7 @@ type Stream struct {
 	startAt  time.Time     // earliest next start
 	lastEnd  string        // why the last of them ended
 	note     string        // the beginning of the next job's log
-	changed  chan struct{} // closed when a program may have room; nil if nobody waits
+	changed  chan struct{} // closed when a program may have room; nil without waiters
 	ending   sync.WaitGroup
 }
 

@@ -76,8 +76,8 @@ func TestStreamNotSent(t *testing.T) {
 		"%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
 }
 
-// TestStreamNotRead: an unread job in a program's stdin goes to the next program, also if the program is ended because
-// another job hangs, and whether or not it ever answered.
+// TestStreamNotRead: an unread job in a program's stdin goes to the next program, also if the program ends because another
+// job hangs, even without any answer.
 func TestStreamNotRead(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -145,7 +145,7 @@ func TestStreamHeldPipe(t *testing.T) {
 	dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%.300q", o.Error)
 }
 
-// flood leaves its process group and prints without newline until nobody reads it.
+// flood leaves its process group and prints without newline until its reader ends.
 func flood([]string) error {
 	if err := syscall.Setpgid(0, 0); err != nil {
 		return err
@@ -208,8 +208,8 @@ func TestStreamSameID(t *testing.T) {
 	dbtest.Ensure(t, got[0].Verdict == job.Finished && strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: "), "%+v", got)
 }
 
-// TestStreamGuardWorkerStopped: if a worker is stopped, as by ^Z, and can't renew its lock, its stream's program is dead
-// before another worker may take the job. What it said last is no result.
+// TestStreamGuardWorkerStopped: a worker is stopped, as by ^Z, and can't renew its lock. Its stream's program is dead before
+// another worker may take the job. What it said last is no result.
 func TestStreamGuardWorkerStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -62,8 +62,8 @@ type flight struct {
 	hurry *time.Timer
 	done  chan landing
 	log   *output                     // nil means empty
-	note  func(func(*handling.Heard)) // nil if nobody listens
-	// progress receives the job's progress; nil if nobody wants it.
+	note  func(func(*handling.Heard)) // nil without a listener
+	// progress receives the job's progress; nil without a listener.
 	progress func(job.Progress)
 }
 

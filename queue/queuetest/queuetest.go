@@ -1,5 +1,5 @@
 // Package queuetest tests applications that enqueue or handle jobs. It provides an instance of hipq in a SQLite file, whose
-// clock the test sets; production's worker, which runs while jobs are due; and assertions about jobs.
+// clock the test sets. It runs production's worker while jobs are due, and has assertions about jobs.
 //
 // An instance takes some milliseconds to create, so give each test its own; tests may run in parallel. Tests don't wait: a
 // retry in an hour runs when the test sets the clock an hour ahead.

@@ -10,8 +10,8 @@ import (
 )
 
 // Work runs a worker like hipq work until nothing is due, and returns the ended attempts in order. It uses production's
-// Params, but runs one job at a time in the queue's order, doesn't wait for later jobs or a rate, and keeps its lock when a
-// handler sets the clock. It also runs retries that are due at once.
+// Params, but runs one job at a time in the queue's order, and waits neither for later jobs nor for a rate. It keeps its lock
+// when a handler sets the clock. It also runs retries that are due at once.
 func (in *Instance) Work(p worker.Params) []worker.Attempt {
 	in.t.Helper()
 	const long = 1000 * time.Hour

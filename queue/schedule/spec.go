@@ -217,8 +217,7 @@ func (f field) step(text string) (int, error) {
 	return n, nil
 }
 
-// onClock returns the next clock time after one that matches the fields, both as if in UTC; the zero Time if none comes in 50
-// years.
+// onClock returns the next matching clock time after one, both as if in UTC. It is the zero Time if none comes in 50 years.
 func (s Spec) onClock(after time.Time) time.Time {
 	minute, hour, day, month, weekday := s.fields[0], s.fields[1], s.fields[2], s.fields[3], s.fields[4]
 	t := after.UTC().Truncate(time.Minute).Add(time.Minute)

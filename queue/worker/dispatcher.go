@@ -135,8 +135,8 @@ func (d *dispatcher) rivals(s *source) (n int) {
 	return n
 }
 
-// foundRoom records that a queue that takes turns has room again in the shards of settled attempts, except in the one that
-// the round itself filled.
+// foundRoom records new room in the shards of settled attempts, in a queue that takes turns. The round has already filled the
+// room in its own shard.
 func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
 	for _, other := range d.sources {
 		if other.Name != s.Name || !other.store().TakesTurns() || other.gone != nil {

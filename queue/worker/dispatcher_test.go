@@ -13,8 +13,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// TestRoundThatFoundNothingComesBackLate: of two concurrent rounds, the one that found nothing may return after the one that
-// found more jobs: then another round goes out, and its finding counts.
+// TestRoundThatFoundNothingComesBackLate: a round that found nothing may return after a concurrent one that found more jobs.
+// Then another round goes out, and its finding counts.
 func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)

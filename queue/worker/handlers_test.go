@@ -154,7 +154,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 	})
 }
 
-// TestStraysAreKilledFirst: dead workers' processes on this host are killed before their jobs start again, even if their rows
+// TestStraysAreKilledFirst: dead workers' processes on this host are killed before their jobs start again. Their rows may
 // name another host, because hosts may share processes. An unknown worker may belong to another instance, and be alive.
 func TestStraysAreKilledFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {

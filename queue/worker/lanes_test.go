@@ -244,7 +244,7 @@ func TestLaneOfADeadWorker(t *testing.T) {
 	})
 }
 
-// TestCalm: while all startable jobs wait in a full lane, also in a throttled queue, or the time is up, the worker only polls
+// TestCalm: while all startable jobs wait in a full lane, also in a throttled queue, or its time is up, the worker only polls
 // once a second.
 func TestCalm(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which nobody can set.
+// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which are never set.
 type lease struct {
 	*loop
 	// until is when jobs must stop unless the lock is renewed, in nanoseconds. All goroutines read it.

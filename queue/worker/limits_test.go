@@ -47,8 +47,8 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	})
 }
 
-// TestSlotsOfOneThatStartsNothing: if a worker that starts no more jobs holds all slots, of the host or of a lane, another
-// worker waits and gets them as they become free.
+// TestSlotsOfOneThatStartsNothing: a worker that starts no more jobs may hold all slots of the host or a lane. Another worker
+// waits and gets them as they become free.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]int{"host": 4, "lane": 2} {

@@ -22,7 +22,7 @@ const (
 //
 // When the database is away, busy or read-only, or the lock was lost, RunUntilDone retries after 1 s, later every 30 s. Log
 // gets one warning, and an info once it works again. It returns errors that need a person: ErrParams, and those that
-// schema.Diagnose calls Misconfigured, such as a queue's table of another version, which it checks before each run. It may be
+// schema.Diagnose calls Misconfigured. It checks before each run that no queue's table is of another version. It may be
 // repeated, and is safe for concurrent use.
 func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
