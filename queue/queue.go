@@ -47,7 +47,7 @@ type Options struct {
 	StrictTypes bool
 	// Location is the time zone of the time windows.
 	Location *time.Location
-	// KeepFinished and KeepFailed are how many whole seconds purge keeps final jobs; 0 means the default.
+	// KeepFinished and KeepFailed are how long purge keeps final jobs, in whole seconds; 0 means the default.
 	KeepFinished, KeepFailed time.Duration
 }
 
@@ -73,7 +73,7 @@ var (
 	ErrNotStarted = store.ErrNotStarted
 	// ErrOtherAttempt: the token isn't that of the job's latest attempt.
 	ErrOtherAttempt = store.ErrOtherAttempt
-	// ErrFinal: the job has already ended, with the other result.
+	// ErrFinal: the job is final; for Answer, with the other result.
 	ErrFinal = store.ErrFinal
 	// ErrShards: the database's queue has a different number of shards than the options. It wraps schema.ErrNotMigrated.
 	ErrShards = store.ErrShards

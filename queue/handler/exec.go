@@ -39,9 +39,9 @@ const maxReason = 500
 // the rest of its group is killed.
 //
 // An argument that is exactly a placeholder is replaced by a value: {{data.NAME}} or {{data.customer.name}} from the job's
-// data, {{job_key}} or {{id}}. The value stays one argument: text as it is, numbers and booleans as JSON. Other values can't
-// be arguments: missing, null, an object, an array, with NUL or invalid UTF-8, of 128 KiB or more, or with a leading - unless
-// DashArguments is true. Then nothing starts, and the job fails without retry.
+// data, {{job_key}} or {{id}}. The value stays one argument: text as it is, numbers and booleans as JSON. The job fails
+// without retry and without a start if the value is missing, null, an object or an array. The same holds for a value with NUL
+// or invalid UTF-8, of 128 KiB or more, or with a leading - unless DashArguments is set.
 //
 // An Exec is safe for concurrent use.
 type Exec struct {

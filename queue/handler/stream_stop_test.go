@@ -76,8 +76,8 @@ func TestStreamNotSent(t *testing.T) {
 		"%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
 }
 
-// TestStreamNotRead: an unread job in a program's stdin goes to the next program, also if the program ends because another
-// job hangs, even without any answer.
+// TestStreamNotRead: an unread job in a program's stdin goes to the next program, also if the program ends because of another
+// job, even without any answer.
 func TestStreamNotRead(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

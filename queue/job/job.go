@@ -89,7 +89,7 @@ type Job struct {
 	// RetryOf is the final job that this job repeats, RetriedAs the latest job that repeats this one; 0 means none.
 	RetryOf, RetriedAs int64
 
-	// Invalid is why the row isn't a valid job, else nil. Unreadable fields are zero. The next user of the row ends the job.
+	// Invalid is why the row isn't a valid job, or nil. Unreadable fields are zero. The next worker or command ends it.
 	Invalid error
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Instance is an instance of hipq in its own database, which ends with its test. A method that can't do its work fails the
-// test. Call methods from the test's goroutine, like testing.TB's FailNow.
+// Instance is an instance of hipq in its own database, which is removed after the test. A method that can't do its work fails
+// the test. Call methods from the test's goroutine, like testing.TB's FailNow.
 type Instance struct {
 	// Clock is the database's clock, which decides everything. It stands until the test sets it.
 	Clock *Clock

@@ -5,8 +5,8 @@ import "time"
 // Next returns the first slot after a time in a zone (nil: UTC), or the zero Time if there is none in the next years.
 //
 // Clock changes work as in crontab(5). A Spec with fixed minute and hour has each daily slot once. A skipped slot is due when
-// the clock is put forward, and a repeated one the first time. If minute or hour begins with *, there is a slot whenever the
-// clock shows a matching time: twice in a repeated hour, never in a skipped one.
+// the clock is put forward, and a repeated one the first time. If minute or hour begins with *, each matching time on the
+// clock is a slot: twice in a repeated hour, never in a skipped one.
 func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	if s.every > 0 {
 		return nextMultiple(after, s.every)

@@ -135,8 +135,8 @@ type LeftOut struct {
 	Why  string
 }
 
-// Due returns the slots after since, up to now, whose jobs to enqueue now, in order. latest is the latest slot, or zero; with
-// it all slots up to it are done. A schedule with a Key gets at most one slot, the latest.
+// Due returns the slots after since, up to now, whose jobs to enqueue now, in order. latest is the latest slot, or zero;
+// slots up to it are then handled. A schedule with a Key gets at most one slot, the latest.
 func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time, left LeftOut) {
 	most := 1
 	if s.Missed == All && s.Job.Key == "" {

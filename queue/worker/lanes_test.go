@@ -244,8 +244,8 @@ func TestLaneOfADeadWorker(t *testing.T) {
 	})
 }
 
-// TestCalm: while all startable jobs wait in a full lane, also in a throttled queue, or its time is up, the worker only polls
-// once a second.
+// TestCalm: while all startable jobs wait in a full lane, also of a throttled queue, or its time is up, the worker polls once
+// a second.
 func TestCalm(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ limit, lane, slow, fast, most, soon, tries int }{

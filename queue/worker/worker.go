@@ -103,7 +103,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		if err != nil || !idle {
 			return err
 		}
-		wait, failed := w.scheduler.scheduler.Wait(work) // ignore the error: a busy worker meets and reports it again
+		wait, failed := w.scheduler.scheduler.Wait(work) // an error comes up again in the loop, where it blocks no jobs
 		if idle = wait > 0 && failed == nil; idle && !p.Linger {
 			err = w.table.Pass(work, w.self)
 		}
