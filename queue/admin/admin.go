@@ -37,8 +37,8 @@ var (
 // Of returns an application's queue for operating on it.
 func Of(q *queue.Queue) *Queue { return &Queue{(*store.Queue)(q)} }
 
-// Reshard divides the queue's jobs into shards as its options say, and returns how many it moved. Meanwhile workers skip the
-// queue. It may be interrupted and repeated.
+// Reshard divides the queue's jobs into shards as its options say, while workers run, and returns how many it moved. From
+// then on workers with other options skip the queue. It may be interrupted and repeated.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) { return q.s.Reshard(ctx) }
 
 // TypeNames returns the sorted job types from the config and the database.

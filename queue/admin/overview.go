@@ -20,7 +20,7 @@ type Division struct {
 	Of int
 	// number is the division's number in the tables.
 	number int
-	// Otherwise is an ErrShards if the queue's options differ from it. Then workers skip the queue until Reshard.
+	// Otherwise is an ErrShards if the queue's options differ. Until Reshard, workers with these options skip the queue.
 	Otherwise error
 }
 
@@ -188,7 +188,7 @@ type Counts struct {
 	Running int64 `json:"running"`
 	// Error waits for the retry decision.
 	Error int64 `json:"error"`
-	// Failed are final with an error.
+	// Failed are final with an error that needs attention.
 	Failed int64 `json:"failed"`
 	// Finished are final without an error.
 	Finished int64 `json:"finished"`
@@ -198,7 +198,7 @@ type Counts struct {
 	Waiting int64 `json:"waiting"`
 	// OldestDue is since when the first of Due and Held is due; zero without any.
 	OldestDue job.Time `json:"oldest_due"`
-	// Closed failed, and need no attention.
+	// Closed failed, but were retried, dismissed or cancelled.
 	Closed int64 `json:"closed"`
 	// Retrying are those of Due, Held and Scheduled that have had an attempt.
 	Retrying int64 `json:"retrying"`
