@@ -14,34 +14,34 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Answer is word from outside that the work of a job is done, or has failed.
+// Answer reports from outside that a job's work succeeded or failed.
 type Answer struct {
-	// Type and Key name the job: the one of this type and key that is not final.
+	// Type and Key name the job: the one of that type and key that isn't final.
 	Type, Key string
-	// Token, if not empty, is the AttemptToken of the attempt that is answered: no other is settled.
+	// Token, if set, is the AttemptToken of the answered attempt; the answer settles no other attempt.
 	Token string
-	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision.
+	// Verdict is Finished, Failed (no retry), or TryAgain: the attempt failed, and a worker takes the retry decision.
 	Verdict job.Verdict
-	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
+	// Result is any text or JSON up to job.MaxDataBytes. Error is the reason of a failure.
 	Result, Error string
-	// DryRun says what the answer would do, and changes nothing: Answered has the job as it is.
+	// DryRun reports what the answer would do without changing anything.
 	DryRun bool
 }
 
-// Answered is what an answer did.
+// Answered is the effect of an answer.
 type Answered struct {
-	// Job is as it is now.
+	// Job is the job's state after the answer, or the present state in a dry run.
 	Job *job.Job
-	// Changed says whether the answer changed anything, or in a dry run would.
+	// Changed says whether the answer changed the job, or would in a dry run.
 	Changed bool
 }
 
-// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. If the
-// job's handler still runs, the job keeps its key and its weight until the handler has ended, and what the handler says is ignored.
+// Answer settles a started job, asynchronous or not, that is running or waiting for its next attempt. If its handler still
+// runs, the job keeps its key and weight until the handler ends, and the handler's outcome is ignored.
 //
-// It may be repeated: nothing changes if the job (the newest of this key) has been answered or has ended in the same sense, or if
-// the attempt has failed already. ErrFinal if that was in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in
-// Answered; ErrNotFound if there has been no job of this key, job.ErrInvalid.
+// It may be repeated. An answer changes nothing if the newest job of this key already ended with the same result, or if the
+// attempt has already failed. Errors are ErrFinal, ErrNotStarted and ErrOtherAttempt, with the job in Answered; ErrNotFound;
+// and job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
@@ -49,7 +49,7 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 		err = q.store().DB().SQL.CatchUp(ctx) // the attempt may have begun on another node
 	}
 	if err == nil {
-		var earlier Answered // by the latest try of the transaction that changed the job
+		var earlier Answered // what an earlier try of this transaction did, if its commit is uncertain
 		err = q.store().DB().SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
 			if done, err = q.answer(ctx, tx, a, earlier); done.Changed {
 				earlier = done
@@ -67,7 +67,7 @@ type answerError string
 
 func (e answerError) Error() string { return string(e) }
 
-// Is makes it job.ErrInvalid.
+// Is makes the error match job.ErrInvalid.
 func (e answerError) Is(target error) bool { return target == job.ErrInvalid }
 
 func (a Answer) check() error {
@@ -83,7 +83,7 @@ func (a Answer) check() error {
 }
 
 func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
-	// the result and the output are what the handler gave when it had sent the work
+	// keep the result and output that the handler gave when it sent the work elsewhere
 	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output, Ran: activity.NoRun * time.Millisecond}
 	if j.State() == job.Running {
 		o.Ran = j.Ran(now)
@@ -94,7 +94,7 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	return o
 }
 
-// changes says whether an answer would change a job as it is, or why it is refused.
+// changes reports whether the answer would change the job, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
 	answered := j.Status == job.StatusAnswered
 	ends := j.Status.IsFinal() || answered && (j.Error == job.None || j.RetryOverride == job.Outcome{Verdict: job.Failed}.RetryOverride())
@@ -110,7 +110,7 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 	case a.Token != "" && a.Token != j.AttemptToken:
 		return false, store.ErrOtherAttempt
 	case (answered || j.State() != job.Running) && a.Verdict == job.TryAgain:
-		return false, nil // that attempt has failed, and is being tried again
+		return false, nil // that attempt has already failed and will be retried
 	}
 	return true, nil
 }
@@ -119,18 +119,18 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	var j *job.Job
 	var err error
 	again := tx.MayBeDone && earlier.Changed
-	if again { // by the job's key another might be found by now
+	if again { // the key may belong to another job by now
 		j, err = q.store().Get(ctx, tx, earlier.Job.ID, q.store().DB().SQL.ForUpdate)
 	} else {
 		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
 	switch {
-	case again && errors.Is(err, store.ErrNotFound): // the queue doesn't keep it
+	case again && errors.Is(err, store.ErrNotFound): // the earlier try ended and discarded it
 		return earlier, nil
 	case err != nil:
 		return Answered{}, err
 	case again && a.Verdict == job.TryAgain && j.Attempt != earlier.Job.Attempt:
-		return Answered{Job: j}, nil // the attempt is over in any case, and is being tried again
+		return Answered{Job: j}, nil // the attempt is over and will be retried
 	}
 	changes, err := a.changes(j)
 	if err != nil || !changes || a.DryRun {
@@ -139,7 +139,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	j.Losses = 0
 	answered := store.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
 	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
-		answered.Waits = job.StatusAnswered // its handler still runs, so the worker keeps the job's key and weight until it ends
+		answered.Waits = job.StatusAnswered // the handler still runs, so the worker keeps the job's key and weight
 	} else {
 		j.WorkerID = job.None
 		t, err := q.store().TypeOf(ctx, tx, j.Type)
@@ -165,7 +165,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	return Answered{Job: after, Changed: true}, err
 }
 
-// discarded is a job that the queue doesn't keep, as an outcome has ended it.
+// discarded returns a job that the queue doesn't keep, with the outcome applied.
 func discarded(j *job.Job, o job.Outcome) *job.Job {
 	ended := *j
 	ended.Status, ended.Error, ended.Result = job.StatusFinished, store.OrNone(o.Error), store.OrNone(o.Result)
@@ -175,12 +175,12 @@ func discarded(j *job.Job, o job.Outcome) *job.Job {
 	return &ended
 }
 
-// isLeftBy says whether a job is as an earlier try of the transaction left it, whose commit was not answered.
+// isLeftBy says whether a job is as left by an earlier try of the transaction, whose commit is uncertain.
 func isLeftBy(j, earlier *job.Job) bool {
 	return j.Error == earlier.Error && (j.Error != job.None || j.WorkerID == earlier.WorkerID && j.Result == earlier.Result)
 }
 
-// byKey finds the job of a type and key that is not final, or else the newest that is, and locks its row.
+// byKey finds and locks the live job of a type and key, or else the newest final one.
 func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64

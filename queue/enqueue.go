@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Enqueue adds one job. With a Key of your own it may be repeated; without one, an error may leave open if the job is in.
+// Enqueue adds one job. It may be repeated if you set the Key; without a Key, the job may have been added despite an error.
 func (q *Queue) Enqueue(ctx context.Context, j job.Params) (job.Added, error) {
 	added, err := q.EnqueueMany(ctx, []job.Params{j})
 	if err != nil {
@@ -21,9 +21,8 @@ func (q *Queue) Enqueue(ctx context.Context, j job.Params) (job.Added, error) {
 	return added[0], nil
 }
 
-// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added:
-// the first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key
-// of your own may simply be enqueued again.
+// EnqueueMany adds jobs in transactions of up to 500. After an error it returns the jobs that it added, a prefix of jobs. If
+// the last commit's answer was lost, the next chunk may have been added too; then repeat only jobs with a Key.
 func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.Params) ([]job.Added, error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
@@ -32,7 +31,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.Params) ([]job.Added
 	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.addChunk(ctx, some) })
 }
 
-// WouldEnqueue says what EnqueueMany would do now, by a transaction that it rolls back. A job that would be added has the ID 0.
+// WouldEnqueue reports what EnqueueMany would do, in a transaction that it rolls back. Jobs that would be added have ID 0.
 func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.Params) (would []job.Added, err error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
@@ -53,15 +52,15 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.Params) (would []jo
 	isNew := map[int64]bool{}
 	for i, a := range would {
 		if isNew[a.ID] = isNew[a.ID] || !a.Duplicate; isNew[a.ID] {
-			would[i].ID = 0 // also of a duplicate of one that would be added
+			would[i].ID = 0 // also of a duplicate of a job that would be added
 		}
 	}
 	return would, nil
 }
 
-// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it
-// back. With SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which
-// has an instance of the same name, the jobs are in that one.
+// EnqueueTx adds jobs in your transaction; they exist once it commits. Roll it back after an error. On SQLite the transaction
+// must be IMMEDIATE, for example by _txlock=immediate. If tx belongs to another database with an instance of the same name,
+// the jobs go there.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) ([]job.Added, error) {
 	prepared, err := q.store().Prepare(jobs)
 	if err != nil {
@@ -74,7 +73,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) (
 	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().Add(ctx, joined, some, false, "") })
 }
 
-// inChunks calls add for each statement, with as many jobs as the servers' packet limits and SQLite's parameters allow.
+// inChunks calls add with as many jobs as the servers' packet limit and SQLite's parameter limit allow.
 func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added, error)) ([]job.Added, error) {
 	const maxRows, maxBytes = 500, 1 << 20
 	added := make([]job.Added, 0, len(jobs))
@@ -96,13 +95,13 @@ func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added,
 	return added, nil
 }
 
-// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added anyway.
+// addChunk adds jobs in one transaction. If a job is refused, the jobs before it are still added.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
 	tries := 0
 	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
-			// they must not be taken for duplicates of themselves, nor added again if they are final by now
+			// these jobs are not duplicates of themselves, and must not be added again if they are already final
 			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
 				return err
 			}
@@ -126,7 +125,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []jo
 	return nil, err
 }
 
-// wasAdded says whether an earlier try has added the jobs. Its commit may be under way, so it waits for the first job's row.
+// wasAdded says whether an earlier try added the jobs. Its commit may be in progress, so wasAdded locks the first row.
 func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (bool, error) {
 	first := slices.IndexFunc(jobs, func(a job.Added) bool { return !a.Duplicate })
 	if first < 0 {
@@ -136,7 +135,7 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (
 	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().SQL.ByID+" WHERE id = ? "+q.store().DB().SQL.ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
-	// by the activity, because the row may be gone
+	// ask the activity, because the row may be gone
 	var added bool
 	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.store().DB().Activity()+
 		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)

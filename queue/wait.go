@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Get reads one job, as it is on all nodes of a cluster: ErrNotFound if there is none of this id.
+// Get reads one job, up to date on all nodes of a cluster. It returns ErrNotFound if there is no such job.
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 	if err := q.store().DB().SQL.CatchUp(ctx); err != nil {
 		return nil, err
@@ -19,18 +19,18 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 	return q.store().Get(ctx, q.store().DB().SQL, id, "")
 }
 
-// How often Wait looks: soon at first, because a job may take milliseconds, and once a second in the end.
+// Wait polls quickly at first, because a job may take milliseconds, and once a second in the end.
 const waitFirst, waitMost = 25 * time.Millisecond, time.Second
 
-// Wait waits until a job is final, and returns it; its Error says whether it has failed. If a person has retried the job,
-// RetriedAs is the job to wait for next. ErrNotFound if there is no such job, or no more: a queue may discard jobs at once
-// (Options.KeepFinished, KeepFailed), and then only the activity has the result.
+// Wait waits until a job is final and returns it; its Error says whether it failed. If an operator retried the job, wait for
+// RetriedAs next. It returns ErrNotFound if the job doesn't exist or was discarded (see Options.KeepFinished); then only the
+// activity has the result.
 //
-// It looks at the job's row, at once and then ever less often, down to once a second: a thousand waiting calls cost the
-// database a thousand reads by key each second. It asks a busy or absent database again, so only ctx bounds it: when ctx ends,
-// that is the error, with the database's last trouble if there was any. It may be repeated, and called by several at once.
+// Wait polls the job's row, finally once a second: a thousand callers cost a thousand reads by key each second. It retries
+// while the database is busy or down, so only ctx bounds it; then the error is ctx's, joined with the last database error. It
+// may be repeated, and is safe for concurrent use.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
-	// not the job's data, which may be large; a job that isn't there is gone, or not yet on this node
+	// leave out the data, which may be large; a missing row is gone, or not yet on this node
 	query := "SELECT COALESCE((SELECT state FROM " + q.store().Table() + " WHERE id = ?), 'final')"
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
 		var state job.State
@@ -42,7 +42,7 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 			}
 		}
 		switch kind, _ := engine.Diagnose(err); {
-		case ctx.Err() != nil: // the look was cut short
+		case ctx.Err() != nil: // ctx cut the query short
 		case err != nil && kind != engine.TryLater:
 			return nil, fmt.Errorf("wait for job %d of %s: %w", id, q.Name, err)
 		default:
@@ -51,7 +51,7 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for job %d of %s: %w", id, q.Name, errors.Join(ctx.Err(), trouble))
-		case <-time.After(pause*3/4 + rand.N(pause/2)): // calls that began together should not look together forever
+		case <-time.After(pause*3/4 + rand.N(pause/2)): // jitter keeps calls that began together apart
 		}
 	}
 }

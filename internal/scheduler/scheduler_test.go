@@ -438,7 +438,7 @@ func TestOneAtATime(t *testing.T) {
 		dbtest.Ensure(s.t, !r.LeftSlot.IsZero() && r.LeftWhy == fmt.Sprintf("job %d has its key, and was not final", first), "%+v", r)
 		s.exec("DELETE FROM shop_emails")
 		s.exec("DELETE FROM shop_activity") // the schedule still knows what was purged there
-		s.nobody(time.Hour)
+		s.noWorkerFor(time.Hour)
 		s.tend()
 		s.once("hourly", 1)
 		r = s.row("hourly")

@@ -1,4 +1,4 @@
-// Package admin is what an operator does to a queue: the functions behind hipq's commands, in Go.
+// Package admin operates queues: it has the functions behind hipq's commands.
 package admin
 
 import (
@@ -10,36 +10,36 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Queue is a queue for its operator. It is safe for concurrent use.
+// Queue operates on a queue. It is safe for concurrent use.
 type Queue struct {
 	s *store.Queue
 }
 
-// Registered gives all queues that are registered in the database, by name, without their types. A row that can't be a queue's
-// is left out, with a warning by the database's Warn. The queues' tables are not checked.
+// Registered returns all queues that the database knows, by name, without their types. It skips unreadable rows, with a
+// warning through the database's Warn. It doesn't check the queues' tables.
 func Registered(ctx context.Context, db *schema.DB) ([]queue.Options, error) {
 	list, err := store.Registered(ctx, db)
 	return texts.Map(list, func(o store.Options) queue.Options { return queue.Options(o) }), err
 }
 
-// Why a job isn't changed. queue.ErrFinal and queue.ErrNotFound are others.
+// Reasons why a job isn't changed, besides queue.ErrFinal and queue.ErrNotFound.
 var (
 	// ErrStarted: the job is running, or waits for its retry decision.
 	ErrStarted = store.ErrStarted
-	// ErrLocked: a worker has the job locked.
+	// ErrLocked: a worker has locked the job.
 	ErrLocked = store.ErrLocked
-	// ErrNotIngested: the row was inserted by plain SQL, and no worker has taken it in.
+	// ErrNotIngested: plain SQL inserted the row, and no worker has ingested it yet.
 	ErrNotIngested = store.ErrNotIngested
-	// ErrNoRoom: the queue's limit or its rate leaves no room for the job.
+	// ErrNoRoom: the queue's limit or rate has no room for the job.
 	ErrNoRoom = store.ErrNoRoom
 )
 
-// Of is the queue of an application, for its operator.
+// Of returns an application's queue for operating on it.
 func Of(q *queue.Queue) *Queue { return &Queue{(*store.Queue)(q)} }
 
-// Reshard divides the queue's jobs into shards as its options say, and counts the jobs that it moved. Workers leave the queue
-// out meanwhile. It may be interrupted and repeated.
+// Reshard divides the queue's jobs into shards as its options say, while workers run, and returns how many it moved. From
+// then on workers with other options skip the queue. It may be interrupted and repeated.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) { return q.s.Reshard(ctx) }
 
-// TypeNames are the job types of the config and those that are registered in the database, sorted.
+// TypeNames returns the sorted job types from the config and the database.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) { return q.s.TypeNames(ctx) }

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Status is where a job stands: one of job.States, or of what Counts counts.
+// Status is one of job.States, or of the parts that Counts counts.
 type Status string
 
 // The statuses: first job.States, then parts of them.
@@ -36,13 +36,13 @@ const (
 	Finished  Status = "finished"
 )
 
-// Statuses are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
+// Statuses are all statuses. Running includes jobs that wait for an answer; Error includes jobs whose retry handler is asked.
 var Statuses = []Status{
 	Initial, Running, Error, Retry, Final,
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
-// conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
+// conditions are SQL conditions for each status, on indexed columns. {now} is the database's clock.
 var conditions = map[Status]string{
 	Initial:   waiting + " AND attempt = 0",
 	Retry:     retrying,
@@ -59,36 +59,37 @@ var conditions = map[Status]string{
 	Finished:  "status = 'finished' AND part = 'NONE'",
 }
 
-// waiting is the condition for a row that waits for its next attempt, retrying for one that has had an attempt. The index has both.
+// waiting selects rows that wait for their next attempt.
 const (
-	waiting  = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+	waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+	// retrying selects those that have had an attempt. The index has both columns.
 	retrying = waiting + " AND attempt > 0"
 )
 
-// mayHaveError leaves out the statuses that most jobs have, and that go with no error.
+// mayHaveError excludes the statuses of most jobs, which have no error.
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
 	" 'failed', 'closed')"
 
-// Filter narrows what Find gives. A zero field doesn't narrow.
+// Filter selects jobs for Find. Zero fields select all.
 type Filter struct {
 	Status Status
 	Type   string
 	Key    string
-	// Error takes only jobs whose error contains this text, as it is written.
+	// Error selects jobs whose error contains this text literally.
 	Error string
-	// Fingerprint takes only jobs whose error has this fingerprint, as Failures gives it.
+	// Fingerprint selects jobs whose error has this fingerprint, as in Failure.
 	Fingerprint string
-	// Place takes only jobs of one shard, by Division.Place.
+	// Place selects jobs of one shard, by Division.Place.
 	Place int
-	// Since and Until take only jobs whose update_time is since, and before.
+	// Since and Until select by update_time. Since is inclusive, Until exclusive.
 	Since, Until time.Time
-	// Among looks only at so many jobs with the highest ids, so that the cost doesn't depend on the queue's length.
+	// Among searches only this many jobs with the highest IDs, so that the cost doesn't depend on the queue's length.
 	Among int
-	// Limit takes the newest so many.
+	// Limit keeps only the newest jobs.
 	Limit int
 }
 
-// where is the condition of a filter, without its fingerprint, and the hint for the index that serves it, if one does.
+// where returns a filter's condition without the fingerprint, and an index hint if an index serves it.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Status != "":
@@ -110,7 +111,7 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	if by.Type != "" && by.Key != "" {
 		hint = q.s.Index("live")
 	}
-	if by.Fingerprint != "" { // what has no error has not failed in any way
+	if by.Fingerprint != "" { // jobs without an error have no fingerprint
 		w.And("(error <> 'NONE' OR status IN ('failed', 'closed'))")
 	}
 	w.Says(by.Error)
@@ -122,7 +123,7 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	return w, hint
 }
 
-// FindIDs gives the ids of the jobs that the filter lets pass, in order.
+// FindIDs returns the IDs of the selected jobs in ascending order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
 	most := max(by.Limit, 0)
 	if by.Fingerprint == "" {
@@ -145,7 +146,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, err
 }
 
-// newest gives the ids of the jobs that where lets pass, the newest first; a most of 0 is all.
+// newest returns the IDs of selected jobs, newest first; most 0 means all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
@@ -153,17 +154,17 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)
 }
 
-// Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
+// Find calls f with each selected job, oldest first, until f returns an error, which it returns.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
-		// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
+		// IDs first, because sorting whole rows in index order would include their data
 		ids, err := q.FindIDs(ctx, by)
 		if err != nil {
 			return err
 		}
 		return q.each(ctx, by, ids, store.AllColumns, f)
 	}
-	// a page after the other, because the table may have millions of rows
+	// in pages, because the table may have millions of rows
 	for last, n := int64(0), findPage; n == findPage; {
 		n = 0
 		w, _ := q.where(by)
@@ -179,7 +180,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 	return nil
 }
 
-// each calls f with the jobs of these ids, in their order, up or down, if the filter still lets them pass.
+// each calls f with the jobs of these ascending or descending IDs that the filter still selects.
 func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selection, f func(*job.Job) error) error {
 	order := ""
 	if len(ids) > 1 && ids[0] > ids[1] {
@@ -197,7 +198,7 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of store.Selec
 
 const findPage = 500
 
-// page calls f with the first jobs that a condition lets pass, in the order of their ids.
+// page calls f with the first jobs that meet a condition, ordered by ID.
 func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, order string, f func(*job.Job) error) error {
 	var stop error
 	rest := q.s.DB().SQL.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
@@ -212,10 +213,10 @@ func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, or
 	return cmp.Or(stop, err)
 }
 
-// failuresMost is how many kinds of failures are told apart, among the newest failuresAmong jobs.
+// failuresMost is how many kinds of failures are distinguished, among the newest failuresAmong jobs.
 const failuresMost, failuresAmong = 1000, 1_000_000
 
-// Any says whether there is a job that the filter lets pass. It looks at the newest first.
+// Any says whether the filter selects a job. It checks the newest first.
 func (q *Queue) Any(ctx context.Context, by Filter) (found bool, err error) {
 	enough := errors.New("found")
 	ids, err := q.newest(ctx, by, 0)
@@ -233,37 +234,41 @@ func (q *Queue) Any(ctx context.Context, by Filter) (found bool, err error) {
 	return false, err
 }
 
-// Failure is jobs of one type whose errors have the same fingerprint, which leaves out numbers, ids, times and quoted paths.
+// Failure is a group of jobs of one type with the same error fingerprint, which ignores numbers, IDs, times and quoted paths.
 type Failure struct {
 	Type string `json:"job_type"`
-	// Fingerprint is eight hex digits, the same in all versions of hipq.
+	// Fingerprint is eight hex digits, stable across hipq versions.
 	Fingerprint string `json:"fingerprint"`
-	// Jobs is how many there are, First and Last are when the first and the last of them failed.
-	Jobs  int64    `json:"jobs"`
+	// Jobs is the number of jobs in the group.
+	Jobs int64 `json:"jobs"`
+	// First is when the earliest of them failed.
 	First job.Time `json:"first"`
-	Last  job.Time `json:"last"`
-	// Example is the newest of them, by its id, and Error the beginning of its error.
-	Example int64  `json:"example"`
-	Error   string `json:"-"`
-	// State is Failed, Closed, or Retry: these jobs will be retried, and the first of them at NextRetry.
-	State     Status   `json:"state"`
+	// Last is when the latest of them failed.
+	Last job.Time `json:"last"`
+	// Example is the ID of the newest job.
+	Example int64 `json:"example"`
+	// Error is the beginning of its error.
+	Error string `json:"-"`
+	// State is Failed, Closed or Retry.
+	State Status `json:"state"`
+	// NextRetry is when the first of these jobs is retried, if State is Retry.
 	NextRetry job.Time `json:"next_retry"`
 }
 
-// Failures are the jobs that a filter lets pass, by how they failed.
+// Failures are the selected failed jobs, grouped by failure.
 type Failures struct {
-	// Kinds are those with the newest jobs. The kind with the most jobs comes first.
+	// Kinds are the groups with the newest jobs, largest group first.
 	Kinds []Failure
-	// Others is how many jobs failed in yet other ways.
+	// Others is how many jobs failed in other ways.
 	Others int64
-	// More says that there are older jobs, at which Failures didn't look.
+	// More says that Failures ignored older jobs.
 	More bool
 }
 
 var failureColumns = store.Only("id", "job_type", "status", "error", "update_time", "scheduled_run_time")
 
-// Failures groups jobs by type and the fingerprint of their error. The filter's standing is Failed by default, or Closed, or Retry; its
-// Limit is of kinds, 1,000 at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
+// Failures groups jobs by type and error fingerprint. by.Status is Failed (the default), Closed or Retry; by.Limit limits the
+// groups, at most 1,000. It reads the newest million jobs in pages, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Status = cmp.Or(by.Status, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)

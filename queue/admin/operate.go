@@ -15,16 +15,16 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// What an operator can't do to a job that is final.
+// Reasons why a final job isn't changed.
 var (
 	ErrNotFinal  = errors.New("the job is not final")
 	ErrNotFailed = errors.New("the job has not failed")
 	ErrFinished  = errors.New("the job finished")
 )
 
-// Cancel makes jobs that have not started, or wait for their next attempt, final: closed, with the error job.Cancelled. A row
-// inserted by plain SQL is taken in first; one that can't be a job ends with that reason. It takes some hundreds of jobs in one
-// transaction. Refused says which it couldn't cancel: ErrStarted, ErrFinal or ErrNotFound.
+// Cancel makes jobs final that wait for an attempt: closed, with the error job.Cancelled. It ingests rows from plain SQL
+// first; an invalid row ends with its own error. It handles some hundreds of jobs in one transaction. Refused has the jobs
+// that it can't cancel: ErrStarted, ErrFinal or ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
@@ -53,7 +53,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 	return q.s.Discard(ctx, tx, job.StatusClosed, []any{j.ID})
 }
 
-// CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.
+// CanCancel returns ErrStarted or ErrFinal if Cancel or Reschedule would refuse the job.
 func CanCancel(j *job.Job) error {
 	switch j.State() {
 	case job.Final:
@@ -64,9 +64,9 @@ func CanCancel(j *job.Job) error {
 	return nil
 }
 
-// Stop ends a job that has been started, with the error job.Cancelled, unless it finishes before. If a worker has the job, Stop
-// asks this worker, which takes about a second and the handler's grace; else the job ends at once. asked is the worker that was
-// asked, else job.None. ErrNotStarted, ErrFinal or ErrNotFound if the job can't be stopped. It may be repeated.
+// Stop ends a started job with the error job.Cancelled, unless it finishes first. If a worker has the job, asked is its ID,
+// and it stops the job after about 1 s and the handler's grace. Otherwise the job ends at once, and asked is job.None. Errors
+// are ErrNotStarted, ErrFinal and ErrNotFound. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	can := func(j *job.Job) error {
 		if err := CanCancel(j); !errors.Is(err, store.ErrStarted) {
@@ -94,16 +94,16 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	return asked, err
 }
 
-// RescheduleOptions is when a job should run, and with which priority. What is zero or nil stays as it is.
+// RescheduleOptions change a job's time and priority. Zero values change nothing.
 type RescheduleOptions struct {
 	At time.Time
-	// In counts from now by the database's clock.
+	// In is a delay from now by the database's clock.
 	In       *time.Duration
 	Priority *int
 }
 
-// Reschedule changes when a waiting job should run, and with which priority. Its windows still hold. ErrStarted, ErrFinal or
-// ErrNotFound if it can't be rescheduled. It may be repeated.
+// Reschedule changes a waiting job's time and priority; its windows still apply. Errors are ErrStarted, ErrFinal and
+// ErrNotFound. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) error {
 	return q.operate(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		if j.Invalid != nil {
@@ -123,11 +123,11 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 	}}, []int64{id})
 }
 
-// Pause stops workers from starting jobs of the queue. What runs goes on, and jobs may be enqueued. It registers the queue if
-// nothing else has, and may be repeated.
+// Pause stops workers from starting the queue's jobs. Running jobs go on, and jobs can be enqueued. It registers an
+// unregistered queue, and may be repeated.
 func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, true) }
 
-// Resume lets workers start jobs of the queue again. It may be repeated.
+// Resume lets workers start the queue's jobs again. It may be repeated.
 func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, false) }
 
 func (q *Queue) pause(ctx context.Context, paused bool) error {
@@ -140,7 +140,7 @@ func (q *Queue) pause(ctx context.Context, paused bool) error {
 			if err := tx.Write(ctx, "UPDATE "+q.s.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.s.Name); err != nil || !paused {
 				return err
 			}
-			// a round that has its turn and hasn't seen this is over first
+			// wait for rounds that have their turn and haven't seen the pause
 			return q.s.TakeAllTurns(ctx, tx)
 		})
 	}

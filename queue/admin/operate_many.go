@@ -13,29 +13,29 @@ import (
 
 type operation struct {
 	verb string
-	// can says why it can't be done to a job as it is.
+	// can returns why the operation isn't possible.
 	can func(*job.Job) error
-	// done, if not nil, says that an earlier try, whose commit was not answered, has done it. err is that of reading the job.
+	// done, if set, says that an earlier try did it, whose commit is uncertain. err is the error of reading the job.
 	done func(n int, j *job.Job, err error) bool
-	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
+	// do operates on the n-th job, whose row is locked. It refuses a job before it writes.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
 }
 
-// Refused says that an operation can't be done to some of the jobs. It has an error for each of the ids, nil if it was done.
+// Refused says that an operation isn't possible for some jobs. It has an error or nil for each ID.
 type Refused []error
 
 func (r Refused) Error() string { return errors.Join(r...).Error() }
 
-// Unwrap are the reasons.
+// Unwrap returns the reasons.
 func (r Refused) Unwrap() []error { return r }
 
-// operate does something to each of the jobs, in one transaction: to none of them after an error other than Refused.
+// operate changes all jobs in one transaction. After an error other than Refused it has changed none.
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	refused := make(Refused, len(ids))
 	err := q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
 		for n, id := range ids {
 			refused[n] = nil
-			j, err := q.s.Get(ctx, tx, id, q.s.DB().SQL.ForUpdate) // so that others who change it wait, and see
+			j, err := q.s.Get(ctx, tx, id, q.s.DB().SQL.ForUpdate) // the lock makes concurrent changes wait, and see this one
 			if tx.MayBeDone && o.done != nil && o.done(n, j, err) {
 				continue
 			}
@@ -62,12 +62,12 @@ func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	return nil
 }
 
-// isCancelled says whether a job, or the error of reading it, is what a cancellation leaves.
+// isCancelled says whether a job, or the error of reading it, is the result of a cancellation.
 func isCancelled(_ int, j *job.Job, err error) bool {
 	return errors.Is(err, store.ErrNotFound) || err == nil && j.Status.IsFinal() && j.Error == job.Cancelled
 }
 
-// IsRefusal says whether err is about one job, so that the operation may be done to others.
+// IsRefusal says whether err concerns a single job, so that others can still be changed.
 func IsRefusal(err error) bool {
 	return errors.As(err, new(*ClosedError)) || errors.Is(err, store.ErrStarted) || errors.Is(err, store.ErrFinal) || errors.Is(err, ErrNotFinal) ||
 		errors.Is(err, ErrNotFailed) || errors.Is(err, ErrFinished) || errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrInvalid)

@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ClosedError says that a final job was retried or dismissed already.
+// ClosedError says that a final job was already retried or dismissed.
 type ClosedError struct {
 	// RetriedAs is the latest job that repeats it; 0 if it was dismissed.
 	RetriedAs int64
@@ -21,12 +21,12 @@ func (e *ClosedError) Error() string {
 	return fmt.Sprintf("the job was retried, as job %d", e.RetriedAs)
 }
 
-// Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
-// once. Old and new job are linked, and a failed old one is closed. It takes some hundreds of jobs in one transaction.
+// Retry enqueues copies of final jobs, which never change themselves. Copies are due at once. Old and new job are linked, and
+// a failed old job becomes closed. Retry handles some hundreds of jobs in one transaction.
 //
-// Unless again, a job that was retried, or dismissed, is refused with a *ClosedError, and one that finished with ErrFinished. So
-// without again Retry may be repeated, and by several at once. Other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid. If a job that is not final
-// has the key, its id comes back as a Duplicate, and nothing changes. A refused job's Added says nothing.
+// Unless again is true, Retry refuses retried or dismissed jobs with a *ClosedError, and finished ones with ErrFinished. So
+// it may be repeated and called concurrently. Refused may also contain ErrNotFinal, ErrNotFound and job.ErrInvalid. If a live
+// job has the key, Retry returns its ID as a Duplicate and changes nothing. Ignore the Added of refused jobs.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []job.Added, err error) {
 	added = make([]job.Added, len(ids))
 	can := func(j *job.Job) error { return CanRetry(j, again) }
@@ -40,7 +40,7 @@ func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []jo
 	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
-// CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, ErrFinished, or a *ClosedError.
+// CanRetry returns ErrNotFinal, ErrFinished or a *ClosedError if Retry would refuse the job.
 func CanRetry(j *job.Job, again bool) error {
 	switch {
 	case !j.Status.IsFinal():
@@ -53,7 +53,7 @@ func CanRetry(j *job.Job, again bool) error {
 	return nil
 }
 
-// repeat adds a job like a final one, and links the two.
+// repeat adds a copy of a final job and links the two.
 func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Added, error) {
 	prepared, err := q.s.Prepare([]job.Params{like(j)})
 	if err != nil {
@@ -70,12 +70,12 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 	if err := tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
 		return job.Added{}, err
 	}
-	// update_time stays, because purge goes by it
+	// keep update_time, because purge uses it
 	return added, tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+
 		" SET retried_as = ?, status = CASE status WHEN 'failed' THEN 'closed' ELSE status END WHERE id = ?", added.ID, j.ID)
 }
 
-// like is a new job like one. What a row by plain SQL left to its type is its type's.
+// like returns a copy of a job to enqueue. Fields left to its type stay so.
 func like(j *job.Job) job.Params {
 	n := job.Params{
 		Type: j.Type, Data: j.Data, Key: j.Key, Priority: unless(j.Left.Priority, j.Priority), Timeout: j.Timeout,
@@ -94,14 +94,14 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes failed jobs, some hundreds at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
+// Dismiss closes some hundreds of failed jobs at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET status = 'closed' WHERE id = ?", j.ID)
 	}}, ids)
 }
 
-// CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.
+// CanDismiss returns ErrNotFinal or ErrNotFailed if Dismiss would refuse the job.
 func CanDismiss(j *job.Job) error {
 	switch {
 	case !j.Status.IsFinal():

@@ -14,29 +14,30 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Division is how the jobs of a queue are divided into shards, as the database has it.
+// Division is how the database divides a queue's jobs into shards.
 type Division struct {
-	// Of is how many shards there are, number that by which the tables know the division.
-	Of     int
+	// Of is the number of shards.
+	Of int
+	// number is the division's number in the tables.
 	number int
-	// Otherwise is an ErrShards if the queue's options divide it otherwise: until Reshard their workers leave the queue out.
+	// Otherwise is an ErrShards if the queue's options differ. Until Reshard, workers with these options skip the queue.
 	Otherwise error
 }
 
-// Place is the number by which the tables, and job.Place, know a shard. Shards are from 0 to Of-1.
+// Place returns the number of a shard in the tables and job.Place. Shards are 0 to Of-1.
 func (d Division) Place(shard int) int { return policy.ShardPlace(d.number, shard) }
 
-// Shard is the shard at a place; ok is false if the job was placed when the queue was divided otherwise.
+// Shard returns the shard at a place. ok is false if the place belongs to another division.
 func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(d.number, place) }
 
-// Division reads how the queue is divided.
+// Division reads the queue's division.
 func (q *Queue) Division(ctx context.Context) (Division, error) {
 	number, err := q.s.DivisionOf(ctx, q.s.DB().SQL)
 	if err != nil {
 		return Division{}, err
 	}
 	if policy.ShardsIn(number) < 1 {
-		number = q.s.Division().Number() // it isn't registered yet
+		number = q.s.Division().Number() // not registered yet
 	}
 	d := Division{Of: policy.ShardsIn(number), number: number}
 	if q.s.Shards > 0 {
@@ -45,30 +46,30 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	return d, nil
 }
 
-// ShardState is how one shard of a queue stands.
+// ShardState is the state of one shard.
 type ShardState struct {
-	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
+	// Counts are of the shard's jobs. Rows from plain SQL are in no shard before they are ingested.
 	Counts
-	// Used is what counts against the queue's limit, Share what the shard may use of it. Used is more while the shard gives
-	// room to others, as its jobs end. Both are 0 without a limit. RateUsed and RateShare are the same for the rate.
+	// Used counts against the queue's limit, and Share is the shard's part of the limit; both are 0 without a limit. Used
+	// exceeds Share while the shard gives room to others. RateUsed and RateShare are the same for the rate.
 	Used, Share, RateUsed, RateShare int
-	// WaitsSince is since when the limit or the rate has let no job start; zero if they do.
+	// WaitsSince is since when the limit or rate has blocked all starts; zero if neither does.
 	WaitsSince time.Time
 }
 
-// Overview is how a queue stands.
+// Overview is the state of a queue.
 type Overview struct {
 	// Counts are of all jobs.
 	Counts
 	Division Division
-	// Shards are as many as Division has, in order.
+	// Shards are the division's shards, in order.
 	Shards []ShardState
-	// Misplaced are the jobs that aren't final and are in none of the shards, because they were placed when the queue was
-	// divided otherwise. Workers move them before they start them. Rows that plain SQL has inserted don't count.
+	// Misplaced counts jobs, except final ones and rows from plain SQL, that are still placed by an earlier division. Workers
+	// move them before they start them.
 	Misplaced int64
 }
 
-// Overview reads how a queue stands, as of the database's clock. It walks all of the table's index.
+// Overview reads the state of the queue by the database's clock. It reads the table's whole index.
 func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	s, err := q.situation(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	return o, texts.Wrap(err, "count the jobs of %s", q.s.Name)
 }
 
-// situation is what holds for all jobs of a queue at a moment of the database's clock.
+// situation is what applies to all jobs of a queue at one moment.
 type situation struct {
 	now      time.Time
 	paused   bool
@@ -127,7 +128,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part is what the shard at a place has of the limit and the rate: all if it is the only one, or they were not divided yet.
+// part returns a shard's part of the limit and the rate: all of both if it is the only shard, or they aren't divided yet.
 func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 	at := slices.IndexFunc(s.shards, func(r store.ShardRow) bool { return r.Place == place })
 	if at >= 0 {
@@ -139,14 +140,14 @@ func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 	return r
 }
 
-// passedBy is for how long workers must have passed a job type by.
+// passedBy is how long workers must have ignored a job type.
 const passedBy = time.Hour
 
-// Unhandled gives the job types that no worker seems to have a handler for, misspelt perhaps, and since when their first jobs
-// have been due: for an hour in which workers ran, and none of these jobs. handled are types to leave out, which the asking
-// config handles. c is what was just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
+// Unhandled returns job types, perhaps misspelled, that no worker seems to handle, and since when they are due. Such a type
+// had due jobs for an hour in which workers ran none of them. handled are types to leave out. c are fresh counts, and
+// lastSeen is the latest heartbeat of any worker, or zero.
 //
-// If there may be such types, it reads all due jobs, in the index, and the activity since.
+// If such types are possible, it reads all due jobs in the index, and the activity since then.
 func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
 	before := lastSeen.Add(-passedBy)
 	if c.Paused || c.OldestDue.IsZero() || c.OldestDue.After(before) {
@@ -174,38 +175,41 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 	return unhandled, texts.Wrap(err, "find the job types of %s that no worker handles", q.s.Name)
 }
 
-// Counts is how many jobs of a queue, or of one of its shards, stand where.
+// Counts are the jobs of a queue or shard, by status.
 type Counts struct {
-	// Paused: nothing of the queue is started.
+	// Paused says that no jobs of the queue start.
 	Paused bool `json:"paused"`
-	// Due may run now, Scheduled later.
-	Due       int64 `json:"due"`
+	// Due may run now.
+	Due int64 `json:"due"`
+	// Scheduled are due later.
 	Scheduled int64 `json:"scheduled"`
-	// Locked are locked and not started, which a round never leaves.
+	// Locked are locked but not started; rounds never leave any.
 	Locked  int64 `json:"locked"`
 	Running int64 `json:"running"`
 	// Error waits for the retry decision.
 	Error int64 `json:"error"`
-	// Finished and Failed are final, without and with an error.
-	Failed   int64 `json:"failed"`
+	// Failed are final with an error that needs attention.
+	Failed int64 `json:"failed"`
+	// Finished are final without an error.
 	Finished int64 `json:"finished"`
-	// Held are due, but their throttle groups are full. Waiting wait for an answer from outside.
-	Held    int64 `json:"held"`
+	// Held are due, but their throttle groups are full.
+	Held int64 `json:"held"`
+	// Waiting wait for an answer from outside.
 	Waiting int64 `json:"waiting"`
-	// OldestDue is since when the first of Due and Held has been due; zero if none is.
+	// OldestDue is since when the first of Due and Held is due; zero without any.
 	OldestDue job.Time `json:"oldest_due"`
-	// Closed failed too, and need no more attention.
+	// Closed failed, but were retried, dismissed or cancelled.
 	Closed int64 `json:"closed"`
-	// Retrying of Due, Held and Scheduled have had an attempt, and wait for the next one.
+	// Retrying are those of Due, Held and Scheduled that have had an attempt.
 	Retrying int64 `json:"retrying"`
 }
 
-// counted are jobs of one status.
+// counted counts the jobs of one status.
 type counted struct {
 	status job.Status
-	// later of the n jobs are due later, retrying have had an attempt.
+	// later of the n jobs are due later. retrying have had an attempt.
 	n, later, retrying int64
-	// oldest is when the first that waits is due.
+	// oldest is when the first waiting job is due.
 	oldest engine.Time
 }
 
@@ -226,13 +230,13 @@ func (c *Counts) add(of counted, now time.Time) {
 	}
 }
 
-// Progressing are the running jobs whose attempts have said how far they are, the latest to say so first, and at most so many.
+// Progressing returns up to most running jobs with progress, the latest report first.
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
-	// of all that run: they are no more than there are slots
+	// reads all running jobs, which can't exceed the slots
 	rest := q.s.ClaimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
 		" ORDER BY " + q.s.Table() + ".progress_time DESC, id LIMIT ?"
 	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(store.AllColumns, rest, []any{most}, func(j *job.Job) {
-		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
+		if j.Progress.Attempt > 0 { // otherwise the stored progress is invalid
 			jobs = append(jobs, j)
 		}
 	}))
@@ -249,17 +253,17 @@ func (q *Queue) HasType(ctx context.Context, jobType string) (has bool, err erro
 	return has, texts.Wrap(db.GetContext(ctx, &has, query, jobType), "look for jobs of %s", q.s.Name)
 }
 
-// Running are the jobs whose handlers run, without their data. They are no more than there are slots.
+// Running returns the jobs whose handlers run, without their data. There are no more than slots.
 func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
 	rest := q.s.ClaimIndex() + " WHERE status IN ('running', 'answered')"
 	err = q.s.DB().SQL.Read(ctx, q.s.Jobs(runningColumns, rest, nil, func(j *job.Job) { jobs = append(jobs, j) }))
 	return jobs, texts.Wrap(err, "read the running jobs of %s", q.s.Name)
 }
 
-// Quarantined are the jobs that run, or will run, in a process of their own, and at most so many.
+// Quarantined returns up to most jobs that run, or will run, in their own process.
 func (q *Queue) Quarantined(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	db := q.s.DB()
-	// the rows are only read where a worker has died, and of jobs that had an attempt, because no index has their losses
+	// read jobs only if a worker has died, because no index has their losses
 	rest := q.s.ClaimIndex() + " WHERE status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'awaiting', 'deciding', 'undecided')" +
 		" AND attempt > 0 AND losses > 0 AND EXISTS (SELECT 1 FROM " + db.Workers() + " " + db.SQL.Index(db.Workers(), "state") + " WHERE state = 'error')" +
 		" ORDER BY losses DESC, id LIMIT ?"

@@ -14,16 +14,16 @@ import (
 
 const purgePage = 2000
 
-// PurgeOptions are how to purge.
+// PurgeOptions configure Purge.
 type PurgeOptions struct {
-	// DryRun counts what would go, and deletes nothing.
+	// DryRun counts what would be deleted, and deletes nothing.
 	DryRun bool
-	// OnDeleted, if not nil, is called after each batch with how many jobs are deleted by now.
+	// OnDeleted, if set, is called after each batch with the total so far.
 	OnDeleted func(deleted int64)
 }
 
-// Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
-// that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
+// Purge deletes final jobs past the queue's retention, and counts them. It reads the whole table by primary key, in small
+// steps that lock only deleted rows. It may be interrupted and repeated, and is safe for concurrent use.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.s.DB().SQL.Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}
@@ -41,7 +41,7 @@ type purge struct {
 	finished, failed int64
 }
 
-// page deletes what is old among the rows that follow an id, and gives the last of these.
+// page deletes old jobs in the page after an ID, and returns the page's last ID.
 func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 	var rows []struct {
 		ID            int64

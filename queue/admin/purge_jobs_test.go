@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// purgeQueue is a queue that keeps what finished for a week and what failed for four.
+// purgeQueue keeps finished jobs for a week and failed ones for four.
 func purgeQueue(t *testing.T, driver, source string) *Queue {
 	t.Helper()
 	q, err := queue.New(dbtest.Open(t, driver, source, "mail"), queue.Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
@@ -21,7 +21,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 	return Of(q)
 }
 
-// purgeRow inserts a row that was last touched this long ago, n times.
+// purgeRow inserts n rows that were last updated this long ago.
 func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
 	now := dbtest.Must(q.s.DB().SQL.Clock(t.Context()))(t)
@@ -38,7 +38,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 		" timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...))(t)
 }
 
-// purgeLeft counts the rows there are, by the names that purgeRow gave them.
+// purgeLeft counts the remaining rows by the names from purgeRow.
 func purgeLeft(t *testing.T, q *Queue) map[string]int {
 	t.Helper()
 	var names []string
@@ -91,7 +91,7 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// A job that leaves the state it was read in keeps its row: nothing but final goes.
+// TestPurgeDeletesOnlyFinal: a job that is no longer final keeps its row.
 func TestPurgeDeletesOnlyFinal(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
@@ -110,7 +110,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 	})
 }
 
-// A job that a worker has locked must not hold up the purge, nor the purge the worker.
+// TestPurgeWaitsForNobody: a locked job doesn't block the purge, nor the purge the worker.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)

@@ -14,34 +14,37 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Why is what there is to know about why a job isn't running.
+// Why says why a job isn't running.
 type Why struct {
 	Job *job.Job
-	// Reasons begin with the most telling one; for a job that runs, or is final, they say that.
+	// Reasons begin with the most important one. For a running or final job they say so.
 	Reasons []Reason
-	// Ahead is how many due jobs of its shard come before it, of whatever type.
+	// Ahead is how many due jobs of the shard come first, of any type.
 	Ahead int64
-	// RateWait is how long the queue's rate, or the shard's part of it, lets no job start from then on; 0 if it does.
+	// RateWait is how long the rate, or the shard's part of it, blocks all starts; 0 if it doesn't.
 	RateWait time.Duration
 
 	queue *Queue
 	by    Asker
-	// situation is the queue's. Its clock is that at which all else holds.
+	// situation is the queue's. Everything else holds at its time.
 	situation
-	// room is what limits and rate leave in the job's shard, if it is placed in one. rowHeld: another transaction has its row.
-	room            store.Room
+	// room is the room in the job's shard, if the job is placed.
+	room store.Room
+	// rowHeld says that another transaction holds the job's row.
 	placed, rowHeld bool
-	// worker has the job, last is the one that was heard of last; nil is none. atWork are all that work.
+	// worker has the job; or nil. last is the worker with the latest heartbeat; or nil.
 	worker, last *workers.Row
-	atWork       []workers.Row
+	// atWork are all living workers.
+	atWork []workers.Row
 }
 
-// Asker is what the config that asks says of a worker.
+// Asker is what the asking config says of a worker.
 type Asker struct {
-	// Handled are the job types that it has a handler for, LeftOut says why workers leave some out: the host can't run these.
+	// Handled are the job types with handlers.
 	Handled []string
+	// LeftOut says why workers skip some types, because the host can't run them.
 	LeftOut map[string]string
-	// Concurrency is a host's; 0 is unknown.
+	// Concurrency is the host's limit; 0 means unknown.
 	Concurrency int
 }
 
@@ -67,7 +70,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if j.Status == job.StatusAvailable && j.Invalid == nil {
-		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
+		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has determined the group yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
@@ -89,7 +92,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	return w, err
 }
 
-// ahead counts the due jobs that come before one.
+// ahead counts the due jobs before this one.
 func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	var at schema.Position
 	err = q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)

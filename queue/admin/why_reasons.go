@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Reason is why a job isn't running: a word for programs, and a sentence for people.
+// Reason is why a job isn't running: a word for programs and a sentence for people.
 type Reason struct {
 	Word string `json:"reason"`
 	Text string `json:"text"`
@@ -63,7 +63,7 @@ func (w *Why) explain() {
 
 func (w *Why) isShard() bool { return w.placed && w.division.Of > 1 }
 
-// standing says where the job stands, if it is not one that may be started now.
+// standing explains jobs that can't start now because of their status.
 func (w *Why) standing(flawed bool) {
 	j := w.Job
 	who, until := w.holder()
@@ -78,7 +78,7 @@ func (w *Why) standing(flawed bool) {
 		w.add("new", "it was inserted by plain SQL, and the next worker takes it in")
 	case j.Status == job.StatusScheduled:
 		w.scheduled()
-	case j.Status == job.StatusAvailable, j.Status == job.StatusThrottled: // what stands in its way is said apart
+	case j.Status == job.StatusAvailable, j.Status == job.StatusThrottled: // separate reasons explain these
 	case j.Status == job.StatusLocked:
 		w.add("locked", "it is locked, to start when a slot is free, by %s", who)
 	case j.Status == job.StatusRunning:
@@ -96,7 +96,7 @@ func (w *Why) standing(flawed bool) {
 			j.Attempt, j.Error, j.Type)
 	case j.Status == job.StatusFinished:
 		w.add("finished", "it finished at %s, in attempt %d%s", since, j.Attempt, w.settler())
-	case j.Error == job.None: // a hand other than hipq's may have left it out
+	case j.Error == job.None: // a change by plain SQL may lack it
 		w.add("failed", "it is final since %s, without an error", since)
 	default:
 		w.add("failed", "it is final since %s, with the error: %s", since, j.Error)
@@ -118,7 +118,7 @@ func (w *Why) scheduled() {
 	}
 }
 
-// noWorker says whether it looks as if no worker runs at all.
+// nobody reports if no worker seems to run at all.
 func (w *Why) noWorker() {
 	const long = 5 * time.Minute
 	if w.last == nil {
@@ -129,7 +129,7 @@ func (w *Why) noWorker() {
 	}
 }
 
-// holder says which worker has the job, and until when the attempt lasts at most. Of a lost worker the timeout says nothing.
+// holder returns the worker that has the job, and the attempt's latest end. A lost worker's timeout means nothing.
 func (w *Why) holder() (who, until string) {
 	if w.worker == nil {
 		return "worker " + w.Job.WorkerID + ", which is not known any more", ""
@@ -146,7 +146,7 @@ func (w *Why) holder() (who, until string) {
 	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
 }
 
-// settler is the worker that ran a final job last, as far as it is known.
+// settler returns the worker that last ran a final job, if known.
 func (w *Why) settler() string {
 	switch {
 	case w.worker != nil:
@@ -157,7 +157,7 @@ func (w *Why) settler() string {
 	return ""
 }
 
-// barred says what stands in the way of any job of its type.
+// barred says what blocks all jobs of the type.
 func (w *Why) barred(ready bool) {
 	w.addIf(!w.placed, "misplaced",
 		"it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
@@ -173,7 +173,7 @@ func (w *Why) barred(ready bool) {
 	}
 }
 
-// groupFull says if the limit of the job's throttle group has no room for it, or had none when a round came to it.
+// groupFull says if the job's throttle group has no room, or had none in the last round.
 func (w *Why) groupFull() {
 	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
 	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
@@ -200,7 +200,7 @@ func (w *Why) limitFull() {
 	}
 }
 
-// rateUsedUp says if the queue's rate, or the shard's part of it, lets no job start.
+// rateUsedUp says if the queue's rate, or the shard's part of it, blocks all starts.
 func (w *Why) rateUsedUp() {
 	rate, row, wait := w.queue.s.Rate, w.room.Row, w.RateWait.Round(time.Millisecond)
 	switch {
@@ -214,7 +214,7 @@ func (w *Why) rateUsedUp() {
 	}
 }
 
-// others says what the other shards hold of a limit, and for how long the job's shard has started nothing for lack of it.
+// others says what other shards hold of a limit, and how long it has kept the job's shard from starting any job.
 func (w *Why) others(limit, held int) string {
 	text := fmt.Sprintf("; the other shards hold %d", max(0, limit-held))
 	if row := w.room.Row; row.Waits() {
@@ -223,7 +223,7 @@ func (w *Why) others(limit, held int) string {
 	return text
 }
 
-// lanesFull says where workers hold all slots of the host's, the queue's or the job type's concurrency.
+// lanesFull says where workers hold all slots of the host's, queue's or job type's concurrency.
 func (w *Why) lanesFull() {
 	q, name, hosts := w.queue, w.Job.Type, []string{}
 	for _, r := range w.atWork {
@@ -238,7 +238,7 @@ func (w *Why) lanesFull() {
 	}
 }
 
-// laneFull says which workers hold the slots of a lane on a host, if they hold all. The host's own lane has no name.
+// laneFull says which workers hold all slots of a lane on a host. The host's own lane has no name.
 func (w *Why) laneFull(host, lane string, limit int) {
 	taken, by := 0, []string{}
 	for _, r := range w.atWork {
@@ -263,5 +263,5 @@ func (w *Why) local(t time.Time) string {
 	return t.In(w.queue.s.Location).Format("2006-01-02 15:04:05 MST")
 }
 
-// brief is a time of some seconds and more for people.
+// brief formats a duration of some seconds or more for people.
 func brief(d time.Duration) string { return d.Round(time.Second).String() }

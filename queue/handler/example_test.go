@@ -10,12 +10,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// The four ways in which a handler can end.
+// The four ways a handler can end.
 func ExampleFunc() {
 	charge := handler.Func(func(_ context.Context, j *job.Job) error {
 		switch j.Data {
 		case "busy":
-			return errors.New("the bank is busy") // tried again, by the retry policy of the job type
+			return errors.New("the bank is busy") // retried by the job type's policy
 		case "closed":
 			return handler.RetryAfter(errors.New("the bank is closed"), time.Hour)
 		case "nobody":
@@ -36,7 +36,7 @@ func ExampleFunc() {
 
 type Sum struct{ A, B int }
 
-// A handler of jobs whose data are a Sum, which gives something back.
+// A handler with a result for jobs whose data are a Sum.
 func ExampleForResult() {
 	const addUp job.Kind[Sum] = "add"
 	h := handler.ForResult(addUp, func(_ context.Context, _ *job.Job, s Sum) (int, error) { return s.A + s.B, nil })
@@ -50,7 +50,7 @@ func ExampleForResult() {
 	// failed not a valid job: job_data: invalid character '+' after top-level value
 }
 
-// A middleware sees each job before its handler, and the outcome after it.
+// Middleware sees each job before its handler, and the outcome after it.
 func ExampleMiddleware() {
 	counted := map[job.Verdict]int{}
 	count := func(next handler.Handler) handler.Handler {
@@ -65,7 +65,7 @@ func ExampleMiddleware() {
 	// Output: panic: oh map[retry:1]
 }
 
-// A retry handler waits an hour more after each attempt, and gives up after the fifth.
+// A retry handler that waits an hour longer after each attempt, and gives up after the fifth.
 func ExampleRetryFunc() {
 	patient := handler.RetryFunc(func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 		if o.Verdict == job.Failed || j.Attempt >= 5 {

@@ -12,43 +12,42 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Exit statuses of sysexits.h that programs choose.
+// Exit statuses from sysexits.h.
 const (
-	// exitFailed says: failed for good, don't retry (EX_DATAERR).
+	// exitFailed means failed, don't retry (EX_DATAERR).
 	exitFailed = 65
-	// exitTryLater says so as well as any other (EX_TEMPFAIL).
+	// exitTryLater means retry, like any other status (EX_TEMPFAIL).
 	exitTryLater = 75
 )
 
-// maxReason is how much of the output goes into an error, in bytes.
+// maxReason is how many bytes of output go into an error.
 const maxReason = 500
 
-// Exec runs a program for each job. The program reads the job as one line of JSON on its stdin and finds HIPQ_*
-// variables in a clean environment. Exit status 0 is finished, 65 failed for good, all else an error to try again.
+// Exec runs a program for each job. The program gets the job as one line of JSON on stdin, and HIPQ_* variables in a clean
+// environment. Exit status 0 means finished, 65 failed without retry, and any other an error to retry.
 //
-// What it prints is kept, the last 16 KiB of it. If the last line is a JSON object with an "outcome", of 1 MiB at most, it
-// may make an exit status worse, never better, and may add to it:
+// The last 16 KiB of output are kept. The last line, up to 1 MiB, may be a JSON object with an "outcome". It adds details,
+// and may make the exit status's verdict worse but never better:
 //
 //	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
-// A last line that looks like one and can't be read makes an error of exit status 0. A retry_after that is a number is
-// seconds. Where the last line is no such object, the last one before it is taken that is kept, has no other keys but id and
-// token, which must be the job's, and says the same as an exit status that isn't 0.
+// If a last line looks like a reply but can't be read, exit status 0 becomes an error. A numeric retry_after is in seconds.
+// If the last line is no reply, the last kept reply before it counts. Such a reply may have no other keys than a reply's and
+// the job's id and token, and must agree with a nonzero exit status.
 //
-// When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
+// When the context ends, the program's process group gets TERM and, after Grace, KILL. When the program ends for any reason,
 // the rest of its group is killed.
 //
-// An argument that is wholly a placeholder is replaced by a value of the job: {{data.NAME}} by that inside its data, or further
-// in, as {{data.customer.name}}; {{job_key}} and {{id}} by these. It stays one argument, whatever is in it: a text as it is, a
-// number or a truth value as JSON has it. A job has failed for good, and nothing is started, if the value is missing, null, an
-// object or an array, can't be an argument (a NUL, invalid UTF-8, 128 KiB or more), or begins with - and DashArguments
-// doesn't allow that.
+// An argument that is exactly a placeholder is replaced by a value: {{data.NAME}} or {{data.customer.name}} from the job's
+// data, {{job_key}} or {{id}}. The value stays one argument: text as it is, numbers and booleans as JSON. The job fails
+// without retry and without a start if the value is missing, null, an object or an array. The same holds for a value with NUL
+// or invalid UTF-8, of 128 KiB or more, or with a leading - unless DashArguments is set.
 //
 // An Exec is safe for concurrent use.
 type Exec struct {
 	Program
-	// DashArguments allows values of jobs that begin with -, which the program may take for options of its own. Put -- before the
-	// placeholder where the program knows that.
+	// DashArguments allows job values that begin with -, which the program may take for options. Put -- before the
+	// placeholder if the program supports it.
 	DashArguments bool
 }
 
@@ -62,10 +61,10 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
 	outcome, from := outcomeOf(end, out, j)
-	if err != nil { // then that means nothing
+	if err != nil { // the output then means nothing
 		outcome = tryAgain(err.Error())
 		if filled && errors.Is(err, syscall.E2BIG) {
-			outcome.Verdict = job.Failed // all of them together are too long, as they will be
+			outcome.Verdict = job.Failed // the arguments together stay too long
 		}
 	} else if note := handling.Note(ctx); note != nil {
 		note(func(h *handling.Heard) { h.ReadFrom = from })
@@ -74,7 +73,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	return outcome
 }
 
-// outcomeOf turns the way in which a program ended, and what it printed, into an outcome. from says in words what decided.
+// outcomeOf turns a program's end and output into an outcome. from says in words what decided.
 func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from string) {
 	if end.says() != job.Finished {
 		outcome = tryAgain(failure(end, out))
@@ -97,15 +96,15 @@ func outcomeOf(end ending, out printed, j *job.Job) (outcome job.Outcome, from s
 	return outcome, from + "without a reply"
 }
 
-// ending is how a program ended, and over what limit it was, in words; empty is none that is known.
+// ending is how a program ended, and which limit it exceeded, if known.
 type ending struct {
 	syscall.WaitStatus
 	over string
 }
 
-// says is the verdict of the exit status, or the signal, by itself.
+// says returns the verdict of the exit status or signal alone.
 func (e ending) says() job.Verdict {
-	switch e.ExitStatus() { // -1 where it was a signal
+	switch e.ExitStatus() { // -1 for a signal
 	case 0:
 		return job.Finished
 	case exitFailed:
@@ -114,14 +113,14 @@ func (e ending) says() job.Verdict {
 	return job.TryAgain
 }
 
-// failure says how a program ended that did not exit with 0, and why, as far as it told.
+// failure describes how a program failed, and why if it said so.
 func failure(end ending, out printed) string {
 	text, why := "", ""
 	switch {
 	case !end.Signaled():
 		text = fmt.Sprintf("exit status %d", end.ExitStatus())
 		why = texts.Reason(out.whole(), out.last, end.ExitStatus() == exitFailed || end.ExitStatus() == exitTryLater)
-	case end.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
+	case end.Signal() == syscall.SIGABRT: // from the program itself, after an uncaught exception; other signals come from outside
 		why = texts.Reason(out.whole(), out.last, false)
 		fallthrough
 	default:
@@ -136,7 +135,7 @@ func failure(end ending, out printed) string {
 	return text
 }
 
-// tryAgain is the outcome of an attempt that went wrong.
+// tryAgain returns the outcome of a failed attempt.
 func tryAgain(reason string) job.Outcome {
 	return job.Outcome{Verdict: job.TryAgain, Error: head(clean(reason), job.MaxDataBytes)}
 }

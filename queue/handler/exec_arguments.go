@@ -12,13 +12,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// maxArgument is how long an argument may be on Linux, in bytes.
+// maxArgument is the longest argument on Linux, in bytes.
 const maxArgument = 128<<10 - 1
 
-// ofData is the beginning of a placeholder's name that stands for a value inside a job's data.
+// ofData is the prefix of placeholders for values in a job's data.
 const ofData = "data."
 
-// placeholder gives the name in an argument that is a placeholder, such as data.file in {{data.file}}.
+// placeholder returns the name in a placeholder: data.file for {{data.file}}.
 func placeholder(argument string) (name string, is bool) {
 	name, opened := strings.CutPrefix(argument, "{{")
 	name, closed := strings.CutSuffix(name, "}}")
@@ -38,14 +38,14 @@ func isName(name string) bool {
 	return true
 }
 
-// likePlaceholder says whether an argument has a placeholder in it, or what may have been meant as one.
+// likePlaceholder says whether an argument contains a placeholder, or a possible attempt at one.
 func likePlaceholder(argument string) bool {
 	_, rest, opened := strings.Cut(argument, "{{")
 	return opened && strings.Contains(rest, "}}")
 }
 
-// CheckArgument finds out whether the word at a place in an Exec's Argv is a placeholder that can't be there, or can't be
-// understood. The error is meant for people, and doesn't show the word.
+// CheckArgument returns an error for people if argv[at] is a misplaced or invalid placeholder. The error doesn't show the
+// word, which may be secret.
 func CheckArgument(argv []string, at int) error {
 	if !likePlaceholder(argv[at]) {
 		return nil
@@ -64,7 +64,7 @@ func CheckArgument(argv []string, at int) error {
 	return nil
 }
 
-// CheckNoPlaceholder is CheckArgument for the words of a Stream or a RetryExec, and for what an HTTP sends.
+// CheckNoPlaceholder is CheckArgument where placeholders aren't allowed: in a Stream, a RetryExec or an HTTP.
 func CheckNoPlaceholder(argv []string, at int) error {
 	if likePlaceholder(argv[at]) {
 		return errors.New("has {{ and }} in it, but values of a job are arguments of a handler's exec only")
@@ -72,8 +72,8 @@ func CheckNoPlaceholder(argv []string, at int) error {
 	return nil
 }
 
-// fill puts the job's values instead of the arguments that are placeholders. Its error is meant for people: with such a
-// job the program can't be started, now or later.
+// fill replaces the placeholders by the job's values. After its error, for people, the program can't start for this job, now
+// or later.
 func (e *Exec) fill(j *job.Job) (argv []string, filled bool, err error) {
 	argv = e.Argv
 	for i, argument := range e.Argv {
@@ -94,7 +94,7 @@ func (e *Exec) fill(j *job.Job) (argv []string, filled bool, err error) {
 	return argv, filled, nil
 }
 
-// valueOf is what a placeholder's name stands for.
+// valueOf returns the value for a placeholder's name.
 func valueOf(name string, j *job.Job) (string, error) {
 	path, data := strings.CutPrefix(name, ofData)
 	switch {
@@ -131,7 +131,7 @@ func valueOf(name string, j *job.Job) (string, error) {
 
 var errInvalidUTF8 = errors.New("it is not valid UTF-8")
 
-// checkValue refuses what can't be an argument, or would be read as an option.
+// checkValue refuses values that can't be arguments, or that would be read as options.
 func (e *Exec) checkValue(value string) error {
 	switch {
 	case strings.ContainsRune(value, 0):

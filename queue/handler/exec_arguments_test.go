@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A placeholder is one argument with the job's value, whatever is in it; a job whose value can't be one has failed for good, and
-// nothing has been started.
+// TestExecArguments: a placeholder becomes one argument, whatever its value. A job with an invalid value fails without retry,
+// and nothing starts.
 func TestExecArguments(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	const script = `: >"$0"; for a; do printf '<%s>' "$a"; done`
@@ -69,7 +69,7 @@ func TestExecArguments(t *testing.T) {
 	}
 }
 
-// Values that are too long all together fail for good too, and a program may be one that has nothing to fill.
+// TestExecArgumentsTooLong: arguments that are too long together fail without retry. A program may have no placeholders.
 func TestExecArgumentsTooLong(t *testing.T) {
 	argv := []string{"true"}
 	for range 40 {
@@ -88,7 +88,7 @@ func TestExecArgumentsTooLong(t *testing.T) {
 func TestCheckArgument(t *testing.T) {
 	for _, c := range []struct {
 		argv []string
-		bad  int // 0 is none
+		bad  int // 0 means none
 	}{
 		{[]string{"convert", "{{data.file}}", "{{job_key}}", "{{id}}", "{{data.a.b-c}}", "}}{{"}, 0},
 		{[]string{"convert", "x{{id}}"}, 1},
@@ -134,8 +134,8 @@ func TestCheckArgument(t *testing.T) {
 	dbtest.Ensure(t, err != nil, "a job can name the program")
 }
 
-// An uncaught exception is the error of a handler and of a retry handler alike, unless the program was killed from outside, or
-// has chosen its exit status and printed something after.
+// TestExecReason: an uncaught exception is the error, unless the program was killed from outside, or chose its exit status
+// and printed something later.
 func TestExecReason(t *testing.T) {
 	const trace = `printf 'Traceback (most recent call last):\n  File "send.py", line 2, in <module>\nConnectionError: no route to example.org\n'`
 	const flood = `head -c 100000 /dev/zero | tr '\0' x; echo; `
@@ -159,7 +159,7 @@ func TestExecReason(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, the reason has its bounds.
+// TestExecReasonIsShort: the reason is bounded, whatever the program prints.
 func TestExecReasonIsShort(t *testing.T) {
 	for _, script := range []string{
 		`echo 'Traceback (most recent call last):'; echo '  File "x"'; head -c 9000 /dev/zero | tr '\0' x; exit 1`,

@@ -18,8 +18,8 @@ func BenchmarkExecTrue(b *testing.B) { parallel(b, execTrue(b, nil)) }
 
 func BenchmarkExecTrueGuarded(b *testing.B) { parallel(b, execTrue(b, benchGuard(b))) }
 
-// BenchmarkExecRatio compares what a job costs with what a bare start costs, in turns of 100 ms, so that the noise of a
-// busy machine hits all alike. It gives the medians.
+// BenchmarkExecRatio compares the cost of a job with that of a bare start, in turns of 100 ms, so that noise affects both. It
+// reports medians.
 func BenchmarkExecRatio(b *testing.B) {
 	contestants := []func(){bareTrue(b), execTrue(b, nil), execTrue(b, benchGuard(b))}
 	rates := make([][]float64, len(contestants))
@@ -44,7 +44,7 @@ func parallel(b *testing.B, run func()) {
 	})
 }
 
-// rate is how often a second two goroutines get run done.
+// rate returns how often per second two goroutines complete run.
 func rate(run func(), long time.Duration) float64 {
 	var n atomic.Int64
 	var both sync.WaitGroup

@@ -96,7 +96,7 @@ func TestExecOutcome(t *testing.T) {
 			dbtest.Ensure(t, got.Ran > 0 && got.Ran <= time.Minute, "ran %s", got.Ran)
 			got.Ran = 0
 			if tt.want.Output == "" {
-				got.Output = "" // the line the test is about
+				got.Output = "" // the line under test
 			}
 			dbtest.Same(t, cmp.Diff(tt.want, got), "")
 		})
@@ -136,7 +136,7 @@ func TestExecCannotStart(t *testing.T) {
 	}
 }
 
-// A program that is installed, or moved, while the worker runs is found.
+// TestExecFindsProgramAgain: a program that moves while the worker runs is found.
 func TestExecFindsProgramAgain(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", one+":"+two+":"+os.Getenv("PATH"))
@@ -146,7 +146,7 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	dbtest.OK(t, os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700))
 	dbtest.Same(t, verdict(), job.Finished, "with the program")
 	dbtest.OK(t, os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"))
-	verdict() // finds out
+	verdict() // discovers the move
 	dbtest.Same(t, verdict(), job.Finished, "with the program elsewhere")
 }
 
@@ -186,7 +186,7 @@ func TestExecJobData(t *testing.T) {
 	}
 }
 
-// Around what the pipe holds, and above: what is read is whole, and what isn't read does no harm.
+// TestExecLongData: data around and above a pipe's size: what the program reads is complete, and unread data do no harm.
 func TestExecLongData(t *testing.T) {
 	for _, size := range []int{1, 3000, 3900, 4000, 4096, 5000, 60_000, 70_000, 1 << 20, 3 << 20} {
 		j := testJob()
@@ -250,7 +250,7 @@ func TestExecLongOutput(t *testing.T) {
 		t.Errorf("%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
 	}
 
-	// nothing is cut from what just fits, and no rune is cut in two
+	// what just fits isn't cut, and no rune is split
 	for _, n := range []int{kept - 1, kept, kept + 1, 2 * kept, 2*kept + 1} {
 		got := sh(fmt.Sprintf(`yes 'ä' | tr -d '\n' | head -c %d; printf '!'`, n-1)).Handle(t.Context(), testJob())
 		dbtest.Same(t, strings.HasPrefix(got.Output, "["), n > kept, "of %d bytes, cut", n)
@@ -274,7 +274,7 @@ func TestExecBinaryOutput(t *testing.T) {
 		"noise is not valid text")
 }
 
-// More than a pipe holds, before and after the reader begins; slowly; and from a program that closes its output early.
+// TestExecOutputInTime: more than a pipe holds, before and after the reader begins; slow output; output closed early.
 func TestExecOutputInTime(t *testing.T) {
 	tests := map[string]string{
 		`echo a; sleep 0.05; echo b; sleep 0.05; echo c`:                               "a\nb\nc\n",
@@ -296,7 +296,7 @@ func TestExecLeaksNoFile(t *testing.T) {
 		dbtest.Same(t, guard.Close(), nil)
 	}()
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}}
-	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows what the tests themselves were started with
+	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows the descriptors that the tests themselves were started with
 	bare.Stdin, bare.Stderr = bytes.NewReader(nil), os.Stderr
 	want := dbtest.Must(bare.Output())(t)
 	var all sync.WaitGroup

@@ -8,16 +8,16 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// SetPing sets how long a connection of HTTP/2 may be silent.
+// SetPing sets how long an HTTP/2 connection may be silent.
 func (h *HTTP) SetPing(after time.Duration) { h.ping = after }
 
-// ParseDecision reads the last line of a retry handler's output.
+// ParseDecision parses the last line of a retry handler's output.
 var ParseDecision = parseDecision
 
-// LastLine is the last line of a text that isn't empty.
+// LastLine returns the last nonempty line.
 var LastLine = lastLine
 
-// Printed is what an output makes of a text that comes in pieces of these sizes.
+// Printed returns what output keeps of a text that comes in pieces of these sizes.
 func Printed(text string, size func() int) (kept, last string, long bool) {
 	return printedBy(new(output), text, size)
 }
@@ -33,11 +33,11 @@ func printedBy(out *output, text string, size func() int) (kept, last string, lo
 	return p.text, p.last, p.long
 }
 
-// PrintedWithProgress is Printed where somebody wants to know of the progress.
+// PrintedWithProgress is Printed with progress.
 func PrintedWithProgress(text string, size func() int, said func()) (kept, last string, long bool) {
 	ctx := handling.With(context.Background(), handling.Hooks{Say: func(job.Progress) { said() }})
 	return printedBy(&output{take: progressIn(ctx, &job.Job{})}, text, size)
 }
 
-// Over says which limit a program was over.
+// Over names the exceeded limit.
 var Over = Limits.over

@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Func is a handler in Go, for applications that have the worker inside. No error is finished; an error is tried again,
-// unless DoNotRetry, RetryAfter or ErrSent says otherwise; a panic is an error. What it writes to Output is kept with the attempt.
-// Its context ends with the timeout or the lock: it must return then, and isn't called any more.
+// Func is a Go handler for applications that embed the worker. nil means finished; an error or a panic means retry, unless
+// DoNotRetry, RetryAfter or ErrSent says otherwise. What it writes to Output is kept. ctx ends with the timeout or the lock.
+// The function must return then, and isn't called afterwards.
 type Func func(ctx context.Context, j *job.Job) error
 
 // Handle calls f once.
@@ -25,9 +25,9 @@ func (f Func) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	return ResultFunc(func(ctx context.Context, j *job.Job) (string, error) { return "", f(ctx, j) }).Handle(ctx, j)
 }
 
-// ResultFunc is a Func that gives something back when it has finished: any text or JSON, of 1 MiB at most, is kept with the job
-// as its Result; the text NONE is none. What is no UTF-8 in it, and each NUL, is replaced by U+FFFD. Beside an error other than
-// ErrSent it is dropped; one that is too large is an error.
+// ResultFunc is a Func with a result: any text or JSON up to 1 MiB, kept as the job's Result. NONE means no result. Invalid
+// UTF-8 and NUL are replaced by U+FFFD. A result with an error other than ErrSent is dropped; a result that is too large is
+// an error.
 type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 
 // Handle calls f once.
@@ -48,7 +48,7 @@ func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome
 	})
 }
 
-// outcomeOfFunc turns what a function has returned into an outcome.
+// outcomeOfFunc turns a function's return values into an outcome.
 func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	if err == nil {
 		return finished(job.Finished, result)
@@ -61,7 +61,7 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	case override != nil && override.never:
 		outcome.Verdict = job.Failed
 	case ctx.Err() != nil:
-		// whatever f ran into then, this is why
+		// the context's end explains any error
 		return tryAgain(context.Cause(ctx).Error())
 	case override != nil:
 		outcome.RetryAfter = override.after
@@ -72,10 +72,10 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	return outcome
 }
 
-// finished is the outcome of an attempt that has finished, or was sent, with a result, if the result can be one.
+// finished returns the outcome of a finished or sent attempt, or an error if the result is invalid.
 func finished(verdict job.Verdict, result string) job.Outcome {
 	if len(result) <= job.MaxDataBytes {
-		result = clean(result) // it may grow by that
+		result = clean(result) // it may grow
 	}
 	if len(result) > job.MaxDataBytes {
 		return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
@@ -83,8 +83,8 @@ func finished(verdict job.Verdict, result string) job.Outcome {
 	return job.Outcome{Verdict: verdict, Result: result}
 }
 
-// For is a handler of jobs whose data are a T, for this job type alone: a worker that has it for another refuses to run. Data that
-// are no T fail for good, before f is called. A nil f makes a nil Handler.
+// For returns a handler for one job type whose data are a T; a worker refuses to run with it under another type. Data that
+// aren't a T fail without retry before f is called. A nil f returns nil.
 func For[T any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) error) Handler {
 	if f == nil {
 		return nil
@@ -92,8 +92,8 @@ func For[T any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) 
 	return ForResult(of, func(ctx context.Context, j *job.Job, data T) (noResult string, err error) { return "", f(ctx, j, data) })
 }
 
-// ForResult is For with a result, which is kept as the text itself where R is a string, and as JSON otherwise: job.ResultOf
-// reads it. One that can't be JSON is an error.
+// ForResult is For with a result: a string R is kept as text, any other as JSON. Read it by job.ResultOf. A result that can't
+// be JSON is an error.
 func ForResult[T, R any](of job.Kind[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) Handler {
 	if f == nil {
 		return nil
@@ -120,14 +120,14 @@ type typed struct {
 	Handler
 }
 
-// JobType is the only type whose jobs it can handle.
+// JobType returns the only job type that it handles.
 func (t typed) JobType() string { return t.jobType }
 
-// ErrSent is what a Func returns that has only sent the work, as if its job type were asynchronous: the job stays running,
-// without a slot, until Queue.Answer or its timeout ends it. A result beside it is kept, as a receipt, until the answer brings one.
+// ErrSent is returned by a Func that only started the work elsewhere. The job stays running without a slot until Queue.Answer
+// or its timeout. A result is kept as a receipt until the answer brings one.
 var ErrSent = errors.New("the work was sent, and its answer will come")
 
-// retryOverride is an error that says what to do about it.
+// retryOverride is an error with the handler's wish for the retry.
 type retryOverride struct {
 	error
 	never bool
@@ -136,7 +136,7 @@ type retryOverride struct {
 
 func (w *retryOverride) Unwrap() error { return w.error }
 
-// DoNotRetry marks an error of a Func as one for good. It is the stronger mark, whichever is outside. nil stays nil.
+// DoNotRetry marks an error of a Func as permanent. It overrides RetryAfter, in either order of wrapping. nil stays nil.
 func DoNotRetry(err error) error {
 	if err == nil {
 		return nil
@@ -144,8 +144,7 @@ func DoNotRetry(err error) error {
 	return &retryOverride{error: err, never: true}
 }
 
-// RetryAfter marks an error of a Func with the delay until the next attempt, which goes before the retry policy's. nil
-// stays nil.
+// RetryAfter marks an error of a Func with the delay to the next attempt, which overrides the retry policy's. nil stays nil.
 func RetryAfter(err error, delay time.Duration) error {
 	if err == nil {
 		return nil
@@ -154,17 +153,17 @@ func RetryAfter(err error, delay time.Duration) error {
 	return &retryOverride{error: err, never: inner != nil && inner.never, after: max(0, delay)}
 }
 
-// panicked is the outcome of an attempt that has panicked. It must be called where it recovers.
+// panicked returns the outcome of a panic. Call it where the panic is recovered.
 func panicked(value any) job.Outcome {
 	outcome := tryAgain(fmt.Sprintf("panic: %v", value))
 	outcome.Output = clean(panicStack(string(debug.Stack())))
 	return outcome
 }
 
-// stackLines is how much of a panic's stack is kept.
+// stackLines is how many lines of a panic's stack are kept.
 const stackLines = 20
 
-// panicStack is the part of a stack from where it panicked, without the machinery above.
+// panicStack returns the stack from the panic on, without the runtime's frames above.
 func panicStack(stack string) string {
 	lines := strings.Split(strings.TrimSpace(stack), "\n")
 	for i, line := range lines {
@@ -176,9 +175,9 @@ func panicStack(stack string) string {
 	return strings.Join(lines[:min(len(lines), stackLines)], "\n")
 }
 
-// Output is where a handler in Go, or a middleware, writes log lines that are kept with the attempt, as the output of a program
-// is: the last 16 KiB of them. A logger is slog.New(slog.NewTextHandler(handler.Output(ctx), nil)). It is safe for concurrent use.
-// What comes after the end of the attempt is lost, and so is what is written with a context that is not a handler's.
+// Output returns the writer for log lines of a Go handler or middleware: slog.New(slog.NewTextHandler(handler.Output(ctx),
+// nil)). The last 16 KiB are kept with the attempt. It is safe for concurrent use. Text written after the attempt's end, or
+// with another context, is lost.
 func Output(ctx context.Context) io.Writer {
 	if l, ok := ctx.Value(outputKey{}).(*funcLog); ok {
 		return l
@@ -190,9 +189,9 @@ type outputKey struct{}
 
 type funcLog struct {
 	mu   sync.Mutex
-	text *output // nil is nothing
+	text *output // nil means empty
 	over bool
-	kept string // when it is over
+	kept string // set once over
 }
 
 // Write implements io.Writer. It never fails.
@@ -205,7 +204,7 @@ func (l *funcLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// end is what is kept; nothing more is, from now on. It may be repeated.
+// end stops keeping and returns the kept text. It may be repeated.
 func (l *funcLog) end() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +215,7 @@ func (l *funcLog) end() string {
 	return l.kept
 }
 
-// keeping keeps what is written to the Output of an attempt, before what its outcome has kept itself; where the context has an
-// Output already, the one that made that keeps it.
+// keeping puts an attempt's Output before the output of its outcome. If ctx already has an Output, its creator does that.
 func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.Outcome {
 	if _, has := ctx.Value(outputKey{}).(*funcLog); has {
 		return handle(ctx)

@@ -63,7 +63,7 @@ func TestFuncPanic(t *testing.T) {
 	}
 }
 
-// nasty panics when it is asked for its text.
+// nasty panics in its Error.
 type nasty struct{}
 
 func (nasty) Error() string { panic("no text") }
@@ -85,7 +85,7 @@ func TestFuncContext(t *testing.T) {
 	dbtest.Ensure(t, got.Verdict == job.Failed && got.Error == "no such user", "failed for good nevertheless: %+v", got)
 }
 
-// A worker that was stopped for a while, and whose lock has ended, calls no function: the job may be another's.
+// TestFuncAfterTheLock: a worker whose lock ended while it was stopped calls no function: the job may be another's.
 func TestFuncAfterTheLock(t *testing.T) {
 	after := func() context.Context {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -104,7 +104,7 @@ func TestFuncAfterTheLock(t *testing.T) {
 	dbtest.Ensure(t, called == 0 && err != nil && err.Error() == "lock lost", "the retry handler: called %d times, %v", called, err)
 }
 
-// What was written is kept whether the function's return or its being overdue ends the attempt: both may come at once.
+// TestFuncOutputOverdue: the output is kept if the attempt ends by the return, by being overdue, or both at once.
 func TestFuncOutputOverdue(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var overdue job.Outcome
@@ -119,7 +119,7 @@ func TestFuncOutputOverdue(t *testing.T) {
 		"kept is %q, and when it was overdue %q", got.Output, overdue.Output)
 }
 
-// What a function and the middleware around it write is kept in that order, before a panic's stack, and nothing that comes later.
+// TestFuncOutput: output of the function and its middleware is kept in order, before a panic's stack. Later output is lost.
 func TestFuncOutput(t *testing.T) {
 	var late io.Writer
 	around := func(next handler.Handler) handler.Handler {

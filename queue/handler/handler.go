@@ -1,5 +1,5 @@
-// Package handler is what runs for a job. Each kind of handler turns the ways in which its work can end into one
-// job.Outcome.
+// Package handler has what runs for a job: programs, endpoints and Go functions. Each kind of handler turns the end of its
+// work into a job.Outcome.
 package handler
 
 import (
@@ -9,29 +9,27 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Handler runs one attempt of a job. It must return soon after ctx ends; context.Cause(ctx) is then the error to report
-// (a timeout, a lost lock, an interruption). A worker waits for that until its grace, and a second, are over: then the attempt has
-// ended with an error, and what the handler says later is nothing. It may be called for many jobs at once.
+// Handler runs one attempt of a job. It must return soon after ctx ends, with the error context.Cause(ctx): a timeout, a lost
+// lock or an interruption. After its grace and 1 s, the worker ends the attempt with an error and ignores the handler's
+// outcome. A Handler must be safe for concurrent use.
 type Handler interface {
 	Handle(ctx context.Context, j *job.Job) job.Outcome
 }
 
-// RetryHandler decides after an error whether and when a job runs again. It is asked on every error of the job types that
-// have one, and asked again if its worker ended before the decision was written down. With an error it decides nothing,
-// and the retry policy does. It must return soon after ctx ends,
-// as a Handler must, and may be asked about many jobs at once.
+// RetryHandler decides after an error whether and when a job runs again. The worker asks after every error of its job types,
+// and again if a worker ended before it stored the decision. If Decide returns an error, the retry policy decides. Decide
+// must return soon after ctx ends, and must be safe for concurrent use.
 type RetryHandler interface {
 	Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error)
 }
 
-// HandleFunc is a Handler that says the outcome itself, as a Middleware does; for work there is Func.
+// HandleFunc is a Handler that returns the outcome itself, as Middleware does. For work, use Func.
 type HandleFunc func(ctx context.Context, j *job.Job) job.Outcome
 
 // Handle calls f once.
 func (f HandleFunc) Handle(ctx context.Context, j *job.Job) job.Outcome { return f(ctx, j) }
 
-// Middleware makes of a handler one that does something before and after it: traces, measures, takes a connection, or changes
-// the outcome.
+// Middleware wraps a handler to act before and after it: trace, measure, take a connection, or change the outcome.
 //
 //	func timed(next handler.Handler) handler.Handler {
 //		return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
@@ -41,12 +39,12 @@ func (f HandleFunc) Handle(ctx context.Context, j *job.Job) job.Outcome { return
 //		})
 //	}
 //
-// The context that it hands on must be ctx, or come from it.
+// The context that it passes on must be ctx or derived from it.
 type Middleware func(next Handler) Handler
 
-// With is a handler inside of middleware: the first is the outermost, so it begins first and ends last. A panic of the handler,
-// or of a middleware, is the error of the attempt; middleware sees that of a Func as an outcome. What any of them writes to Output
-// is kept with the attempt. A worker does so for all of its handlers: worker.Params.
+// With wraps a handler in middleware, the first outermost. A panic of the handler or of middleware becomes the attempt's
+// error; middleware sees a Func's panic as an outcome. Output written by any of them is kept. A worker wraps all its
+// handlers: see worker.Params.
 func With(h Handler, around ...Middleware) Handler {
 	for i := len(around) - 1; i >= 0; i-- {
 		h = around[i](h)
@@ -63,9 +61,9 @@ func With(h Handler, around ...Middleware) Handler {
 	})
 }
 
-// Log is middleware that logs each attempt: its start (debug), and its end, finished, sent or cancelled (info), to be tried
-// again (warn) or failed for good (error), with the fields queue, job_id, job_type, job_key, attempt, and at the end ran and
-// error. Job data and results it doesn't log.
+// Log is middleware that logs each attempt's start (debug) and end: finished, sent or cancelled (info), retry (warn) or
+// failed (error). Fields are queue, job_id, job_type, job_key and attempt, and at the end ran and error. It never logs job
+// data or results.
 func Log(log *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {

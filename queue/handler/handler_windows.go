@@ -17,10 +17,10 @@ type (
 func (p *Program) other() *account             { return nil }
 func (p *Program) asUser(f func() error) error { return f() }
 
-// CheckSurroundings finds nothing.
+// CheckSurroundings returns nil.
 func (p *Program) CheckSurroundings() error { return nil }
 
-// Foreign finds no other user.
+// Foreign returns nil.
 func (p *Program) Foreign() error { return nil }
 
 func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {

@@ -23,54 +23,51 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// HTTP sends each job to a URL, as the JSON that a program reads on its stdin. The answer's status decides: 2xx is finished, and
-// the body its result; 202 means that the work was only sent, and an answer will come otherwise; 408, 425, 429 and 5xx are
-// errors to be tried again, when Retry-After says, up to a day; all else has failed for good, redirects too, which are not
-// followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it. An answer whose
-// Content-Type is application/x-ndjson is read line by line as it comes: lines of progress, others that are the log, and in the
-// end the reply, which must be there.
+// HTTP sends each job to a URL, as the JSON that Exec's programs read. The status decides. 2xx is finished, with the body as
+// result; 202 means sent. 408, 425, 429 and 5xx are retried, after Retry-After up to a day. All others fail without retry,
+// including redirects, which aren't followed. A body that is a reply, as for Exec, may add to the outcome or make it worse.
+// An application/x-ndjson answer is read line by line: progress, log lines, and finally the required reply.
 //
-// Of an error the Output is the status and the beginning of the body, 16 KiB of it.
+// After an error, Output is the status and the first 16 KiB of the body.
 //
-// Connections are kept for a few seconds, and a server's certificate is always verified. The request ends with its context; then it is
-// unknown whether the server has done the work.
+// Idle connections stay open for a few seconds, and certificates are always verified. The request ends with ctx; the server
+// may have done the work even so.
 //
-// Its fields must not change once the first job runs. An HTTP is safe for concurrent use. Close it when the worker has ended.
+// Don't change the fields after the first job. An HTTP is safe for concurrent use. Close it when the worker has ended.
 type HTTP struct {
-	// URL is where to send jobs: http or https, without a user.
+	// URL is http or https, without a user.
 	URL string
-	// Method is POST where it is empty.
+	// Method defaults to POST.
 	Method string
-	// Header is sent with each request. No request is repeated within an attempt, unless nothing of it was sent.
+	// Header is sent with each request. An attempt repeats its request only if nothing of it was sent.
 	Header http.Header
-	// Secret signs each request in the form of Standard Webhooks, with the headers webhook-id, webhook-timestamp and
-	// webhook-signature; empty is no signature.
+	// Secret signs requests as in Standard Webhooks, with the headers webhook-id, webhook-timestamp and webhook-signature;
+	// empty means unsigned.
 	Secret []byte
-	// Networks are those with addresses that are not public (private, loopback, link-local and the like) to which a connection
-	// may go anyway. It is checked on the address that is connected to, so a name can't lead elsewhere.
+	// Networks are allowed although their addresses aren't public (private, loopback, link-local and others). The connected
+	// address is checked, so DNS can't bypass this.
 	Networks []netip.Prefix
-	// Proxy has the environment's proxy used (HTTPS_PROXY and so on), whose own address is checked then.
+	// Proxy uses the environment's proxy (HTTPS_PROXY and others); its own address is then checked instead.
 	Proxy bool
-	// RootCAs are the authorities whose certificates are trusted; nil are the system's.
+	// RootCAs are the trusted authorities; nil means the system's.
 	RootCAs *x509.CertPool
 
-	// ping is pingAfter where it is 0.
+	// ping is the ping interval; 0 means pingAfter.
 	ping   time.Duration
 	once   sync.Once
 	client *http.Client
 }
 
 const (
-	// maxBody is how long an answer may be, in bytes, when it has been decompressed.
+	// maxBody is the largest decompressed answer, in bytes.
 	maxBody = job.MaxDataBytes
-	// maxRetryAfter is the longest time for which an answer's Retry-After counts.
+	// maxRetryAfter is the longest Retry-After that counts.
 	maxRetryAfter = 24 * time.Hour
-	// idleFor is how long an unused connection is kept: less than servers do by default (5 s and more), for a request on
-	// one that the server is about to close is an error, and it is unknown whether it was taken. What is between the two, such as a
-	// NAT, forgets no connection in that time.
+	// idleFor is how long an idle connection stays open. Most servers keep it for 5 s or more. A request on a connection that
+	// the server is closing fails with an unknown result. NATs and the like keep connections longer.
 	idleFor = 4 * time.Second
-	// pingAfter is how long a connection of HTTP/2 may be silent while requests wait on it; then it has to answer a ping, or is
-	// dead for all of them, and isn't used again.
+	// pingAfter is how long an HTTP/2 connection may be silent during requests. Then it must answer a ping, or fails for all
+	// of them and isn't used again.
 	pingAfter = 15 * time.Second
 )
 
@@ -97,7 +94,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	noteAnswer(ctx, answer, text)
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
-		text = head(text, keepOutput) // no reply; the status has said it all
+		text = head(text, keepOutput) // no reply; the status decides
 	case err != nil && ctx.Err() != nil:
 		return tryAgain(reasonOf(ctx, err))
 	case err != nil:
@@ -115,7 +112,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	return outcome
 }
 
-// Close closes the connections that are kept.
+// Close closes idle connections.
 func (h *HTTP) Close() {
 	if h.client != nil {
 		h.client.CloseIdleConnections()
@@ -130,7 +127,7 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	}
 	maps.Copy(request.Header, h.Header.Clone())
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		// by these names the library would repeat a request whose connection broke, without a trace; servers take any case
+		// with these names net/http would silently repeat a request after a broken connection; servers accept any case
 		if values, ok := request.Header[name]; ok {
 			delete(request.Header, name)
 			request.Header[strings.ToLower(name)] = values
@@ -146,7 +143,7 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	return request, nil
 }
 
-// sign adds the headers of Standard Webhooks. The id is the same at each attempt, so that the other side may know a job again.
+// sign adds the Standard Webhooks headers. All attempts of a job have the same id, so that the receiver can recognize it.
 func (h *HTTP) sign(request *http.Request, j *job.Job, body []byte, now time.Time) {
 	id := j.Queue + "-" + strconv.FormatInt(j.ID, 10) + "-" + strconv.FormatInt(j.CreateTime.UnixMicro(), 10)
 	at := strconv.FormatInt(now.Unix(), 10)
@@ -157,7 +154,7 @@ func (h *HTTP) sign(request *http.Request, j *job.Job, body []byte, now time.Tim
 	request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// outcomeOfAnswer turns an answer into an outcome. now is by the database's clock.
+// outcomeOfAnswer turns an answer into an outcome. now is the database's time.
 func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Time) job.Outcome {
 	said, err := readReply(printed{last: strings.TrimSpace(text)})
 	outcome := job.Outcome{Verdict: verdictOf(answer.StatusCode)}
@@ -168,7 +165,7 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 	case said.said != "" && !said.isOf(j):
 		return tryAgain("the endpoint's reply is for another job, or another attempt: " + quoted(text))
 	case finished && said.said == "" && comesAsLines(answer):
-		// the status was sent before the work was done
+		// the status came before the work was done
 		if text == "" {
 			return tryAgain("the endpoint's answer has ended without a reply")
 		}
@@ -190,7 +187,7 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 	return outcome
 }
 
-// failureOf says what went wrong, as far as the answer told.
+// failureOf says what went wrong, as far as the answer tells.
 func failureOf(answer *http.Response, text string, said reply) string {
 	where, why := answer.Header.Get("Location"), ""
 	switch {
@@ -205,7 +202,7 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	return clean(statusOf(answer) + ": " + quoted(why))
 }
 
-// statusOf is an answer's status as far as it is of interest: the server may say anything behind the number.
+// statusOf returns a bounded status, because the server may put any text after the number.
 func statusOf(answer *http.Response) string { return clean(quoted(answer.Status)) }
 
 func verdictOf(status int) job.Verdict {
@@ -218,11 +215,11 @@ func verdictOf(status int) job.Verdict {
 	return job.Failed
 }
 
-// retryAfter reads a Retry-After, of seconds or a date; what can't be read is none. A date goes by the clock of the answer's own
-// Date, or by now if there is none.
+// retryAfter parses Retry-After, as seconds or a date; 0 if unreadable. A date is relative to the answer's own Date, or else
+// to now.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text, after := header.Get("Retry-After"), time.Duration(0)
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // out of range gives the largest number
 		after = max(1, time.Duration(seconds)*time.Second)
 	} else if at, err := http.ParseTime(text); err == nil {
 		if date, err := http.ParseTime(header.Get("Date")); err == nil {
@@ -233,8 +230,7 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return min(after, maxRetryAfter)
 }
 
-// reasonOf is why a request failed: the context's end, whatever it ran into then, or the error without the method and the URL,
-// which the config has.
+// reasonOf returns why a request failed: the context's cause, or the error without method and URL, which the config has.
 func reasonOf(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()
@@ -247,7 +243,7 @@ func reasonOf(ctx context.Context, err error) string {
 	return err.Error()
 }
 
-// CheckURL says whether a URL can be that of an HTTP.
+// CheckURL returns an error if the URL can't be an HTTP's.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

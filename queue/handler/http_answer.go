@@ -20,14 +20,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// comesAsLines says whether an answer is lines of JSON, which the endpoint writes while it works: the last is its reply.
+// comesAsLines says whether an answer is lines of JSON written during the work, with the reply last.
 func comesAsLines(answer *http.Response) bool {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	return kind == "application/x-ndjson"
 }
 
-// readAnswer reads the body of an answer, up to a byte more than it may have. Of one that comes as lines it is the last; log is
-// what came before it and is no word of progress.
+// readAnswer reads an answer's body, up to a byte more than allowed. For lines, body is the last line, and log has the
+// earlier ones except progress.
 func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []byte, log *output, err error) {
 	if !comesAsLines(answer) {
 		body, err = io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
@@ -37,13 +37,13 @@ func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []
 	from, take := bufio.NewReader(limited), progressIn(ctx, j)
 	var line streamLine
 	for {
-		limited.N = maxBody + 2*int64(from.Size()) // beyond that a line is too long, however it goes on
+		limited.N = maxBody + 2*int64(from.Size()) // a line is too long beyond this
 		line, err = readLine(from, line.text)
 		switch {
 		case errors.Is(err, io.EOF):
 			return body, log, nil
 		case err != nil:
-			if len(body) > 0 { // it was no reply, but the last that came before the connection broke
+			if len(body) > 0 { // a partial answer has no reply
 				log = logged(log, append(slices.Clip(body), '\n'))
 			}
 			return body, log, err
@@ -59,7 +59,7 @@ func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []
 	}
 }
 
-// noteRequest tells who develops an endpoint what is sent besides the job. The config's headers may be secrets.
+// noteRequest shows developers what is sent besides the job, without the config's headers, which may be secret.
 func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
 	note := handling.Note(ctx)
 	if note == nil {
@@ -72,7 +72,7 @@ func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
 	note(func(heard *handling.Heard) { heard.Request = text })
 }
 
-// noteAnswer tells what came back, and by what it counts.
+// noteAnswer shows developers the answer and what decided.
 func noteAnswer(ctx context.Context, answer *http.Response, body string) {
 	note := handling.Note(ctx)
 	if note == nil {
@@ -86,7 +86,7 @@ func noteAnswer(ctx context.Context, answer *http.Response, body string) {
 	note(func(heard *handling.Heard) { heard.Answer, heard.ReadFrom = text, by })
 }
 
-// headerLines are headers, by their names, without the values of secret ones.
+// headerLines returns sorted headers without the values of secret ones.
 func headerLines(header http.Header, secret func(name string) bool) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -101,16 +101,16 @@ func headerLines(header http.Header, secret func(name string) bool) string {
 }
 
 var (
-	// title is what a page says that it is, and unseen what a reader of it doesn't see, tags among them.
-	title  = texts.Pattern(`(?is)<title\b[^>]*>(.*?)</title`)
+	// title matches a page's title.
+	title = texts.Pattern(`(?is)<title\b[^>]*>(.*?)</title`)
+	// unseen matches what readers don't see, such as tags.
 	unseen = texts.Pattern(`(?is)<(?:script\b.*?</script|style\b.*?</style|title\b.*?</title|!--.*?--|[^>]*)>`)
 )
 
-// maxWords is how much of a page's words is a reason, in bytes.
+// maxWords is how many bytes of a page's text become a reason.
 const maxWords = 200
 
-// reasonIn is what a body says to people of what went wrong, in one line: JSON as it is, of a page its title, or its first words
-// where it has none, and of a text the first line.
+// reasonIn returns one line on what went wrong: JSON as it is, a page's title or first words, or a text's first line.
 func reasonIn(answer *http.Response, text string) string {
 	text = strings.TrimSpace(text)
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
@@ -125,7 +125,7 @@ func reasonIn(answer *http.Response, text string) string {
 	return strings.TrimSpace(text)
 }
 
-// likePage says whether a text begins like HTML, whatever the server calls it.
+// likePage says whether a text begins like HTML, whatever its Content-Type.
 func likePage(text string) bool {
 	begin := strings.ToLower(head(text, 20))
 	return strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html")
@@ -142,5 +142,5 @@ func wordsOf(page string) string {
 	return head(words, maxWords)
 }
 
-// plain is a text of HTML without entities, in one line.
+// plain returns HTML text on one line, with entities decoded.
 func plain(text string) string { return strings.Join(strings.Fields(html.UnescapeString(text)), " ") }

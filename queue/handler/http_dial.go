@@ -34,20 +34,20 @@ func (h *HTTP) dialled() {
 	}
 }
 
-// mayWrite is ctx with a last look at it when a request has its connection: to come by that may have taken a while.
+// mayWrite checks ctx again once a request has its connection, because that may have taken a while.
 func mayWrite(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if handling.Err(ctx) == nil {
 			return
 		}
-		// HTTP/2 asks the context once more before it writes, and others may use its connection
+		// HTTP/2 checks the context again before it writes, and other requests share its connection
 		if secure, ok := got.Conn.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
 			_ = got.Conn.Close()
 		}
 	}})
 }
 
-// mayConnect refuses addresses that are not public, unless the networks have them.
+// mayConnect refuses addresses that are neither public nor in Networks.
 func (h *HTTP) mayConnect(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -56,11 +56,10 @@ func (h *HTTP) mayConnect(_ context.Context, _, address string, _ syscall.RawCon
 	return h.mayReach(to.Addr())
 }
 
-// CheckAddress finds out whether the URL's host is an address that is always refused, because it is neither public nor
-// in Networks. For a name that isn't known beforehand. The error is meant for people.
+// CheckAddress returns an error for people if the URL's host is an address that HTTP refuses. It can't check names.
 func (h *HTTP) CheckAddress() error {
 	u, err := url.Parse(h.URL)
-	if err != nil || h.Proxy { // a proxy calls it
+	if err != nil || h.Proxy { // the proxy connects to it
 		return err
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
@@ -78,23 +77,23 @@ func (h *HTTP) mayReach(ip netip.Addr) error {
 	return fmt.Errorf("%s is no public address, and no network of the handler has it", ip)
 }
 
-// hidden are the networks, beside those that netip knows, whose addresses are not public.
+// hidden are further networks with addresses that aren't public.
 var hidden = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
-	netip.MustParsePrefix("100.64.0.0/10"),   // of providers
-	netip.MustParsePrefix("192.0.0.0/24"),    // of protocols
-	netip.MustParsePrefix("192.0.2.0/24"),    // of documentation, as the next
+	netip.MustParsePrefix("100.64.0.0/10"),   // providers
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocols
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation, with the next two
 	netip.MustParsePrefix("198.51.100.0/24"), //
 	netip.MustParsePrefix("203.0.113.0/24"),  //
-	netip.MustParsePrefix("198.18.0.0/15"),   // of benchmarks
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
 	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, and broadcast
-	netip.MustParsePrefix("2001::/23"),       // of protocols, Teredo among them
-	netip.MustParsePrefix("2001:db8::/32"),   // of documentation, as the next
+	netip.MustParsePrefix("2001::/23"),       // protocols, including Teredo
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation, with the next
 	netip.MustParsePrefix("3fff::/20"),       //
-	netip.MustParsePrefix("2002::/16"),       // 6to4, which may be any IPv4
+	netip.MustParsePrefix("2002::/16"),       // 6to4, which may contain any IPv4 address
 }
 
-// public6 has all public addresses of IPv6. Some of those outside of it carry IPv4, which may be any.
+// public6 contains all public IPv6 addresses. Others may contain any IPv4 address.
 var public6 = netip.MustParsePrefix("2000::/3")
 
 func isPublic(ip netip.Addr) bool {

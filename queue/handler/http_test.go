@@ -30,10 +30,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// loopback are the addresses of the tests' servers.
+// loopback has the addresses of the tests' servers.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// counting is a handler whose server, of HTTP/2 if it is secure, answers so, and how many connections were opened to it.
+// counting returns a handler for a server with this answer, HTTP/2 if secure, and the number of connections opened to it.
 func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HTTP, opened *atomic.Int64) {
 	t.Helper()
 	h, opened = &handler.HTTP{Networks: loopback}, new(atomic.Int64)
@@ -56,7 +56,7 @@ func counting(t *testing.T, secure bool, answer http.HandlerFunc) (h *handler.HT
 	return h, opened
 }
 
-// endpoint is a handler whose server answers so.
+// endpoint returns a handler for a server with this answer.
 func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
 	t.Helper()
 	h, _ := counting(t, false, answer)
@@ -140,7 +140,7 @@ func TestHTTPOutcome(t *testing.T) {
 			})
 			got := h.Handle(t.Context(), testJob())
 			got.Ran = 0
-			near := cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/4 }) // a test may take long to begin
+			near := cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/4 }) // a test may begin late
 			output := ""
 			if got.Verdict.IsError() {
 				output = fmt.Sprintf("%d %s\n%s", tt.status, http.StatusText(tt.status), strings.ReplaceAll(tt.body, "\x00", "\uFFFD"))
@@ -154,14 +154,14 @@ func TestHTTPOutcome(t *testing.T) {
 	}
 }
 
-// A date in Retry-After goes by the answer's own clock, else by the database's: never by this host's.
+// TestHTTPRetryAfterDate: a Retry-After date is relative to the answer's Date or the database's clock, never to this host's.
 func TestHTTPRetryAfterDate(t *testing.T) {
 	t.Parallel()
 	j := testJob()
 	j.StartTime = time.Now().AddDate(-3, 0, 0)
 	for name, now := range map[string]time.Time{"Date": time.Now().AddDate(3, 0, 0), "no Date": j.StartTime} {
 		h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header()["Date"] = nil // the server adds none then
+			w.Header()["Date"] = nil // so that the server adds none
 			if name == "Date" {
 				w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
 			}
@@ -173,8 +173,8 @@ func TestHTTPRetryAfterDate(t *testing.T) {
 	}
 }
 
-// The request has the job as a program reads it, the headers of the config, and a signature that a library of Standard
-// Webhooks takes: this is its rule.
+// TestHTTPRequest: the request has the job as programs read it, the config's headers, and a valid Standard Webhooks
+// signature.
 func TestHTTPRequest(t *testing.T) {
 	t.Parallel()
 	secret := []byte("a secret of 24 bytes or so")
@@ -203,8 +203,8 @@ func TestHTTPRequest(t *testing.T) {
 	dbtest.Same(t, cmp.Diff([]string{want, want}, seen), "")
 }
 
-// A large job arrives whole, and a result of a mebibyte too. What is longer is an error, also where it was compressed to a
-// small one, and is not read to its end.
+// TestHTTPSizes: a large job and a result of 1 MiB arrive whole. Longer results are errors, also if compression made them
+// small, and aren't read to the end.
 func TestHTTPSizes(t *testing.T) {
 	t.Parallel()
 	var written atomic.Int64
@@ -244,7 +244,7 @@ func TestHTTPSizes(t *testing.T) {
 	dbtest.Ensure(t, written.Load() <= 1<<29, "the server could send %d bytes", written.Load())
 }
 
-// Addresses that are not public are refused, whatever the name was, and unless the config has their networks.
+// TestHTTPAddresses: addresses that aren't public are refused, whatever the name, unless Networks has them.
 func TestHTTPAddresses(t *testing.T) {
 	t.Parallel()
 	h := endpoint(t, func(http.ResponseWriter, *http.Request) {})
@@ -263,7 +263,7 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
-// A server's certificate is verified; a timeout, a server that hangs up and one that is not there are errors.
+// TestHTTPConnection: certificates are verified. A timeout, a hangup and a missing server are errors.
 func TestHTTPConnection(t *testing.T) {
 	t.Parallel()
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -306,7 +306,7 @@ func TestHTTPConnection(t *testing.T) {
 	}
 }
 
-// A proxy is taken from the environment only where the handler wants it, and its own address is checked.
+// TestHTTPProxy: the environment's proxy is used only with Proxy, and its address is checked.
 func TestHTTPProxy(t *testing.T) {
 	asked := 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
@@ -328,7 +328,7 @@ func TestHTTPProxy(t *testing.T) {
 	dbtest.Ensure(t, asked == 1, "the proxy was asked %d times", asked)
 }
 
-// Connections are kept.
+// TestHTTPKeepsConnections: connections are reused.
 func TestHTTPKeepsConnections(t *testing.T) {
 	t.Parallel()
 	h, opened := counting(t, false, func(http.ResponseWriter, *http.Request) {})
@@ -340,8 +340,8 @@ func TestHTTPKeepsConnections(t *testing.T) {
 	dbtest.Same(t, opened.Load(), 1, "connections that were opened")
 }
 
-// A connection of HTTP/2 that is dead, as after a NAT forgot it, costs the requests that wait on it an attempt, and soon; the next
-// goes to another.
+// TestHTTPDeadConnection: a dead HTTP/2 connection, as after a NAT forgot it, soon fails the requests that wait on it. The
+// next request uses another.
 func TestHTTPDeadConnection(t *testing.T) {
 	t.Parallel()
 	h, _ := counting(t, true, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
@@ -359,8 +359,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 	wantFinished(t, h.Handle(ctx, testJob()))
 }
 
-// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and neither
-// end is told.
+// nat stands between clients and a server. After forget it silently drops what its connections carry.
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
 	near, err := net.Listen("tcp", "127.0.0.1:0")
@@ -399,7 +398,7 @@ func nat(t *testing.T, server string) (addr string, forget func()) {
 	return near.Addr().String(), func() { age.Add(1) }
 }
 
-// A request whose connection breaks has perhaps been done: only the queue may repeat it, as another attempt.
+// TestHTTPIsNotRepeated: a broken request may have been served, so only the queue may repeat it, in another attempt.
 func TestHTTPIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"X-Team", "Idempotency-Key", "X-Idempotency-Key"} {
@@ -426,8 +425,8 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's. It looks when it is
-// connected, which may take long.
+// TestHTTPAfterTheLock: a worker whose lock ended while it was stopped sends nothing, because the job may be another
+// worker's. It checks after connecting, which may take long.
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Bool
@@ -439,7 +438,7 @@ func TestHTTPAfterTheLock(t *testing.T) {
 	dbtest.Ensure(t, !asked.Load() && o.Verdict == job.TryAgain && o.Error == "lock lost", "asked: %t, %+v", asked.Load(), o)
 }
 
-// Nor does it send anything on a connection of HTTP/2, which stays as it is for others.
+// TestHTTP2AfterTheLock: an HTTP/2 connection gets no request then either, and stays usable for others.
 func TestHTTP2AfterTheLock(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -462,7 +461,7 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 	dbtest.Ensure(t, asked.Load() == 2 && opened.Load() == 1, "asked %d times on %d connections", asked.Load(), opened.Load())
 }
 
-// What a server says instead of "OK" is kept short.
+// TestHTTPLongStatus: a long status text is cut.
 func TestHTTPLongStatus(t *testing.T) {
 	t.Parallel()
 	h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -475,7 +474,7 @@ func TestHTTPLongStatus(t *testing.T) {
 	dbtest.Ensure(t, len(o.Error) <= 500+len("…") && strings.HasPrefix(o.Error, "500 no no"), "%d bytes: %.100q", len(o.Error), o.Error)
 }
 
-// An answer that comes drop by drop ends with the timeout. If its status has said that the job failed, that holds.
+// TestHTTPSlowAnswers: a slow answer ends with the timeout. A status that says that the job failed still counts.
 func TestHTTPSlowAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// TestMain lets the test binary be the other processes that the tests need.
+// TestMain lets the test binary be the tests' other processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	// Those of these tests that run beside others wait more than they work, so two run where -parallel has one.
+	// Parallel tests here mostly wait, so two run for each of -parallel.
 	parallel := flag.Lookup("test.parallel").Value
 	if n, err := strconv.Atoi(parallel.String()); err == nil && n > 1 {
 		_ = parallel.Set(strconv.Itoa(2 * n))
@@ -70,5 +70,5 @@ func testJob() *job.Job {
 	}
 }
 
-// ignoreTerm has this process ignore TERM.
+// ignoreTerm makes this process ignore TERM.
 func ignoreTerm() { signal.Ignore(syscall.SIGTERM) }

@@ -31,15 +31,15 @@ func newMessage(j *job.Job) message {
 	}
 }
 
-// Message is a job as handlers read it: one line of JSON, its newline included.
+// Message returns a job as handlers read it: one line of JSON with its newline.
 func Message(j *job.Job) []byte { return encode(newMessage(j)) }
 
 func encode(m any) []byte {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false) // job_data must arrive as it is
+	encoder.SetEscapeHTML(false) // keep job_data as it is
 	if err := encoder.Encode(m); err != nil {
-		panic(err) // strings and numbers and JSON that was found valid: can't fail
+		panic(err) // can't fail: strings, numbers and valid JSON
 	}
 	return line.Bytes()
 }

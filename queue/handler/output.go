@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// keepOutput is how much of what a handler prints is kept, in bytes: the end of it.
+	// keepOutput is how many bytes of a handler's output are kept, from its end.
 	keepOutput = 16 << 10
-	// maxReply is how long the last line may be, in bytes, to be read as a reply.
+	// maxReply is the longest last line that is read as a reply, in bytes.
 	maxReply = 1 << 20
 )
 
-// output keeps the end of what a program prints, in memory that doesn't grow: but for the beginning of a line that is longer
-// and may be a reply, if it is the last.
+// output keeps the end of a program's output in fixed memory. It also keeps the beginning of a longer line that may be a
+// reply.
 type output struct {
 	buf [2 * keepOutput]byte
-	n   int   // so much of buf is filled
-	cut int64 // so much was dropped
-	// within says that buf begins within a line. If that begins like a reply, begin is what was dropped of it, up to
-	// maxReply; lost says that there was more.
+	n   int   // filled bytes of buf
+	cut int64 // dropped bytes
+	// within says that buf begins within a line. lost says that more of that line was dropped than begin holds.
 	within, lost bool
-	begin        []byte
-	// take, if not nil, gets each line, but of those that are too long, and says which of them are not to be kept. line is where
-	// the line begins that has no end yet; -1 is before buf.
+	// begin is the dropped part of that line, up to maxReply, if it begins like a reply.
+	begin []byte
+	// take, if set, gets each line that isn't too long, and returns true if the log can omit it.
 	take func(line []byte) bool
+	// line is where the unfinished line begins; -1 means before buf.
 	line int
 }
 
-// Room is where the next bytes go; it is never empty. Took says how many have come.
+// Room returns the space for the next bytes, never empty. Report them to Took.
 func (o *output) Room() []byte {
 	if o.n == len(o.buf) {
 		o.keepBeginning()
@@ -42,7 +42,7 @@ func (o *output) Room() []byte {
 	return o.buf[o.n:]
 }
 
-// Took takes note of so many bytes. It does so while the program runs, so that lines are taken as they come.
+// Took records n new bytes. Lines are taken while the program runs.
 func (o *output) Took(n int) {
 	if o.take == nil {
 		o.n += n
@@ -70,14 +70,14 @@ func (o *output) Took(n int) {
 	o.n = to
 }
 
-// takeRest has the last line taken, which has no end.
+// takeRest takes the last line, which has no newline.
 func (o *output) takeRest() {
 	if o.take != nil && o.line >= 0 && o.line < o.n && o.take(o.buf[o.line:o.n]) {
 		o.n = o.line
 	}
 }
 
-// logged adds a text to a log, of which nil is an empty one.
+// logged appends to a log; nil is an empty log.
 func logged(log *output, text []byte) *output {
 	if log == nil {
 		log = new(output)
@@ -90,7 +90,7 @@ func logged(log *output, text []byte) *output {
 	return log
 }
 
-// keepBeginning keeps what Room is about to drop of the last line.
+// keepBeginning saves what Room is about to drop of the last line.
 func (o *output) keepBeginning() {
 	line := o.buf[:]
 	if start := lastLineStart(line); start > 0 {
@@ -109,34 +109,34 @@ func (o *output) keepBeginning() {
 // likeReply says whether a line begins like a JSON object.
 func likeReply(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) }
 
-// lastLineStart is where the last line begins that isn't empty; 0 if all are.
+// lastLineStart returns the start of the last line that isn't empty, or 0.
 func lastLineStart(text []byte) int {
 	text = trimRight(text)
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
-		return 0 // in a flood without lines this is faster
+		return 0 // faster for much output without newlines
 	}
 	return bytes.LastIndexAny(text, "\r\n") + 1
 }
 
-// trimRight cuts off the spaces that TrimSpace does, and is faster where there are many.
+// trimRight trims like TrimSpace, but is faster with many spaces.
 func trimRight(text []byte) []byte {
 	return bytes.TrimRightFunc(bytes.TrimRight(text, " \t\r\n"), unicode.IsSpace)
 }
 
 type printed struct {
-	// text is what is kept of it, and clean; cut says that a note comes first, and then perhaps the rest of a line.
+	// text is the kept output, made clean.
 	text string
-	cut  bool
-	// last is its last line, by itself, because it may be longer: whole if it begins with a brace, but for what is beyond
-	// maxReply. Else it may be only the end of that line.
+	// cut says that text begins with a note, perhaps followed by part of a line.
+	cut bool
+	// last is the last line, whole up to maxReply if it begins with a brace. Otherwise it may be only the line's end.
 	last string
-	// long says that last is longer than a reply may be.
+	// long says that last exceeds maxReply.
 	long bool
-	// left are notes of the processes that the program has left behind.
+	// left notes the processes that the program left behind.
 	left string
 }
 
-// whole is the text from the first line on that is whole.
+// whole returns the text from its first whole line on.
 func (p printed) whole() string {
 	text := p.text
 	if p.cut {
@@ -178,17 +178,17 @@ func (o *output) end() printed {
 
 const replacement = string(utf8.RuneError)
 
-// clean makes of any bytes a text that every database takes: valid UTF-8 without NUL.
+// clean returns valid UTF-8 without NUL, which every database takes.
 func clean(text string) string {
 	return withoutNUL(strings.ToValidUTF8(text, replacement))
 }
 
-// withoutNUL makes a text fit for the environment, where a NUL would end it.
+// withoutNUL makes a text fit for the environment.
 func withoutNUL(text string) string {
 	return strings.ReplaceAll(text, "\x00", replacement)
 }
 
-// quoted is as much of a text as goes into an error, with a mark if that isn't all.
+// quoted shortens a text for an error, and marks the cut.
 func quoted(text string) string {
 	if cut := head(text, maxReason); cut != text {
 		return cut + "…"
@@ -196,7 +196,7 @@ func quoted(text string) string {
 	return text
 }
 
-// head is the beginning of a text: at most n bytes, no half rune at its end.
+// head returns at most n bytes of a text, cut between runes.
 func head(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -207,8 +207,8 @@ func head(text string, n int) string {
 	return text[:n]
 }
 
-// lastLine is the last line of a text that isn't empty, without the spaces around it. A carriage return, with which
-// programs draw over a line of progress, begins a line too.
+// lastLine returns the last nonempty line, trimmed. A carriage return also begins a line, because programs use it to redraw
+// progress.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])

@@ -18,49 +18,48 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-// Program is a program that runs as a handler, and how: its process is the leader of a process group of its own, in a clean
-// environment. Its fields must not change once the first job runs.
+// Program is a program that runs as a handler, in its own process group and a clean environment. Don't change its fields
+// after the first job.
 type Program struct {
-	// Argv is the program and its arguments. There is no shell.
+	// Argv is the program and its arguments, without a shell.
 	Argv []string
-	// Dir is the working directory; "" is the worker's.
+	// Dir is the working directory; "" means the worker's.
 	Dir string
-	// Env adds to the environment: NAME=value, or NAME to pass on the worker's own.
+	// Env adds variables: NAME=value, or NAME to pass the worker's value on.
 	Env []string
-	// User is the name of the user as whom it runs, with that user's groups, HOME, USER and LOGNAME; "" is the worker's own. Only
-	// root can start programs as another user.
+	// User runs the program as this user, with its groups, HOME, USER and LOGNAME; "" means the worker's user. Only root can
+	// set another User.
 	User string
-	// NewPrivs lets a program of another User gain rights by what it starts, as by sudo. On Linux it can't without (no_new_privs).
+	// NewPrivs lets another User's program gain privileges, as by sudo. Linux prevents that otherwise (no_new_privs).
 	NewPrivs bool
-	// AllowForeign lets root run a program, or a script that it names, that another user than root and User could have written.
+	// AllowForeign lets root run programs and scripts that users other than root and User can write.
 	AllowForeign bool
-	// Limits are what it may use; the zero value sets none.
+	// Limits are resource limits; the zero value sets none.
 	Limits Limits
-	// Nice is by how much the system prefers others to it, up to 19; below 0 it is preferred to others, which requires it to run
-	// as root.
+	// Nice is the niceness, up to 19. Values below 0 need root.
 	Nice int
-	// Umask are the rights that its new files don't have; nil is the worker's.
+	// Umask applies to the program's new files; nil means the worker's.
 	Umask *fs.FileMode
-	// Grace is the time from TERM to KILL.
+	// Grace is the time between TERM and KILL.
 	Grace time.Duration
-	// Guard kills the programs if the worker can't; nil is none. The caller closes it.
+	// Guard kills the programs if the worker can't; nil means no guard. Its creator closes it.
 	Guard *Guard
-	// WorkerID goes to HIPQ_WORKER_ID, by which the guard knows what to kill.
+	// WorkerID becomes HIPQ_WORKER_ID, by which the guard finds processes.
 	WorkerID string
-	// ConfigFile goes to HIPQ_CONFIG, so that a handler may call hipq itself; "" is none.
+	// ConfigFile becomes HIPQ_CONFIG, so that handlers can call hipq; "" means unset.
 	ConfigFile string
 
 	once     sync.Once
-	constant []string // the part of the environment that all jobs share
+	constant []string // the environment that all jobs share
 	path     atomic.Pointer[string]
 	account  atomic.Pointer[account]
 }
 
-// program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
+// program finds the program's file once, because a search through $PATH costs up to a tenth of a start.
 func (p *Program) program() (string, error) {
 	name := p.Argv[0]
 	if strings.Contains(name, "/") {
-		return name, nil // the kernel's business; relative to Dir
+		return name, nil // left to the kernel, relative to Dir
 	}
 	if path := p.path.Load(); path != nil {
 		return *path, nil
@@ -77,7 +76,7 @@ func (p *Program) program() (string, error) {
 	return path, nil
 }
 
-// apart adds to the error of a program that isn't there what may have been meant, if its name reads like a command line.
+// apart adds a hint to a missing program's error if its name looks like a command line.
 func (p *Program) apart(err error) error {
 	words := strings.Fields(p.Argv[0])
 	if len(words) < 2 {
@@ -86,9 +85,9 @@ func (p *Program) apart(err error) error {
 	return fmt.Errorf("%w; arguments stand apart: [%s]", err, strings.Join(words, ", "))
 }
 
-// Check finds out, without running it, whether the program could be started: that it is there and may be executed, and of a
-// script what its first line names; and whether its user and its limits can be had. The search is that of a worker with this
-// process's environment and user; on Linux it sees the files as the program's user does. The error is meant for people.
+// Check returns an error for people if the program couldn't be started: its file, a script's interpreter, its user or limits.
+// It doesn't run the program. It searches with this process's environment and user; on Linux it sees files as the program's
+// user.
 func (p *Program) Check() error {
 	if len(p.Argv) == 0 {
 		return errors.New("it has no program")
@@ -110,7 +109,7 @@ func (p *Program) checkFiles() error {
 		} else if !info.IsDir() {
 			return fmt.Errorf("its directory %s is a file", p.Dir)
 		}
-		if _, err := os.Stat(p.Dir + "/."); err != nil { // for which one must be let in
+		if _, err := os.Stat(p.Dir + "/."); err != nil { // needs search permission
 			return fmt.Errorf("its directory %s: %w", p.Dir, errors.Unwrap(err))
 		}
 	}
@@ -127,7 +126,7 @@ func (p *Program) checkFiles() error {
 	return nil
 }
 
-// executable gives the path, from here, of a file that may be executed.
+// executable returns an executable file's path, relative to the current directory.
 func (p *Program) executable(path string) (string, error) {
 	if path = p.inDir(path); !strings.Contains(path, "/") {
 		path = "./" + path
@@ -142,10 +141,10 @@ func (p *Program) executable(path string) (string, error) {
 	return path, err
 }
 
-// maxFirstLine is how much of a script Linux reads for its first line.
+// maxFirstLine is how much of a script's first line Linux reads.
 const maxFirstLine = 256
 
-// checkScript looks for the interpreter of a script. A program that may be executed and not read is taken as it is.
+// checkScript checks a script's interpreter. A program that is executable but unreadable passes.
 func (p *Program) checkScript(path string) error {
 	f, _, err := files.Open(path)
 	if errors.Is(err, files.ErrIrregular) {
@@ -183,8 +182,8 @@ func (p *Program) checkScript(path string) error {
 	return nil
 }
 
-// checkEnv looks for the program that env(1) would start, in the PATH that the handler has. Options other than -S, and
-// variables, are too much for a check.
+// checkEnv checks the program that env(1) would start, with the handler's PATH. It gives up on variables and options other
+// than -S.
 func (p *Program) checkEnv(args []string) error {
 	if len(args) > 0 && args[0] == "-S" {
 		args = args[1:]
@@ -200,7 +199,7 @@ func (p *Program) checkEnv(args []string) error {
 	return fmt.Errorf("its interpreter %s: %w", args[0], exec.ErrNotFound)
 }
 
-// variable is one that the program finds in its environment for every job.
+// variable returns a variable that every job's environment has.
 func (p *Program) variable(name string) (value string) {
 	for _, entry := range p.constantEnvironment() {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {
@@ -210,7 +209,7 @@ func (p *Program) variable(name string) (value string) {
 	return value
 }
 
-// isText says whether a file begins like a text, and is no program by that. One that is empty is as good as a text.
+// isText says whether a file begins like text, and so is no program. An empty file counts as text.
 func isText(begin []byte) bool {
 	for len(begin) > 0 {
 		r, size := utf8.DecodeRune(begin)

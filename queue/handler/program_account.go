@@ -14,13 +14,13 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// account is a user as whom a program runs; without a credential it is the one that this process is.
+// account is a program's user; without a credential it is this process's user.
 type account struct {
 	name, home string
 	credential *syscall.Credential
 }
 
-// findAccount finds the program's user, once.
+// findAccount looks the program's user up once.
 func (p *Program) findAccount() error {
 	if p.User == "" || p.account.Load() != nil {
 		return nil
@@ -61,7 +61,7 @@ func accountOf(name string) (*account, error) {
 	return &account{name: u.Username, home: u.HomeDir, credential: c}, err
 }
 
-// other is the user as whom the program runs, if not as this process does; nil is none.
+// other returns the program's user if it differs from this process's, else nil.
 func (p *Program) other() *account {
 	if a := p.account.Load(); a != nil && a.credential != nil {
 		return a
@@ -69,7 +69,7 @@ func (p *Program) other() *account {
 	return nil
 }
 
-// asUser calls f with the rights to files that the program's user has.
+// asUser calls f with the file permissions of the program's user.
 func (p *Program) asUser(f func() error) error {
 	if a := p.other(); a != nil {
 		return process.AsUser(a.credential, f)
@@ -77,8 +77,8 @@ func (p *Program) asUser(f func() error) error {
 	return f()
 }
 
-// Foreign says who else than root, this user and the program's own could have written the program, or a script that it seems to be
-// given to run; nil is no other user. What isn't there is for Check. The error is meant for people.
+// Foreign returns an error for people if users other than root, this one and the program's can write the program or its
+// script. Missing files are left to Check.
 func (p *Program) Foreign() error {
 	if len(p.Argv) == 0 || p.findAccount() != nil {
 		return nil

@@ -19,14 +19,14 @@ import (
 
 const cantPrefer = "nice: -1: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others"
 
-// Who isn't root can't start programs as another user, nor prefer them to others, and may name itself.
+// TestUserNeedsRoot: only root can start programs as another user or prefer them. A program may name its own user.
 func TestUserNeedsRoot(t *testing.T) {
 	asNobody := func(p *handler.Program) string {
 		said := make(chan string)
 		go func() {
 			runtime.LockOSThread() // the thread ends with this goroutine
 			if os.Geteuid() == 0 {
-				// the package's own function would do it to all threads
+				// the package's own function would change all threads
 				if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); err != 0 {
 					said <- err.Error()
 					return
@@ -50,7 +50,7 @@ func TestUserNeedsRoot(t *testing.T) {
 	dbtest.Same(t, asNobody(&handler.Program{Nice: 1}), "")
 }
 
-// Root may lack some of its rights, as in a container or a service: then its programs have no more than others.
+// TestRootWithoutRights: Root may lack rights, as in a container or service; then its programs have no more than others'.
 func TestRootWithoutRights(t *testing.T) {
 	hard, known := process.HardLimit('n')
 	if os.Geteuid() != 0 || !known || hard > math.MaxInt32-1 {
@@ -78,8 +78,8 @@ func TestRootWithoutRights(t *testing.T) {
 	dbtest.Same(t, check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}), nil)
 }
 
-// A program of another user gains no rights by what it starts, such as sudo, unless that was asked for; the worker's own may, and so
-// may this process, before and after.
+// TestNoNewPrivs: another user's program gains no privileges, for example by sudo, unless NewPrivs is set. The worker's own
+// programs and this process can.
 func TestNoNewPrivs(t *testing.T) {
 	_, dir := asRoot(t)
 	mine := func() string {
@@ -108,11 +108,11 @@ func TestNoNewPrivs(t *testing.T) {
 		}
 	}
 	var all sync.WaitGroup
-	for range 64 { // as many threads as there may be
+	for range 64 { // as many threads as possible
 		all.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			if mine() != "0" && os.Getpid() != syscall.Gettid() { // the first thread may have done it, and does no more
+			if mine() != "0" && os.Getpid() != syscall.Gettid() { // the first thread may have started it, and then stops working
 				t.Error("a thread that goes on may start nothing that gains rights")
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// asRoot gives a user who is not root, and a folder that all may write; tests that need root are skipped without.
+// asRoot returns a user other than root and a folder writable by all. It skips the test without root.
 func asRoot(t *testing.T) (other *user.User, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -27,14 +27,14 @@ func asRoot(t *testing.T) (other *user.User, dir string) {
 	dbtest.OK(t, err)
 	dir = t.TempDir()
 	for _, open := range []string{filepath.Dir(dir), dir} {
-		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // that user's files are to lie there
+		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // the user's files go there
 			t.Fatal(err)
 		}
 	}
 	return other, dir
 }
 
-// A program runs as its user, with that user's groups and environment; with limits and without, as an exec and as a stream.
+// TestUser: a program runs as its user, with the user's groups and environment, with and without limits, as Exec and Stream.
 func TestUser(t *testing.T) {
 	other, dir := asRoot(t)
 	groups := dbtest.Must(other.GroupIds())(t)
@@ -57,11 +57,11 @@ func TestUser(t *testing.T) {
 	got := s.Handle(t.Context(), testJob())
 	dbtest.Ensure(t, got.Result == other.Uid, "stream: %+v", got)
 	s.Close()
-	file := filepath.Join(t.TempDir(), "root's") // whichever thread it is
+	file := filepath.Join(t.TempDir(), "root's") // on any thread
 	dbtest.Same(t, os.WriteFile(file, nil, 0o600), nil)
 }
 
-// What the user may not run, or where it may not be, Check finds as well as the start does.
+// TestUserMayNot: Check, like the start, finds what the user may not run or enter.
 func TestUserMayNot(t *testing.T) {
 	_, dir := asRoot(t)
 	closed := filepath.Join(dir, "closed")
@@ -75,7 +75,7 @@ func TestUserMayNot(t *testing.T) {
 		error string
 	}{
 		{&handler.Exec{Program: handler.Program{Argv: []string{"./ours"}, Dir: dir}}, ""},
-		{&handler.Exec{Program: handler.Program{Argv: []string{"ours"}}}, ""}, // that of the folder that it may look into
+		{&handler.Exec{Program: handler.Program{Argv: []string{"ours"}}}, ""}, // from the folder that it may search
 		{&handler.Exec{Program: handler.Program{Argv: []string{"./mine"}, Dir: dir}}, dir + "/mine: permission denied for user nobody"},
 		{&handler.Exec{Program: handler.Program{Argv: []string{closed + "/ours"}}}, closed + "/ours: permission denied for user nobody"},
 		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: closed}}, "its directory " + closed + ": permission denied for user nobody"},
@@ -101,7 +101,7 @@ func TestUserMayNot(t *testing.T) {
 	}
 }
 
-// A program that runs as another user, within limits, is stopped with its group as any.
+// TestUserIsStopped: another user's program within limits is stopped with its group like any other.
 func TestUserIsStopped(t *testing.T) {
 	_, dir := asRoot(t)
 	e := sh(fmt.Sprintf(`trap '' TERM; sh -c 'trap "" TERM; echo $$ >%[1]s/child; sleep 60; :' & echo $$ >%[1]s/pid; wait; sleep 60`, dir))
@@ -112,7 +112,7 @@ func TestUserIsStopped(t *testing.T) {
 	processtest.EventuallyGone(t, "its child", child)
 }
 
-// Root runs no program, nor a script that it names, which another user owns or may write, unless it is the user as whom it runs.
+// TestForeignPrograms: Root refuses programs and scripts that another user owns or can write, unless they run as that user.
 func TestForeignPrograms(t *testing.T) {
 	other, _ := asRoot(t)
 	const third = 65533
@@ -120,7 +120,7 @@ func TestForeignPrograms(t *testing.T) {
 	dbtest.OK(t, err)
 	loop := filepath.Join(t.TempDir(), "loop.sh")
 	dbtest.OK(t, os.Symlink(loop, loop))
-	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // a missing script has no writer
+	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // missing files have no writer
 		p := handler.Program{Argv: []string{"sh", script}}
 		err := p.Foreign()
 		dbtest.Ensure(t, (err != nil) == want, "%s: %v", script, err)
@@ -129,11 +129,11 @@ func TestForeignPrograms(t *testing.T) {
 	for name, c := range map[string]struct {
 		give func(dir, file string) error
 		user string
-		want string // empty: it runs
+		want string // empty if it runs
 	}{
 		"root's":                 {func(_, _ string) error { return nil }, "", ""},
 		"another's":              {func(_, file string) error { return os.Chown(file, third, third) }, "", "job.sh belongs to user 65533"},
-		"for all to write":       {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // what is looked for
+		"for all to write":       {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // the permission under test
 		"for a group to write":   {func(_, file string) error { return errors.Join(os.Chown(file, 0, third), os.Chmod(file, 0o775)) }, "", "group 65533 may write "}, //nolint:gosec // likewise
 		"another's folder":       {func(dir, _ string) error { return os.Chown(dir, third, third) }, "", "its folder "},
 		"another's folder above": {func(dir, _ string) error { return os.Chown(filepath.Dir(dir), third, third) }, "", " belongs to user 65533"},
@@ -154,7 +154,7 @@ func TestForeignPrograms(t *testing.T) {
 		for _, argv := range [][]string{direct, byShell} {
 			dir := filepath.Join(t.TempDir(), "opt")
 			file := filepath.Join(dir, "job.sh")
-			if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755), //nolint:gosec // that user looks into them
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755), //nolint:gosec // the user looks into them
 				os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755), c.give(dir, file)); err != nil { //nolint:gosec // it is a program
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// environment is what the program finds in its environment for one job, or for many, where j is nil.
+// environment returns the program's environment for job j, or for many if j is nil.
 func (p *Program) environment(j *job.Job) []string {
 	p.once.Do(func() { p.constant = p.constantEnvironment() })
 	if j == nil {
@@ -26,8 +26,8 @@ func (p *Program) environment(j *job.Job) []string {
 	)
 }
 
-// constantEnvironment is the part that is the same for all jobs. A name occurs once: which of two the program would see
-// is up to its language.
+// constantEnvironment returns the part that all jobs share. Names are unique, because languages differ in which duplicate
+// they use.
 func (p *Program) constantEnvironment() []string {
 	var env []string
 	set := func(name, value string) {
@@ -45,7 +45,7 @@ func (p *Program) constantEnvironment() []string {
 		set("HOME", user.home)
 		set("USER", user.name)
 		set("LOGNAME", user.name)
-		set("SHELL", "/bin/sh") // as cron has it: a user of services may have none that runs anything
+		set("SHELL", "/bin/sh") // like cron, because service users may have no usable shell
 	}
 	for _, entry := range p.Env {
 		name, value, has := strings.Cut(entry, "=")
@@ -63,11 +63,11 @@ func (p *Program) constantEnvironment() []string {
 	return env
 }
 
-// What a handler gets of the worker's variables unasked: what programs need to find their way and to talk the operator's language,
-// nothing that may hold a secret or that depends on who started the worker.
+// The worker's variables that handlers inherit: what programs need for paths and language. None may hold secrets, or depend
+// on who started the worker.
 var (
 	shared = []string{"PATH", "LANG", "TZ"} // and LC_*
-	// personal are one user's: what another has there is nothing for a program that runs as somebody else.
+	// personal variables apply only to programs of the same user.
 	personal = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
 )
 

@@ -9,34 +9,34 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Limits are what a program may use, and each of the processes that it starts for itself. 0 is no limit but what the worker has.
-// Memory is rounded up to whole KiB, CPU to whole seconds, and FileSize to a multiple of 512 bytes.
+// Limits apply to a program and to each process that it starts. 0 means the worker's limit. Memory is rounded up to KiB, CPU
+// to seconds, and FileSize to 512 bytes.
 type Limits struct {
-	// Memory is the address space, in bytes, of which programs often have far more than they use.
+	// Memory is the address space in bytes; programs often reserve far more than they use.
 	Memory int64
-	// OpenFiles is how many files are open at once.
+	// OpenFiles is the number of open files.
 	OpenFiles int
-	// CPU is the time of processors. A process gets a signal then, XCPU, and is killed 5 s of that time later.
+	// CPU is processor time. At the limit a process gets XCPU, and after 5 s more of processor time KILL.
 	CPU time.Duration
-	// FileSize is how long a file may become, in bytes.
+	// FileSize is the largest file, in bytes.
 	FileSize int64
 }
 
-// lastCPU is what a process has, of a processor's time, to end in when it has used up its own.
+// lastCPU is how much processor time a process has to end after its limit.
 const lastCPU = 5 * time.Second
 
 type limit struct {
 	key    string
-	shown  string // its value
+	shown  string // the value, for people
 	letter byte
-	n      int64 // in ulimit's unit, 0 is none
-	unit   int64 // how many of the system's that is
+	n      int64 // in ulimit's unit; 0 means none
+	unit   int64 // system units in one of ulimit's
 }
 
-// all are those that can be set, that of memory last: from then on, the shell that sets them may have too little.
+// all returns the limits that are set. Memory is last, because the shell may have too little afterwards.
 func (l Limits) all() []limit {
 	whole := func(n, unit int64) int64 {
-		return n/unit + min(n%unit, 1) // rounded up, for 0 would be none
+		return n/unit + min(n%unit, 1) // rounded up, because 0 means no limit
 	}
 	return []limit{
 		{"open_files", fmt.Sprint(l.OpenFiles), 'n', int64(l.OpenFiles), 1},
@@ -46,8 +46,8 @@ func (l Limits) all() []limit {
 	}
 }
 
-// script is what a shell does before it becomes the program, for which Go has no way between fork and exec: the lines are hipq's
-// own, with numbers in them, and the program comes as the shell's arguments. Empty is nothing.
+// script returns what a shell does before it becomes the program, because Go has no hook between fork and exec. The script
+// contains only hipq's lines and numbers; the program comes as arguments. Empty means no shell.
 func (p *Program) script() string {
 	var s strings.Builder
 	if p.Umask != nil {
@@ -59,18 +59,18 @@ func (p *Program) script() string {
 		}
 		options := fmt.Sprintf("-%c", l.letter)
 		if l.letter == 't' {
-			options = "-S -t" // the hard one is for who doesn't heed XCPU
+			options = "-S -t" // the hard limit, for programs that ignore XCPU, comes below
 		}
 		fmt.Fprintf(&s, "ulimit %s %d || { echo 'hipq could not set limits.%s to %s: this host allows less' >&2; exit 78; }\n",
 			options, l.n, l.key, l.shown)
 		if l.letter == 't' {
-			fmt.Fprintf(&s, "ulimit -H -t %d 2>/dev/null || :\n", l.n+int64(lastCPU/time.Second)) // unless it is lower
+			fmt.Fprintf(&s, "ulimit -H -t %d 2>/dev/null || :\n", l.n+int64(lastCPU/time.Second)) // unless it is already lower
 		}
 	}
 	if s.Len() == 0 && p.Nice == 0 {
 		return ""
 	}
-	own := slices.DeleteFunc([]string{"PWD", "OLDPWD", "SHLVL"}, func(name string) bool { // the shell's, unless the config gives them
+	own := slices.DeleteFunc([]string{"PWD", "OLDPWD", "SHLVL"}, func(name string) bool { // unset the shell's own variables, unless the config sets them
 		return slices.ContainsFunc(p.Env, func(entry string) bool { return entry == name || strings.HasPrefix(entry, name+"=") })
 	})
 	return "unset " + strings.Join(append(own, "_"), " ") + "\n" + s.String() + `exec "$@"`

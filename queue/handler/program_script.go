@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// MissingScript is the file that an interpreter seems to be given to run, and that isn't there; "" is none. It is a guess, by the
-// name of the program and the form of its first argument.
+// MissingScript returns the script that an interpreter is apparently given and that doesn't exist, or "". It guesses by the
+// program's name and first argument.
 func (p *Program) MissingScript() string {
 	argv := split(p.Argv)
 	name, at := interpreter(argv)
@@ -30,7 +30,7 @@ func (p *Program) MissingScript() string {
 	return script
 }
 
-// split has the words that env -S makes of its argument, unless they are quoted.
+// split returns the words that env -S makes of its argument, without quoting.
 func split(argv []string) []string {
 	for n, word := range argv {
 		text, isSplit := strings.CutPrefix(word, "--split-string=")
@@ -49,7 +49,7 @@ func split(argv []string) []string {
 	return argv
 }
 
-// scriptIn is the file that an interpreter is given by an argument, if that is one; "" is none.
+// scriptIn returns the script file that an argument names for an interpreter, or "".
 func (p *Program) scriptIn(argv []string, at int) string {
 	_, first := interpreter(argv)
 	if at < first || at >= len(argv) || scriptAt(argv, at) == "" || strings.Contains(argv[at], "{{") {
@@ -58,7 +58,7 @@ func (p *Program) scriptIn(argv []string, at int) string {
 	if slices.ContainsFunc(argv[:first], func(word string) bool {
 		return strings.HasPrefix(word, "-C") || strings.HasPrefix(word, "-D") || strings.HasPrefix(word, "--chdir")
 	}) {
-		return "" // env or sudo takes it elsewhere
+		return "" // env or sudo changes the directory
 	}
 	return p.inDir(argv[at])
 }
@@ -67,13 +67,13 @@ func (p *Program) inDir(name string) string {
 	switch {
 	case filepath.IsAbs(name):
 		return name
-	case strings.Contains(name, ".."): // the system takes it from where Dir leads to, if that is a link
+	case strings.Contains(name, ".."): // keep "..", because the system resolves it after links in Dir
 		return cmp.Or(p.Dir, ".") + "/" + name
 	}
 	return filepath.Join(p.Dir, name)
 }
 
-// scripts are the files that an interpreter may be given to run. Not all of them need be there.
+// scripts returns the files that an interpreter may be given. Some may not exist.
 func (p *Program) scripts() (all []string) {
 	argv := split(p.Argv)
 	for at := range argv {
@@ -84,10 +84,9 @@ func (p *Program) scripts() (all []string) {
 	return all
 }
 
-// withValue finds, for each program that runs a script which is among its arguments, or which one of these names, the options
-// whose value is the next argument.
+// withValue matches, for each interpreter, options whose value is the next argument.
 var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
-	shell := regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--(rcfile|init-file))$`) // also of several at once: -euo
+	shell := regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--(rcfile|init-file))$`) // also combined options: -euo
 	node := regexp.MustCompile(`^(-[rC]|--(require|import|loader|experimental-loader|conditions))$`)
 	return map[string]*regexp.Regexp{
 		"sh": shell, "ash": shell, "bash": shell, "dash": shell, "ksh": shell, "mksh": shell, "zsh": shell,
@@ -99,8 +98,8 @@ var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
 	}
 })
 
-// ahead finds the words that may stand between a program that becomes another one, and this: its options, the values of those of
-// these that take one apart, and of env the variables, of timeout the time.
+// ahead matches the words between a wrapper and the program that it becomes: options with their values, env's variables,
+// timeout's duration.
 var ahead = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"busybox": regexp.MustCompile(`^`),
@@ -113,8 +112,8 @@ var ahead = sync.OnceValue(func() map[string]*regexp.Regexp {
 	}
 })
 
-// interpreter is the name, without its version, of such a program, with the place of its first argument; else it is empty. It
-// may stand behind others that become it.
+// interpreter returns an interpreter's name without its version, and the index of its first argument. It may follow wrappers.
+// Empty means none.
 func interpreter(argv []string) (name string, first int) {
 	for i := 0; i < len(argv); {
 		name := strings.TrimRight(filepath.Base(argv[i]), "0123456789.")
@@ -125,7 +124,7 @@ func interpreter(argv []string) (name string, first int) {
 		if between == nil {
 			break
 		}
-		var words strings.Builder // each with a blank behind it, and none in it
+		var words strings.Builder // each word without blanks, followed by one
 		for _, word := range argv[i:] {
 			words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
 		}
@@ -134,7 +133,7 @@ func interpreter(argv []string) (name string, first int) {
 	return "", 0
 }
 
-// scriptAt says whose script an argument is, or names: it has only options before it. Empty is no script.
+// scriptAt returns the interpreter whose script an argument is or names, or "". Only options may precede the argument.
 func scriptAt(argv []string, at int) (program string) {
 	program, first := interpreter(argv)
 	if program == "" {

@@ -21,7 +21,7 @@ import (
 
 const shell = "/bin/sh"
 
-// start finds the program and starts it, with these arguments and for this job, or many, as run does. Its error is meant for people.
+// start finds the program and starts it by run, for one job or many. Its error is for people.
 func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func(handling.Command) (*handling.Program, error)) (*handling.Program, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
@@ -37,19 +37,19 @@ func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	p.path.Store(nil) // perhaps it was moved: look again next time
+	p.path.Store(nil) // search again next time, because it may have moved
 	if c.Credential != nil {
-		if err := p.Check(); err != nil { // it knows what the user may
+		if err := p.Check(); err != nil { // Check sees what the user may do
 			return nil, fmt.Errorf("start %s: %w", argv[0], err)
 		}
 	}
 	if path, executable := p.executable(c.Path); executable == nil {
-		if script := p.checkScript(path); script != nil { // the kernel says of all that a script may lack that there is no such file
+		if script := p.checkScript(path); script != nil { // the kernel reports any missing part of a script as "no such file"
 			return nil, fmt.Errorf("start %s: %w", argv[0], script)
 		}
 	}
 	if p.Dir != "" {
-		// the kernel doesn't say whether the program or the directory is to blame
+		// the kernel doesn't say whether the program or directory is missing
 		if _, dirErr := os.Stat(p.Dir); dirErr != nil {
 			return nil, fmt.Errorf("start %s: directory %s: %w", argv[0], p.Dir, errors.Unwrap(dirErr))
 		}
@@ -57,7 +57,7 @@ func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func
 	return nil, fmt.Errorf("start %s: %w", argv[0], p.apart(err))
 }
 
-// command is what to start: the program, or the shell that becomes it.
+// command returns what to start: the program, or the shell that becomes it.
 func (p *Program) command(argv []string, j *job.Job) (c handling.Command, err error) {
 	if err := p.CheckSurroundings(); err != nil {
 		return c, err
@@ -74,7 +74,7 @@ func (p *Program) command(argv []string, j *job.Job) (c handling.Command, err er
 	if script == "" {
 		return c, nil
 	}
-	if err := p.Check(); err != nil { // the shell would say it in its own way, and run what is no program
+	if err := p.Check(); err != nil { // the shell's error would differ, and it would run files that are no programs
 		return c, err
 	}
 	if !strings.HasPrefix(path, "/") {
@@ -92,9 +92,8 @@ func (p *Program) command(argv []string, j *job.Job) (c handling.Command, err er
 	return c, nil
 }
 
-// CheckSurroundings finds out whether the program's user and limits can be had by programs that this process starts, and as root, whether
-// another user could have written it. Its error is
-// meant for people.
+// CheckSurroundings returns an error for people if this process can't give programs their user and limits. As root it also
+// refuses a program that another user could have written.
 func (p *Program) CheckSurroundings() error {
 	if err := p.findAccount(); err != nil {
 		return err
@@ -130,11 +129,11 @@ func (p *Program) reap(started *handling.Program) (ending, error) {
 	return ending{status, p.Limits.over(status, used)}, err
 }
 
-// over says which limit a program was over that has ended so, and has used so much time of processors; empty if that can't be told.
+// over names the limit that ended a program with this status and processor time, or "" if unknown.
 func (l Limits) over(status syscall.WaitStatus, used time.Duration) string {
 	signal := status.Signal()
 	if !status.Signaled() {
-		signal = syscall.Signal(status.ExitStatus() - 128) // so shells say that it was their child
+		signal = syscall.Signal(status.ExitStatus() - 128) // a shell's status for a child killed by a signal
 	}
 	switch {
 	case l.CPU > 0 && (signal == syscall.SIGXCPU || signal == syscall.SIGKILL && used >= l.CPU+lastCPU-time.Second/2):

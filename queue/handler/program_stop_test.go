@@ -23,7 +23,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// handleUntil runs a job, ends its context with a timeout's cause when ready says so, and gives the outcome.
+// handleUntil runs a job, ends its context with a timeout's cause when ready returns, and returns the outcome.
 func handleUntil(t *testing.T, e *handler.Exec, ready func()) job.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -47,21 +47,21 @@ func wantTimeout(t *testing.T, o job.Outcome) {
 		"%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
 }
 
-// wantKilled wants the outcome of a program that was told to end at its timeout, and didn't within the grace.
+// wantKilled wants the outcome of a program that ignored TERM for its grace.
 func wantKilled(t *testing.T, grace time.Duration, o job.Outcome) {
 	t.Helper()
 	want := fmt.Sprintf("timeout after 30s; ignored SIGTERM for %s, killed", grace)
 	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want, "%s %q, want retry, %s", o.Verdict, o.Error, want)
 }
 
-// A program that obeys is not waited for any longer, and what it says while it ends is kept.
+// TestExecStops: a program that obeys isn't waited for any longer, and its last output is kept.
 func TestExecStops(t *testing.T) {
 	dir := t.TempDir()
 	e := sh(fmt.Sprintf(`trap 'echo got TERM; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done`, dir))
 	var pid int
 	o := handleUntil(t, e, func() { pid = processtest.Number(t, dir+"/pid") })
 	wantTimeout(t, o)
-	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells mention their child's end too
+	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells also report their child's end
 		t.Errorf("output %q", o.Output)
 	}
 	dbtest.Ensure(t, o.Ran <= 20*time.Second, "took %s: waited for the grace", o.Ran)
@@ -80,7 +80,7 @@ func TestExecKillsTheDeaf(t *testing.T) {
 	processtest.EventuallyGone(t, "its child", child)
 }
 
-// TERM goes to the whole group; a child that is deaf is killed when the leader has ended, not after the grace.
+// TestExecStopsTheGroup: TERM goes to the whole group. A child that ignores it is killed when the leader has ended.
 func TestExecStopsTheGroup(t *testing.T) {
 	dir := t.TempDir()
 	e := sh(fmt.Sprintf(`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; exit 0`, dir))
@@ -100,7 +100,7 @@ func TestExecStopped(t *testing.T) {
 	}))
 }
 
-// What a program leaves behind is killed, whatever way it ends; it neither holds up the job nor spoils its output.
+// TestExecLeftovers: leftover processes are killed however the program ends. They don't delay the job or change its output.
 func TestExecLeftovers(t *testing.T) {
 	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
 		for _, wait := range []string{"", "sleep 0.03; "} { // before and after the output is read
@@ -113,7 +113,7 @@ func TestExecLeftovers(t *testing.T) {
 	}
 }
 
-// A grandchild in a group of its own holds the pipe: the job ends without it.
+// TestExecHeldPipe: a grandchild in its own group holds the pipe: the job ends without it.
 func TestExecHeldPipe(t *testing.T) {
 	for _, wait := range []string{"", "sleep 0.03; "} {
 		file := filepath.Join(t.TempDir(), "escaped")
@@ -128,14 +128,14 @@ func TestExecHeldPipe(t *testing.T) {
 	}
 }
 
-// What a program says when its worker's guard has told it to end is no result, even if the worker hears of it in time.
+// TestGuardStopsNoResult: output after the guard told the program to end is no result, even if the worker reads it in time.
 func TestGuardStopsNoResult(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		guard := handler.NewGuard(guardArgv(), newWorkerID(), 300*time.Millisecond)
 		e := sh(`trap 'echo "{\"outcome\":\"finished\"}"; exit 0' TERM; while :; do sleep 0.01; done`)
 		e.Guard = guard
 		begin := time.Now()
-		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped for a while
+		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped
 		ctx, cancel := context.WithCancelCause(t.Context())
 		want := "stopped by the worker's guard: the lock was about to end"
 		asked := ctx
@@ -158,7 +158,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 	}
 }
 
-// lateContext ends when it is asked.
+// lateContext ends when it is checked.
 type lateContext struct {
 	context.Context
 	check func()
@@ -169,7 +169,7 @@ func (c lateContext) Err() error {
 	return c.Context.Err()
 }
 
-// A guard that dies between two jobs is replaced.
+// TestExecReplacesGuard: a guard that dies between two jobs is replaced.
 func TestExecReplacesGuard(t *testing.T) {
 	id, file := newWorkerID(), t.TempDir()+"/guard"
 	guard := handler.NewGuard([]string{"sh", "-c", `echo $$ >"$1"; shift; exec "$0" guard "$@"`, os.Args[0], file}, id, time.Second)
@@ -185,7 +185,7 @@ func TestExecReplacesGuard(t *testing.T) {
 	dbtest.Same(t, guard.Close(), nil)
 }
 
-// No guard guards nothing, and has no errors.
+// TestNoGuard: a nil guard guards nothing and returns no errors.
 func TestNoGuard(t *testing.T) {
 	var guard *handler.Guard
 	guard.Adopt()
@@ -194,7 +194,7 @@ func TestNoGuard(t *testing.T) {
 	dbtest.Same(t, guard.Close(), nil)
 }
 
-// A program that doesn't end although it was killed, as one that waits for a disk, is left to itself: its attempt ends.
+// TestKilledInVain: a program that survives KILL, for example while it waits for a disk, is abandoned: its attempt ends.
 func TestKilledInVain(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -255,7 +255,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) (value T) {
 	return value
 }
 
-// tracer holds a process, so that its parent doesn't learn of its end before this one ends: PID FILE.
+// tracer holds the process PID, so that its parent learns of its end only after the tracer's: PID FILE.
 func tracer(args []string) error {
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {

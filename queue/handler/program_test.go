@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// What Check finds fault with can't be run, and what it passes can.
+// TestCheck: programs that Check refuses can't run, and those that it accepts can.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) {
@@ -79,11 +79,11 @@ func TestCheck(t *testing.T) {
 			dbtest.Ensure(t, (ran.Verdict == job.Finished) == (c.want == ""), "run, it is %s: %s", ran.Verdict, ran.Error)
 		})
 	}
-	// a program that can't be read, or is none that is known here, is taken as it is
+	// an unreadable or unknown program passes
 	dbtest.Same(t, (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(), nil)
 }
 
-// A program has its limits, nice and umask, and nothing else about it is otherwise; the worker itself has none of them.
+// TestLimits: a program has its limits, niceness and umask, but no other difference. The worker has none of them.
 func TestLimits(t *testing.T) {
 	const script = `ulimit -v; ulimit -n; ulimit -f; ulimit -S -t; ulimit -H -t; umask; nice; echo $(cut -d ' ' -f 5 /proc/$$/stat 2>/dev/null || ps -o pgid= -p $$); echo $$; echo "$0" "$@"; env | sed 's/=.*//' | sort | tr '\n' ' '`
 	plain := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", script, "a b", "$(id)", "{{job_key}}", ""}, Env: []string{"PWD=/x"}}}
@@ -102,7 +102,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("got %q, want %q", lines[:6], want)
 	}
 	without := plain.Handle(t.Context(), testJob())
-	niceness, err := strconv.Atoi(strings.Split(without.Output, "\n")[6]) // the tests may be nice too
+	niceness, err := strconv.Atoi(strings.Split(without.Output, "\n")[6]) // the tests may have a niceness too
 	want := strconv.Itoa(min(niceness+3, 19))
 	dbtest.Ensure(t, err == nil && lines[6] == want, "nice %s, want %s: %v", lines[6], want, err)
 	dbtest.Ensure(t, lines[7] == lines[8], "it is not the leader of its group, which is %s: %s", lines[7], lines[8])
@@ -112,7 +112,7 @@ func TestLimits(t *testing.T) {
 	dbtest.Ensure(t, after == before, "the worker's umask is %04o", after)
 }
 
-// A limit that is smaller than the unit in which it is set is none the less one.
+// TestSmallLimits: a limit below its unit still applies.
 func TestSmallLimits(t *testing.T) {
 	e := sh("ulimit -f; ulimit -S -t")
 	e.Limits = handler.Limits{FileSize: 100, CPU: time.Millisecond}
@@ -120,7 +120,7 @@ func TestSmallLimits(t *testing.T) {
 	dbtest.Ensure(t, got.Output == "1\n1\n", "%s %q: %s", got.Verdict, got.Error, got.Output)
 }
 
-// What can't be run says so as it does without limits.
+// TestLimitedCantBeRun: a program that can't run reports so as without limits.
 func TestLimitedCantBeRun(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/bare", []byte("echo ran"), 0o700); err != nil { //nolint:gosec // a program
@@ -153,7 +153,7 @@ func TestLimitedCantBeRun(t *testing.T) {
 	}
 }
 
-// A program that is over a limit is an error that says so: in an exec, in a stream for the job that it has, and in a retry handler.
+// TestOverLimits: an exceeded limit is an error that names it: in Exec, a Stream's job, and a retry handler.
 func TestOverLimits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -182,7 +182,7 @@ func TestOverLimits(t *testing.T) {
 	}
 }
 
-// Which limit it was can be told by the signal, also where a shell says it of its child; by the time that was used after XCPU.
+// TestOver: the signal tells which limit it was, also if a shell reports its child's; after XCPU, the used time tells.
 func TestOver(t *testing.T) {
 	limits := handler.Limits{CPU: 10 * time.Second, FileSize: 1 << 20}
 	const cpu, size = "over its limit of cpu time (10s)", "over its limit of a file's size (1MiB)"

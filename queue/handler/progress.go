@@ -9,11 +9,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Progress says how far a handler in Go has come: percent, from 0 to 100, and a note of what it is at, or "". ctx is the
-// context that the handler was called with, or one made from it. It returns at once and may be called as often as one likes,
-// from any goroutine: once a second at most, the worker writes the latest to the job's row, where hipq show, why and status
-// find it. Of a note the first 255 characters are kept. Percent that can't be are ignored, as is what comes after the attempt
-// has ended. It has no influence on the job.
+// Progress reports how far a Go handler has come: percent from 0 to 100, and a note or "". ctx is the handler's context or
+// derived from it. It returns at once, is safe for concurrent use and may be called at any rate: the worker stores the latest
+// report once a second. Notes are cut to 255 characters. Invalid percentages and reports after the attempt's end are ignored.
+// It doesn't affect the job.
 func Progress(ctx context.Context, percent int, note string) {
 	if said := handling.Say(ctx); said != nil {
 		if p, ok := job.NewProgress(float64(percent), note); ok {
@@ -22,10 +21,10 @@ func Progress(ctx context.Context, percent int, note string) {
 	}
 }
 
-// maxProgress is how long a line of progress may be, in bytes. A longer one is a line like any other.
+// maxProgress is the longest progress line, in bytes. A longer line is an ordinary line.
 const maxProgress = 16 << 10
 
-// progressLine is what a handler says of its progress while it works, as a line:
+// progressLine is a handler's report of progress on a line:
 //
 //	{"progress": 40, "note": "page 4 of 10"}
 type progressLine struct {
@@ -34,12 +33,11 @@ type progressLine struct {
 	addressee
 	said       job.Progress
 	understood bool
-	// only says that the line has nothing else in it: then the log can do without it.
+	// only says that the line has no other keys, so the log can omit it.
 	only bool
 }
 
-// parseProgress reads a line. It is one of progress if it is a JSON object with that key and no outcome: with one it is a
-// reply.
+// parseProgress parses a line. It is progress if it is a JSON object with that key; with an outcome it is a reply instead.
 func parseProgress(line []byte) (p progressLine, is bool) {
 	if !likeReply(line) || !bytes.Contains(line, []byte(`"progress"`)) {
 		return p, false
@@ -61,8 +59,8 @@ func parseProgress(line []byte) (p progressLine, is bool) {
 	return p, p.Progress != nil
 }
 
-// progressIn gives what takes the lines of progress out of what a job's handler prints: it gets each line, and says of those
-// that the log can do without that it has taken them. It is nil where progress isn't wanted.
+// progressIn returns the function that takes progress lines out of a handler's output. It returns true for lines that the log
+// can omit. It is nil without a listener.
 func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
 	said := handling.Say(ctx)
 	if said == nil {

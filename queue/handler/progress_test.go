@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// hearing is a context for a handler, and what it has said of its progress.
+// hearing returns a context for a handler, and the progress reported with it.
 func hearing(t *testing.T) (ctx context.Context, said func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -38,7 +38,7 @@ func hearing(t *testing.T) (ctx context.Context, said func() []string) {
 	}
 }
 
-// saying are handlers of each kind that prints: they print a line, and one besides, and have finished.
+// saying returns handlers of each printing kind that print a line and one more, and finish.
 func saying(t *testing.T) map[string]func(line string) handler.Handler {
 	t.Helper()
 	file := func(text string) string {
@@ -63,7 +63,7 @@ func saying(t *testing.T) map[string]func(line string) handler.Handler {
 	}
 }
 
-// A line of progress is understood alike, whatever handler prints it, and is no part of the log if it says nothing else.
+// TestProgressLines: a progress line means the same from any handler, and isn't logged if it has nothing else.
 func TestProgressLines(t *testing.T) {
 	t.Parallel()
 	const kept = true
@@ -106,7 +106,7 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// What is no line of progress is a line as ever: of a program's log, of a retry handler's too.
+// TestNoProgressLines: other lines are ordinary log lines, also for a retry handler.
 func TestNoProgressLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"id":8,"progress":5}`, `{"progress":5`, `[{"progress":5}]`, `progress: {"progress":5}`, `{"progress":5} %`, `{"of":{"progress":5}}`} {
@@ -125,7 +125,7 @@ func TestNoProgressLines(t *testing.T) {
 	dbtest.Ensure(t, err == nil && !d.Again, "a retry handler: %+v, %v", d, err)
 }
 
-// Progress is heard while the handler works, and its last line need have no end.
+// TestProgressIsHeardAtOnce: progress is heard while the handler works, also from a last line without a newline.
 func TestProgressIsHeardAtOnce(t *testing.T) {
 	t.Parallel()
 	for kind, make := range map[string]func(heard string) handler.Handler{
@@ -174,7 +174,7 @@ func TestProgressIsHeardAtOnce(t *testing.T) {
 	}
 }
 
-// An answer that comes line by line has its reply in the end, or has failed: its status was sent before the work was done.
+// TestHTTPLines: an answer in lines must end with a reply, because its status came before the work was done.
 func TestHTTPLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -222,7 +222,7 @@ func TestHTTPLines(t *testing.T) {
 	}
 }
 
-// A flood of progress costs no memory, is heard to its end, and pushes nothing out of the log.
+// TestProgressFlood: much progress costs no memory, is heard to the end, and displaces nothing from the log.
 func TestProgressFlood(t *testing.T) {
 	t.Parallel()
 	ctx, said := hearing(t)
@@ -232,7 +232,7 @@ func TestProgressFlood(t *testing.T) {
 	}
 }
 
-// In whatever pieces an output comes, what is kept of it is as if there had been no lines of progress, but perhaps shorter.
+// TestProgressIsTakenOutOfPieces: however the output is split, it is kept as without progress, but perhaps shorter.
 func TestProgressIsTakenOutOfPieces(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

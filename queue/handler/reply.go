@@ -20,7 +20,7 @@ import (
 //
 //	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
-// result and error are any JSON: a string stands for its text, all else for its JSON text.
+// result and error may be any JSON: strings stand for their text, other values for their JSON.
 type reply struct {
 	Outcome    json.RawMessage `json:"outcome"`
 	Result     json.RawMessage `json:"result"`
@@ -35,23 +35,22 @@ type addressee struct {
 	Token json.RawMessage `json:"token"`
 }
 
-// isOf says whether the word can be about the job's attempt.
+// isOf says whether the line can be about the job's attempt.
 func (a addressee) isOf(j *job.Job) bool {
 	id, token := jsonText(a.ID), jsonText(a.Token)
 	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
 }
 
-// replyLike is what a reply has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
+// replyLike matches a possible reply, however malformed: the key outcome, as different languages print it.
 var replyLike = texts.Pattern(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
 
-// errLong is the error of a last line that is longer than maxReply.
+// errLong is the error of a last line longer than maxReply.
 var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
 
-// parseReply finds what a program says of its job in what it printed: in its last line, or, where that is no reply, in the
-// last line before that is one and nothing else. What comes behind is often not the handler's own: a warning on standard error, a
-// notice of its language's. A last line that looks like a reply and can't be read is an error, because it may have said that the job
-// failed. Where exit, the verdict of the exit status, is no success and an earlier line says something else, the exit status came
-// later and holds.
+// parseReply finds a program's reply: the last line or, if that is no reply, the last earlier line with only a reply's keys.
+// Text after it often comes from elsewhere, for example a warning on stderr. A last line that looks like a reply and can't be
+// read is an error, because it may have reported a failure. A nonzero exit status overrides an earlier reply that differs,
+// because it came later.
 func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {
 	if r, err := readReply(p); err != nil || r.said != "" {
 		return r, err
@@ -63,7 +62,7 @@ func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {
 	return r, nil
 }
 
-// readReply reads the last line. It is a reply if it is a JSON object with an outcome; of any other nothing is said.
+// readReply reads the last line. It is a reply if it is a JSON object with an outcome.
 func readReply(p printed) (r reply, err error) {
 	if !strings.HasPrefix(p.last, "{") {
 		return r, misencoded(p.last)
@@ -83,9 +82,9 @@ func readReply(p printed) (r reply, err error) {
 	return r, nil
 }
 
-// misencoded is the error of a line that would be a reply if it were UTF-8 and nothing else.
+// misencoded returns an error if a line would be a reply in plain UTF-8.
 func misencoded(line string) error {
-	bare := strings.NewReplacer("\uFEFF", "", replacement, "").Replace(line) // a byte order mark, and the zeros of UTF-16
+	bare := strings.NewReplacer("\uFEFF", "", replacement, "").Replace(line) // drop byte order marks and the zeros of UTF-16
 	if len(bare) < len(line) && strings.HasPrefix(bare, "{") && replyLike().MatchString(bare) {
 		return errors.New("it is not plain UTF-8, without a byte order mark")
 	}
@@ -101,8 +100,8 @@ func (r *reply) judge() error {
 	return fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", quoted(string(r.Outcome)))
 }
 
-// earlierReply is the last line with an outcome that has no key but those of a reply, and names no other job: others tell of
-// something else.
+// earlierReply returns the last line with an outcome that has only a reply's keys and names no other job. Other lines are
+// about something else.
 func earlierReply(text string, j *job.Job) reply {
 	if !strings.Contains(text, `"outcome"`) {
 		return reply{}
@@ -116,7 +115,7 @@ func earlierReply(text string, j *job.Job) reply {
 	return reply{}
 }
 
-// onlyReply reads a line that has keys of a reply and no others.
+// onlyReply reads a line that has only a reply's keys.
 func onlyReply(line string) (r reply, ok bool) {
 	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
 		return r, false
@@ -124,7 +123,7 @@ func onlyReply(line string) (r reply, ok bool) {
 	return r, decodeOnly([]byte(line), &r)
 }
 
-// decodeOnly reads a line that has keys of into and no others.
+// decodeOnly reads a line that has only keys of into.
 func decodeOnly(line []byte, into any) bool {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -133,10 +132,10 @@ func decodeOnly(line []byte, into any) bool {
 	return err == nil && behind == io.EOF
 }
 
-// noOutcome is what is noted behind the output of a program whose last line has the rest of a reply.
+// noOutcome is noted after the output if the last line is a reply without its outcome.
 const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
 
-// noted is the output with such a note, where the last line wants one, and those of what is left behind.
+// noted returns the output with this note if needed, and with the processes left behind.
 func noted(p printed) string {
 	notes := p.left
 	if r, ok := onlyReply(p.last); ok && r.Outcome == nil && (r.Result != nil || r.RetryAfter != nil) {
@@ -145,7 +144,7 @@ func noted(p printed) string {
 	return p.with(notes)
 }
 
-// with is what is kept, with notes behind it.
+// with returns the kept output followed by notes.
 func (p printed) with(notes string) string {
 	if text := strings.TrimRight(p.text, "\n"); notes != "" && text != "" {
 		return text + "\n" + notes
@@ -153,8 +152,8 @@ func (p printed) with(notes string) string {
 	return p.text + notes
 }
 
-// amend adds the reply to what is known of an attempt already. It may make the verdict worse, never better: a program
-// that says finished and then crashes has not finished.
+// amend applies the reply to an outcome. It may make the verdict worse, never better: a program that says finished and then
+// crashes has failed.
 func (r reply) amend(o *job.Outcome) {
 	if r.said == job.Failed || r.said != job.Finished && o.Verdict == job.Finished {
 		o.Verdict = r.said
@@ -178,7 +177,7 @@ func (r reply) amend(o *job.Outcome) {
 	}
 }
 
-// jsonText is the text of a JSON string, and the JSON of anything else. null is nothing.
+// jsonText returns a JSON string's text, or other values' JSON; "" for null.
 func jsonText(raw json.RawMessage) string {
 	var text *string
 	if json.Unmarshal(raw, &text) != nil {
@@ -190,8 +189,8 @@ func jsonText(raw json.RawMessage) string {
 	return clean(*text)
 }
 
-// parseRetryAfter reads a retry_after. A number is seconds, as in the question to a retry handler, and 0 is no wish, as
-// there; a string is a duration with units, and "0s" is at once. No wish gives 0, all else more.
+// parseRetryAfter parses retry_after. A number is seconds, and 0 means unset, as in a retry handler's input. A string is a
+// duration with units, and "0s" means at once. The result is 0 only if unset.
 func parseRetryAfter(raw json.RawMessage) (time.Duration, error) {
 	text := jsonText(raw)
 	if text == "" {
@@ -211,7 +210,7 @@ func parseRetryAfter(raw json.RawMessage) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// parseDelay reads whole numbers with a unit each: "30s", "5m", "1h30m", "2d", "1w".
+// parseDelay parses whole numbers with units: "30s", "5m", "1h30m", "2d", "1w".
 func parseDelay(text string) (time.Duration, error) {
 	var sum time.Duration
 	rest := text

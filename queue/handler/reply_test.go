@@ -13,10 +13,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// xs is a command that prints so many.
+// xs is a command that prints n times x.
 func xs(n int) string { return fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, n) }
 
-// What is printed as a reply must not pass for success because it can't be read.
+// TestUnreadableReply: an unreadable reply doesn't count as success.
 func TestUnreadableReply(t *testing.T) {
 	long := `printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'`
 	tests := []struct{ name, script, want string }{
@@ -42,7 +42,7 @@ func TestUnreadableReply(t *testing.T) {
 			want := "the handler's reply can't be read: " + tt.want
 			dbtest.Ensure(t, got.Verdict == job.TryAgain && strings.HasPrefix(got.Error, want) && len(got.Error) <= 700,
 				"%s %q, want retry, %s", got.Verdict, got.Error, want)
-			// a failure is one in any case, with its own reason
+			// a failure keeps its own reason
 			if got := sh(tt.script+"; exit 65").Handle(t.Context(), testJob()); got.Verdict != job.Failed || !strings.HasPrefix(got.Error, "exit status 65: {") {
 				t.Errorf("with exit status 65: %s %q", got.Verdict, got.Error)
 			}
@@ -50,7 +50,7 @@ func TestUnreadableReply(t *testing.T) {
 	}
 }
 
-// What comes behind a reply, a warning on standard error or what a shutdown function prints, doesn't take its place.
+// TestReplyBeforeOtherOutput: output after a reply, such as a warning on stderr, doesn't replace it.
 func TestReplyBeforeOtherOutput(t *testing.T) {
 	const failed, warning = `echo '{"outcome":"failed","error":"no such customer"}'; `, `echo '(node:7) Warning: old api' >&2`
 	for script, want := range map[string]job.Outcome{
@@ -74,13 +74,13 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 		`printf '\357\273\277{"outcome":"failed"}\n'`: {
 			Verdict: job.TryAgain, Error: "the handler's reply can't be read: it is not plain UTF-8, without a byte order mark: \uFEFF{\"outcome\":\"failed\"}",
 		},
-		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:          {Verdict: job.Finished}, // of something else
+		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:          {Verdict: job.Finished}, // about something else
 		`echo '{"outcome":"failure"}'; ` + warning:                      {Verdict: job.Finished},
 		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:  {Verdict: job.Finished},
 		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning: {Verdict: job.Finished},
 		`echo '{"outcome":"failed"}]'; ` + warning:                      {Verdict: job.Finished},
 
-		failed + xs(100_000): {Verdict: job.Finished}, // it isn't kept any more
+		failed + xs(100_000): {Verdict: job.Finished}, // no longer kept
 	} {
 		got := sh(script).Handle(t.Context(), testJob())
 		got.Output, got.Ran = "", 0
@@ -88,7 +88,7 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 	}
 }
 
-// The rest of a reply without its outcome is not dropped in silence.
+// TestReplyWithoutOutcome: a reply that lacks its outcome is noted.
 func TestReplyWithoutOutcome(t *testing.T) {
 	const note = `[the last line has no "outcome", so it counts for nothing]` + "\n"
 	for script, want := range map[string]string{
@@ -105,21 +105,21 @@ func TestReplyWithoutOutcome(t *testing.T) {
 	}
 }
 
-// A long line that is no reply, or not the last, is output like any other.
+// TestLongOutputIsNoReply: a long line that is no reply, or not the last, is ordinary output.
 func TestLongOutputIsNoReply(t *testing.T) {
 	for _, script := range []string{
 		`printf '{"orders":"'; ` + xs(2<<20) + `; echo '"}'`,
 		`printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'; echo done`,
 		`printf '{"outcome":"failed","error":"'; ` + xs(100_000) + `; echo '"}'; ` + xs(100_000),
 		`echo '{"outcome":"failed"}'; ` + xs(100_000),
-		xs(16<<10) + `; printf '{"outcome":"failed","error":"'; ` + xs(17<<10) + `; printf '"}'`, // what is left of a line looks like one
+		xs(16<<10) + `; printf '{"outcome":"failed","error":"'; ` + xs(17<<10) + `; printf '"}'`, // the rest of a line looks like a reply
 	} {
 		got := sh(script).Handle(t.Context(), testJob())
 		dbtest.Ensure(t, got.Verdict == job.Finished && got.Result == "", "%s: %s %.200q", script, got.Verdict, got.Error)
 	}
 }
 
-// A reply is read whole, however its bytes come; what is kept of the output stays short.
+// TestLongReply: a reply is read whole, however its bytes come; the kept output stays short.
 func TestLongReply(t *testing.T) {
 	t.Parallel()
 	const kept, brackets = 16 << 10, len(`{"outcome":"failed","error":""}`)
@@ -139,13 +139,13 @@ func TestLongReply(t *testing.T) {
 	}
 }
 
-// A result is stored as it is, or not at all.
+// TestLongResult: a result is stored as it is, or not at all.
 func TestLongResult(t *testing.T) {
 	got := sh(`printf '{"outcome":"finished","result":"'; `+xs(1_000_000)+`; echo '"}'`).Handle(t.Context(), testJob())
 	dbtest.Ensure(t, got.Verdict == job.Finished && got.Result == strings.Repeat("x", 1_000_000),
 		"%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
 	for _, outcome := range []string{"finished", "sent"} {
-		// a byte that is no UTF-8 becomes three
+		// each invalid byte becomes three
 		got = sh(`printf '{"outcome":"`+outcome+`","result":"'; yes "$(printf '\377')" | tr '\n' x | head -c 800000; echo '"}'`).Handle(t.Context(), testJob())
 		if got.Verdict != job.TryAgain || got.Error != "the handler's result has 1600000 bytes, allowed are 1048576" || got.Result != "" {
 			t.Errorf("%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
@@ -153,7 +153,7 @@ func TestLongResult(t *testing.T) {
 	}
 }
 
-// Whatever floods the output, memory stays as it is, also where a reply may be coming.
+// TestFlood: much output uses constant memory, also if it may become a reply.
 func TestFlood(t *testing.T) {
 	for _, flood := range []string{`printf '{'; ` + xs(60<<20), xs(60 << 20), `yes '{"a":1}' | head -c 60M`, `yes '' | head -c 60M`} {
 		var before, after runtime.MemStats
@@ -168,7 +168,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// What is kept, and the last line, are what one would cut from the whole, however it comes.
+// TestOutput: the kept output and last line don't depend on how the output is split.
 func TestOutput(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -12,10 +12,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// RetryFunc is a retry handler in Go. A panic is an error.
+// RetryFunc is a retry handler in Go. A panic counts as an error.
 type RetryFunc func(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error)
 
-// Decide asks f once.
+// Decide calls f once.
 func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job.Decision, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -26,24 +26,24 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 		return job.Decision{}, err
 	}
 	if d, err = f(ctx, j, o); err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // whatever f ran into then
+		err = context.Cause(ctx) // the context's end explains any error
 	}
 	return d, err
 }
 
-// RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these additional
-// fields:
+// RetryExec is a retry handler that runs a program. The program gets the job as JSON on stdin, as for Exec, with these
+// additional fields:
 //
 //	"error": what went wrong, "outcome": "retry" or "failed" (the handler said not to retry), "retry_after": seconds
 //	(what the handler asked for, or 0)
 //
-// Its last line of output, of 1 MiB at most, is the decision, a JSON object:
+// The last line of output, up to 1 MiB, is the decision, a JSON object:
 //
 //	{"decision": "again", "retry_after": "5m", "at": "2026-12-31T23:00:00Z", "job_data": …, "priority": 50}
 //	{"decision": "final"}
 //
-// All but the decision may be left out. Without a time it is the retry policy's delay. A retry_after that is a number is
-// seconds, as in the question.
+// Only the decision is required. Without a time, the retry policy's delay applies. A numeric retry_after is in seconds, as in
+// the input.
 type RetryExec struct{ *Exec }
 
 type question struct {

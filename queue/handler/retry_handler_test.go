@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// wantDecision wants a decision, or an error that has the problem in it.
+// wantDecision wants a decision, or an error that contains problem.
 func wantDecision(t *testing.T, got job.Decision, err error, want job.Decision, problem string) {
 	t.Helper()
 	if problem != "" {
@@ -138,7 +138,7 @@ func TestRetryExec(t *testing.T) {
 	})
 }
 
-// The program reads the job, and what its attempt came to.
+// TestRetryExecReadsTheOutcome: the program reads the job and the outcome of its attempt.
 func TestRetryExecReadsTheOutcome(t *testing.T) {
 	for _, o := range []job.Outcome{
 		{Verdict: job.TryAgain, Error: "it said \"no\"\n", RetryAfter: 90 * time.Second},
@@ -179,7 +179,7 @@ func TestRetryFunc(t *testing.T) {
 	wantDecision(t, got, err, want, "")
 	_, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"})
 	dbtest.Same(t, fmt.Sprint(err), "no idea")
-	_, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after its time
+	_, err = f.Decide(over, testJob(), job.Outcome{Error: "late"}) // after the timeout
 	dbtest.Same(t, fmt.Sprint(err), "timeout after 30s")
 	got, err = f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_handler_test.go") || got.Again {

@@ -13,44 +13,45 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Stream runs programs that take one job after another: so what a program costs to start, it costs once a worker and not
-// once a job. Each job is a line of JSON on the program's stdin, as for Exec; the program answers each by a line on its
-// stdout, in any order:
+// Stream runs programs that each take many jobs, which saves a start per job. Each job is a line of JSON on stdin, as for
+// Exec. The program answers each job with a line on stdout, in any order:
 //
 //	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
-// The id is the job's, and so is the token, where there is one. Lines that don't begin with a brace, and stderr, are the
-// program's log: of each attempt is kept what came while it ran, the last 16 KiB of that.
+// The id, and the token if given, must be the job's. Lines without a leading brace, and stderr, are the log; each attempt
+// keeps the last 16 KiB logged while it ran.
 //
-// A program starts with the first job that no other has room for. It is told to end by the end of its stdin, and may end by
-// itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
-// begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
-// jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
-// KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job that
-// has to be stopped ends within Grace anyway: after half of it the program gets its TERM whatever else it has, and the errors
-// of the others name that job. A job of which it has not got the whole line goes to another. Programs that end again and again
-// without any answer are started ever more slowly.
+// A program starts when no running one has room for a job. The end of stdin tells it to end; it may also end by itself after
+// any answer. If it ends without answering a job, the attempt fails. A job that it hadn't begun to read, or received only in
+// part, goes to another program.
 //
-// A Stream is for the jobs of one queue, as their ids tell them apart. It is safe for concurrent use. Close it when the worker
-// has ended.
+// After an unreadable line, or when a job must be stopped, the program gets no further jobs, but may answer those it has.
+// When no job is left that may go on, it gets TERM and, after Grace, KILL. If all were answered, it first has Grace to end. A
+// program that closes stdin or stdout and lives on is treated alike.
+//
+// A job that must be stopped ends within Grace. After half of it, the program gets TERM whatever other jobs it has; their
+// errors name that job. Programs that keep ending without any answer are restarted ever more slowly.
+//
+// A Stream serves the jobs of one queue, because it tells them apart by ID. It is safe for concurrent use. Close it when the
+// worker has ended.
 type Stream struct {
 	Program
-	// Processes is how many programs run at once, at most; below 1 is 1.
+	// Processes is how many programs may run at once; below 1 means 1.
 	Processes int
-	// InFlight is how many jobs each has at once, at most; below 1 is 1. Jobs that begin together may reach it in any order.
+	// InFlight is how many jobs each program may have at once; below 1 means 1. Jobs that begin together arrive in any order.
 	InFlight int
-	// Log, if not nil, is told of programs that are replaced because what they print can't be understood.
+	// Log, if set, gets a warning when a program is replaced because of unreadable output.
 	Log *slog.Logger
 
 	mu       sync.Mutex
-	talks    []*talk // with those programs that take jobs
-	starting int     // so many are about to be among them
+	talks    []*talk // with programs that take jobs
+	starting int     // programs being started
 	closed   bool
-	futile   int           // so many programs have ended in a row without any answer
-	startAt  time.Time     // not before that the next program starts
+	futile   int           // programs in a row that ended without any answer
+	startAt  time.Time     // earliest next start
 	lastEnd  string        // why the last of them ended
-	note     string        // what the next job's log begins with
-	changed  chan struct{} // closed when one may have room; nil while no job waits for that
+	note     string        // the beginning of the next job's log
+	changed  chan struct{} // closed when a program may have room; nil without waiters
 	ending   sync.WaitGroup
 }
 
@@ -60,7 +61,7 @@ var errClosed = errors.New("the worker has ended")
 func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
 	defer func() { outcome.Ran = time.Since(begin) }()
-	defer handling.Instead(ctx, func() {})() // it is ended by its talk, if that can be
+	defer handling.Instead(ctx, func() {})() // the talk ends it if possible
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)
@@ -75,7 +76,7 @@ func (s *Stream) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	}
 }
 
-// Close tells the programs to end, kills those that have not ended after Grace, and waits for that. No job may be running.
+// Close tells the programs to end, kills them after Grace, and waits for their end. No job may be running.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -87,7 +88,7 @@ func (s *Stream) Close() {
 	s.ending.Wait()
 }
 
-// take finds a program that has room for a job, or starts one.
+// take finds a program with room for a job, or starts one.
 func (s *Stream) take(ctx context.Context) (*talk, error) {
 	for {
 		if ctx.Err() != nil {
@@ -109,8 +110,8 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 	}
 }
 
-// choose gives the talk that has the most room, or says that another program may be started, or what to wait for. A job for which
-// there is no program, nor may one start yet, is refused: waiting, it would hold a slot that others can use.
+// choose returns the talk with the most room, or says that a program may start, or what to wait for. It refuses a job if no
+// program runs and none may start yet, so that the job frees its slot.
 func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +165,7 @@ func (s *Stream) giveBack(t *talk) {
 	s.wake()
 }
 
-// wake has those look again who wait for room. The mutex is held.
+// wake wakes jobs that wait for room. The caller holds the mutex.
 func (s *Stream) wake() {
 	if s.changed != nil {
 		close(s.changed)
@@ -179,11 +180,11 @@ func (s *Stream) leave(t *talk) {
 	s.wake()
 }
 
-// maxStartDelay is how long the next start waits, at most, for programs that end without any answer.
+// maxStartDelay is the longest delay of a start after programs that ended without any answer.
 const maxStartDelay = 30 * time.Second
 
-// wasFutile notes that a program has ended without any answer: the second in a row has the next one wait a second, each
-// further one twice as long.
+// wasFutile records that a program ended without any answer. The second in a row delays the next start by 1 s, and each
+// further one doubles the delay.
 func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,14 +194,14 @@ func (s *Stream) wasFutile(end string) {
 	}
 }
 
-// leaveNote has the next program's first job begin its log with a text.
+// leaveNote puts a text at the beginning of the next program's first log.
 func (s *Stream) leaveNote(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note = text
 }
 
-// takeNote gives that text, once.
+// takeNote returns that text once.
 func (s *Stream) takeNote() (text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

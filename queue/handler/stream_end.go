@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// end tells a program to end that has jobs.
+// end tells a program that has jobs to end.
 func (t *talk) end() {
 	t.stopping = true
 	grace := t.stream.Grace
@@ -39,7 +39,7 @@ func (t *talk) retireFor(reason string) {
 	t.stop()
 }
 
-// stop ends a program that has been retired, unless it has jobs that may go on: for those it has until hurry.
+// stop ends a retired program, unless it has jobs that may go on: they have until hurry.
 func (t *talk) stop() {
 	for _, f := range t.flights {
 		if f.over == nil && !t.silent {
@@ -57,7 +57,7 @@ func (t *talk) stop() {
 
 func (t *talk) denied() { t.giveUp(mayNotSignal) }
 
-// giveUp is called with the program's own lock held, which others take behind t.mu.
+// giveUp is called with the program's lock held, which others take after t.mu.
 func (t *talk) giveUp(still string) { go t.abandon(still) }
 
 func (t *talk) abandon(still string) {
@@ -86,7 +86,7 @@ func (t *talk) await() {
 	byGuard := t.stream.Guard.ofWorker().MayStop()
 	unread := t.unread()
 	close(t.ended)
-	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
+	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // in the past, because leftover processes may hold the pipe forever
 	<-t.heard
 	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
 	end, err := t.stream.reap(t.program)
@@ -101,7 +101,7 @@ func (t *talk) await() {
 	t.over.Do(t.stream.ending.Done)
 }
 
-// unread is how much of what went to the program's stdin it has not read.
+// unread returns how many bytes of stdin the program hasn't read.
 func (t *talk) unread() (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,8 +113,8 @@ func (t *talk) unread() (n int64) {
 	return n
 }
 
-// finish ends the flights of a program that has ended, and has read so many bytes. noted says that an attempt got what is noted of the
-// processes that it has left.
+// finish ends the flights of a program that ended after reading so many bytes. noted says that an attempt got the note about
+// leftover processes.
 func (t *talk) finish(end ending, err error, byGuard bool, read int64, left string) (noted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 		defer func() { t.stream.wasFutile(t.last) }()
 	}
 	for id, f := range t.flights {
-		// one that no program might ever read must not go from one to another for ever
+		// a job that no program ever reads must not move on forever
 		l := landing{unread: (t.answered || t.endedFor != "") && (f.from < 0 || read <= f.from)}
 		switch {
 		case byGuard:
@@ -144,11 +144,11 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 	return noted
 }
 
-// unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.
+// unanswered returns the error of a job whose program ended without an answer. An end that hipq asked for is no reason.
 func (t *talk) unanswered(f *flight, end ending) string {
 	succeeded := !end.Signaled() && end.ExitStatus() == 0
 	var out printed
-	if f.log != nil && !succeeded { // else what it logged is no reason
+	if f.log != nil && !succeeded { // after success, the log is no reason
 		out = f.log.end()
 	}
 	ended := "the program ended without an answer: " + failure(end, out)

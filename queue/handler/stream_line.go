@@ -13,11 +13,11 @@ import (
 type streamReply struct {
 	reply
 	id int64
-	// progress is what it says of how far the job is, instead of an answer; nil if it is none.
+	// progress is the line's progress if it is no answer; else nil.
 	progress *progressLine
 }
 
-// parseLine reads a line of a program that may be an answer. Without an error and an id it is none.
+// parseLine parses a line that may be an answer. Without error and id, it is none.
 func parseLine(line []byte) (r streamReply, err error) {
 	if !likeReply(line) {
 		return r, nil
@@ -30,7 +30,7 @@ func parseLine(line []byte) (r streamReply, err error) {
 	}
 	if r.ID == nil {
 		if r.Outcome == nil {
-			return r, nil // it logs in JSON
+			return r, nil // a log line in JSON
 		}
 		return r, errors.New("it has an outcome and no id")
 	}
@@ -49,15 +49,14 @@ func parseLine(line []byte) (r streamReply, err error) {
 }
 
 type streamLine struct {
-	text []byte // without its end
-	// rest is what comes behind text in a line that is longer than a reply may be, its end too; nil if it is not. Of that only the
-	// end is kept.
+	text []byte // without its line end
+	// rest is the end of what exceeds a reply's length, with the line end; nil if nothing does.
 	rest *output
-	// open says that it has no end: the program has none behind it.
+	// open says that the line has no newline, because the output ended.
 	open bool
 }
 
-// readLine reads a line, into the memory of the one before.
+// readLine reads a line into the memory of the previous one.
 func readLine(from *bufio.Reader, before []byte) (l streamLine, err error) {
 	l.text = before[:0]
 	for {
@@ -69,7 +68,7 @@ func readLine(from *bufio.Reader, before []byte) (l streamLine, err error) {
 		l.text = append(l.text, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			if l.open = err != nil; l.open && len(l.text) > 0 && errors.Is(err, io.EOF) {
-				err = nil // the next reading says so
+				err = nil // the next read returns it
 			}
 			if l.rest == nil {
 				l.text = bytes.TrimRight(l.text, "\r\n")
@@ -83,7 +82,7 @@ func (l streamLine) addTo(log *output) *output {
 	log = logged(log, l.text)
 	switch {
 	case l.rest != nil:
-		log.cut += l.rest.cut // if there is any, the rest has more than a log keeps
+		log.cut += l.rest.cut // if anything was cut, rest alone fills the log
 		return logged(log, l.rest.buf[:l.rest.n])
 	case l.open:
 		return log
@@ -91,10 +90,10 @@ func (l streamLine) addTo(log *output) *output {
 	return logged(log, []byte("\n"))
 }
 
-// marks are the beginnings of texts by which some programs say how they are encoded: UTF-8, and the two kinds of UTF-16.
+// marks are the byte order marks of UTF-8 and of UTF-16 in both orders.
 var marks = [][]byte{{0xEF, 0xBB, 0xBF}, {0xFF, 0xFE}, {0xFE, 0xFF}}
 
-// missed says what is wrong with a line that seems to be meant as an answer, and is not taken for one; "" is nothing.
+// missed returns a hint about a line that seems meant as an answer but isn't; "" means none.
 func missed(line streamLine) string {
 	hint, text := "", bytes.TrimLeft(line.text, " \t")
 	if bytes.HasPrefix(text, []byte("[")) {
@@ -105,14 +104,14 @@ func missed(line streamLine) string {
 			hint = "the program printed a byte order mark: a reply is UTF-8 without one"
 		}
 	}
-	if hint == "" || !replyLike().Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between its letters
+	if hint == "" || !replyLike().Match(bytes.ReplaceAll(text, []byte{0}, nil)) { // UTF-16 has zeros between letters
 		return ""
 	}
 	return hint
 }
 
-// hintOf says what else may be wrong with a line, where jobs stay without an answer; "" is nothing. Of a program that has answered
-// before, only an answer that is not a whole line is of interest.
+// hintOf returns a hint about a line if jobs stay unanswered; "" means none. For a program that has answered before, only an
+// incomplete answer matters.
 func hintOf(line streamLine, answered bool) string {
 	switch text := bytes.TrimLeft(line.text, " \t"); {
 	case line.open && (likeReply(text) || !answered):

@@ -16,8 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
-// asks for it).
+// maxLastWords is how much output is read after a program's end: as much as a Linux pipe can hold.
 const maxLastWords = 1 << 20
 
 func (t *talk) listen() {
@@ -29,7 +28,7 @@ func (t *talk) listen() {
 		if line, err = readLine(from, line.text); err != nil {
 			break
 		}
-		_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) }) // what it logged before it said so
+		_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) }) // first, what it logged before this line
 		t.hear(line)
 	}
 	select {
@@ -96,11 +95,11 @@ func (t *talk) hear(line streamLine) {
 	}
 }
 
-// misunderstand gives the program no more jobs, because of what it has printed. Its jobs may all be answered, or end well: so that
-// somebody sees it, it is also noted with those that are answered yet, or else with the next one that the stream runs.
+// misunderstand gives the program no more jobs because of its output. Its jobs may still end well, so the reason is also
+// noted with its next answered jobs, or else with the stream's next job.
 func (t *talk) misunderstand(reason string) {
 	if t.retired {
-		return // that is known
+		return // already known
 	}
 	if log := t.stream.Log; log != nil {
 		log.Warn("a stream's program gets no more jobs", "program", t.stream.Argv, "reason", reason)
@@ -112,8 +111,7 @@ func (t *talk) misunderstand(reason string) {
 	t.retireFor(reason)
 }
 
-// hearProgress takes a line with which the program says how far a job is. What can't be made out, or is of another attempt, is a
-// line of its log.
+// hearProgress handles a progress line. Unreadable progress, or another attempt's, goes to the log.
 func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
 	ofIt := r.progress.understood && (r.Token == nil || jsonText(r.Token) == f.token)
 	if ofIt && f.progress != nil {
@@ -137,7 +135,7 @@ func (t *talk) follow() {
 	}
 }
 
-// takeLog takes what there is to be read of the program's stderr now, or a part of it. more is false at its end.
+// takeLog reads what is available of the program's stderr, or part of it. more is false at its end.
 func (t *talk) takeLog(fd int) (got, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +155,7 @@ func (t *talk) takeLog(fd int) (got, more bool) {
 	return got, true
 }
 
-// note has something that the program has logged added to the log of each job that it has.
+// note adds a log text to the log of each of the program's jobs.
 func (t *talk) note(add func(log *output) *output) {
 	if len(t.flights) == 0 {
 		t.idle = add(t.idle)
@@ -167,10 +165,10 @@ func (t *talk) note(add func(log *output) *output) {
 	}
 }
 
-// lastWords reads what a program prints and, once the file's deadline is over, what lies in the pipe then.
+// lastWords reads a program's output and, after the file's deadline, what remains in the pipe.
 type lastWords struct {
 	file *os.File
-	left int // so much is read then, at most: others may go on writing
+	left int // limit for that, because other processes may go on writing
 }
 
 func (w *lastWords) Read(b []byte) (n int, err error) {

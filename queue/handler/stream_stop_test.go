@@ -20,7 +20,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// shStream is a Stream of one script, for one job after the other.
+// shStream is a Stream of one script, for one job at a time.
 func shStream(t *testing.T, script string) *handler.Stream {
 	t.Helper()
 	s := &handler.Stream{Program: handler.Program{Argv: []string{"sh", "-c", script}, Grace: 200 * time.Millisecond, WorkerID: newWorkerID()}}
@@ -28,7 +28,7 @@ func shStream(t *testing.T, script string) *handler.Stream {
 	return s
 }
 
-// within runs a job with a timeout, and fails the test if it outlives that for long.
+// within runs a job with a timeout, and fails the test if the job takes much longer.
 func within(t *testing.T, s *handler.Stream, j *job.Job, timeout time.Duration) job.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("timeout after %s", timeout))
@@ -44,7 +44,7 @@ func within(t *testing.T, s *handler.Stream, j *job.Job, timeout time.Duration) 
 	}
 }
 
-// A program that answers before it has read the line to its end, and then doesn't read on, holds up nothing beyond the timeout.
+// TestStreamAnswersTooSoon: a program that answers early and doesn't read on delays nothing beyond the timeout.
 func TestStreamAnswersTooSoon(t *testing.T) {
 	t.Parallel()
 	s := shStream(t, `head -c 100 >/dev/null; echo '{"id":7,"outcome":"finished"}'; sleep 60`)
@@ -53,7 +53,7 @@ func TestStreamAnswersTooSoon(t *testing.T) {
 	wantFinished(t, within(t, s, j, 3*time.Second))
 }
 
-// A program doesn't read, and the job's line is larger than any pipe.
+// TestStreamDoesNotRead: a program doesn't read, and the job's line exceeds any pipe.
 func TestStreamDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := shStream(t, "trap '' TERM; while :; do sleep 1; done")
@@ -63,7 +63,7 @@ func TestStreamDoesNotRead(t *testing.T) {
 	dbtest.Ensure(t, o.Error == "timeout after 300ms", "%+v", o)
 }
 
-// A job that its program has not got, since it hangs in another, goes to the next program when that one is stopped.
+// TestStreamNotSent: a job not yet sent, because its program hangs in another, goes to the next program.
 func TestStreamNotSent(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2, "single")
@@ -76,8 +76,8 @@ func TestStreamNotSent(t *testing.T) {
 		"%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
 }
 
-// A job that waits unread in its program's stdin goes to the next one, also if that program is ended because of another job that
-// hangs: whether the program has answered before, or never.
+// TestStreamNotRead: an unread job in a program's stdin goes to the next program, also if the program ends because of another
+// job, even without any answer.
 func TestStreamNotRead(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -92,7 +92,7 @@ func TestStreamNotRead(t *testing.T) {
 				wantFinished(t, outcomes(t, s, jobOf(1, task{}))[0])
 			}
 			hangs := jobOf(2, task{SleepMS: 60_000})
-			hangs.Timeout = 4 * time.Second // a busy machine takes long to start the program
+			hangs.Timeout = 4 * time.Second // a busy machine starts programs slowly
 			got := outcomes(t, s, hangs, jobOf(3, task{}))
 			dbtest.Ensure(t, got[0].Error == "timeout after 4s" && got[1].Verdict == job.Finished,
 				"%q, %s %q", got[0].Error, got[1].Verdict, got[1].Error)
@@ -100,7 +100,7 @@ func TestStreamNotRead(t *testing.T) {
 	}
 }
 
-// What a retired program reads of its jobs is no other's, also if it reads that when its stdin has been closed.
+// TestStreamReadLate: a job that a retired program read goes to no other, even if it was read after stdin was closed.
 func TestStreamReadLate(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2, "single")
@@ -113,7 +113,7 @@ func TestStreamReadLate(t *testing.T) {
 	dbtest.Ensure(t, got[1].Error == "timeout after 1.5s" && got[2].Error == want, "%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
 }
 
-// A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
+// TestStreamClosesInput: a program that closes stdin and lives on loses its jobs to another; without any answer they fail.
 func TestStreamClosesInput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 1, "single")
@@ -128,8 +128,8 @@ func TestStreamClosesInput(t *testing.T) {
 	dbtest.Ensure(t, o.Error == "the program has closed its standard input", "%+v", o)
 }
 
-// What a program leaves behind, out of its group, and that holds its pipes, takes nothing away from its last answer; not even
-// if it floods them.
+// TestStreamHeldPipe: a leftover process outside the group that holds the pipes, or even floods them, doesn't harm the last
+// answer.
 func TestStreamHeldPipe(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "escaped")
@@ -145,7 +145,7 @@ func TestStreamHeldPipe(t *testing.T) {
 	dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%.300q", o.Error)
 }
 
-// flood leaves its process group and prints without an end, and without a newline, until its output has no reader.
+// flood leaves its process group and prints without newline until its reader ends.
 func flood([]string) error {
 	if err := syscall.Setpgid(0, 0); err != nil {
 		return err
@@ -158,7 +158,7 @@ func flood([]string) error {
 	return nil
 }
 
-// Floods without a newline end with the timeout, in little memory; and so do those of lines.
+// TestStreamFloods: floods with and without newlines end with the timeout, in little memory.
 func TestStreamFloods(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -175,7 +175,7 @@ func TestStreamFloods(t *testing.T) {
 	}
 }
 
-// Of a flood without a newline the end is kept, and what was cut is counted, as of one on stderr.
+// TestStreamFloodIsCounted: the end of a flood without newline is kept, and the cut is counted, as on stderr.
 func TestStreamFloodIsCounted(t *testing.T) {
 	const reply = `echo '{"id":7,"outcome":"finished"}'`
 	for _, tt := range []struct {
@@ -200,7 +200,7 @@ func TestStreamFloodIsCounted(t *testing.T) {
 	}
 }
 
-// Two jobs of the same id can't be told apart in what the program answers.
+// TestStreamSameID: two jobs with the same ID are indistinguishable in the program's answers.
 func TestStreamSameID(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
@@ -208,8 +208,8 @@ func TestStreamSameID(t *testing.T) {
 	dbtest.Ensure(t, got[0].Verdict == job.Finished && strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: "), "%+v", got)
 }
 
-// A worker is stopped, as by ^Z, and can't renew its lock: the program of its stream is dead before another worker may take
-// the job, and what it said of the job in the end is no result.
+// TestStreamGuardWorkerStopped: a worker is stopped, as by ^Z, and can't renew its lock. Its stream's program is dead before
+// another worker may take the job. What it said last is no result.
 func TestStreamGuardWorkerStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -233,12 +233,12 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 	dbtest.Ensure(t, err == nil && string(text) == want, "%v: got %q, want %q", err, text, want)
 }
 
-// streamWorker has a lock of some seconds, which it never renews, and one job, whose program says that it is finished when it
-// is told to end: DIR.
+// streamWorker has a lock of some seconds that it never renews, and a job whose program reports finished when told to end:
+// DIR.
 func streamWorker(args []string) error {
 	dir, id := args[0], newWorkerID()
 	guard := handler.NewGuard(guardArgv(), id, 300*time.Millisecond)
-	end := time.Now().Add(10 * time.Second) // a longer lock has a wider margin, which a busy machine needs
+	end := time.Now().Add(10 * time.Second) // a longer lock has the wider margin that a busy machine needs
 	guard.Extend(time.Until(end))
 	if err := os.WriteFile(dir+"/end", fmt.Appendln(nil, end.UnixNano()), 0o600); err != nil {
 		return err
@@ -251,7 +251,7 @@ func streamWorker(args []string) error {
 	return errors.Join(err, os.Rename(dir+"/written", dir+"/outcome"), guard.Close())
 }
 
-// A worker that was stopped for a while, and whose lock has ended, gives its program no job any more: it may be another's.
+// TestStreamAfterTheLock: a worker whose lock ended while it was stopped sends no job: it may be another worker's.
 func TestStreamAfterTheLock(t *testing.T) {
 	t.Parallel()
 	got := filepath.Join(t.TempDir(), "got")
@@ -261,7 +261,7 @@ func TestStreamAfterTheLock(t *testing.T) {
 	defer cancel(nil)
 	looks := 0
 	o := s.Handle(handling.With(ctx, handling.Hooks{Look: func() {
-		if looks++; looks > 1 { // the first is for whether to take a program for it
+		if looks++; looks > 1 { // the first check is for taking a program
 			cancel(errors.New("lock lost"))
 		}
 	}}), testJob())

@@ -18,64 +18,64 @@ import (
 
 type talk struct {
 	stream *Stream
-	taken  int // so many jobs have room in it; under the stream's mutex
+	taken  int // reserved jobs; guarded by the stream's mutex
 
 	program *handling.Program
 	pipes   handling.Dialogue
-	log     syscall.RawConn // of the program's stderr
-	ended   chan struct{}   // closed when its process has ended
-	heard   chan struct{}   // closed when nothing of its stdout is left to be read
-	over    sync.Once       // the stream waits for it no more
+	log     syscall.RawConn // the program's stderr
+	ended   chan struct{}   // closed when the process has ended
+	heard   chan struct{}   // closed when stdout has been read to the end
+	over    sync.Once       // the stream no longer waits for it
 
 	writing sync.Mutex
-	written int64 // so many bytes went to its stdin
+	written int64 // bytes written to stdin
 
 	mu       sync.Mutex
-	flights  map[int64]*flight // by the job's id
-	answered bool              // it has given an answer
-	retired  bool              // it gets no more jobs, for this reason
+	flights  map[int64]*flight // by job ID
+	answered bool              // it has answered at least once
+	retired  bool              // it gets no more jobs
 	reason   string
-	left     *os.File // another end of its stdin's pipe, when it is retired: it tells what of that is unread; nil if there is none
+	left     *os.File // once retired, another end of stdin's pipe, to measure unread bytes; or nil
 	silent   bool     // it can't answer any more
 	stopping bool
 	kill     *time.Timer
-	endedFor string     // why it was ended although it had jobs that might go on
-	before   int64      // the job that it answered last
-	hint     string     // what may be wrong with how it answers
-	remark   string     // what could not be understood, for the log of jobs that are answered after that
-	last     string     // the error of a job that it had at its end
-	buf      [4096]byte // for what it logs
-	idle     *output    // what it has logged while it had no job; nil is nothing
+	endedFor string     // why it was ended despite other jobs
+	before   int64      // the job answered last
+	hint     string     // a hint why answers are missing
+	remark   string     // unreadable output, for the log of jobs answered later
+	last     string     // the error of a job unfinished at its end
+	buf      [4096]byte // for its log
+	idle     *output    // logged without a job; nil means nothing
 }
 
 type flight struct {
 	token string
-	// from is where its line begins in what went to the program's stdin; -1 is not yet.
+	// from is where its line begins in the program's stdin; -1 means not yet.
 	from int64
-	// over is why it has to be stopped; nil is that it may go on.
+	// over is why it must be stopped; nil means that it may go on.
 	over error
 	late bool   // its time is over
-	hint string // what was wrong with a line that may have been its answer
-	// endBy is when it has to be over in any case, and hurry ends the program before that, whatever else it has.
+	hint string // a hint about a line that may have been its answer
+	// endBy is when it must have ended.
 	endBy time.Time
+	// hurry ends the program before endBy, whatever other jobs it has.
 	hurry *time.Timer
 	done  chan landing
-	log   *output                     // nil is nothing
-	note  func(func(*handling.Heard)) // nil: not wanted
-	// progress gets how far the job is; nil if that isn't wanted.
+	log   *output                     // nil means empty
+	note  func(func(*handling.Heard)) // nil without a listener
+	// progress receives the job's progress; nil without a listener.
 	progress func(job.Progress)
 }
 
-// landing is how a flight ends: with an outcome; or not at all, because the program has not read the job. abandoned says that the
-// program runs on. left is what is noted of the processes that it has left.
+// landing is a flight's end: an outcome, or unread by the program. abandoned says that the program runs on. left notes the
+// processes that it left behind.
 type landing struct {
 	outcome           job.Outcome
 	unread, abandoned bool
 	left              string
 }
 
-// silence is how long a program may live on when it has closed its stdin or its stdout, before that is held against it: often
-// its end has only begun.
+// silence is how long a program may go on after it closed stdin or stdout, because it may just be ending.
 const silence = time.Second
 
 func (s *Stream) open(ctx context.Context) (*talk, error) {
@@ -104,7 +104,7 @@ func (t *talk) begin() {
 	go t.await()
 }
 
-// ask gives the program a job and waits for the answer. unread says that it has not read the job.
+// ask gives the program a job and waits for the answer. unread says that the program hasn't read it.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
 	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: handling.Note(ctx), progress: handling.Say(ctx)}
 	if added, err := t.add(j.ID, f); err != nil {
@@ -144,7 +144,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	return outcome, false
 }
 
-// add makes a flight one of the program's, unless that gets no more jobs.
+// add adds a flight, unless the program gets no more jobs.
 func (t *talk) add(id int64, f *flight) (added bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,15 +161,15 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 	return true, nil
 }
 
-// send writes a job's line. A program that doesn't get all of it can't have begun the job, which then ends here: if this
-// program is retired it goes to another.
+// send writes a job's line. A program that didn't get all of it can't have begun the job, so the flight ends here. If the
+// program is retired, the job goes to another.
 func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.mu.Lock()
 	f.from = t.written
 	t.mu.Unlock()
-	if handling.Err(ctx) != nil { // others' lines may have taken a while
+	if handling.Err(ctx) != nil { // waiting for other lines may have taken a while
 		t.unsent(id, f, true)
 		return
 	}
@@ -179,9 +179,9 @@ func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	case err == nil:
 	case !errors.Is(err, syscall.EPIPE):
 		t.unsent(id, f, true)
-	default: // no reader
+	default: // the program doesn't read
 		select {
-		case <-t.ended: // that says more
+		case <-t.ended: // its end says more
 		case <-time.After(silence):
 			t.retire(closedInput)
 			t.mu.Lock()
@@ -194,8 +194,8 @@ func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 
 const closedInput = "the program has closed its standard input"
 
-// unsent ends the flight of a job that the program has not got. If it can't go to another, because none might ever take it, that is
-// an error.
+// unsent ends the flight of a job that the program didn't get. It is an error if the job can't go to another program, because
+// no program may ever take it.
 func (t *talk) unsent(id int64, f *flight, toAnother bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,7 +205,7 @@ func (t *talk) unsent(id int64, f *flight, toAnother bool) {
 	}
 }
 
-// stopFor stops a job: the program gets no more of them, and is stopped when it has no others that may go on.
+// stopFor stops a job: the program gets no more jobs, and ends when none of its others may go on.
 func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,11 +215,11 @@ func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 		f.over, f.late = cause, errors.Is(ctx.Err(), context.DeadlineExceeded)
 		f.endBy = time.Now().Add(t.stream.Grace)
 		f.hurry = time.AfterFunc(t.stream.Grace/2, func() { t.endFor(id, f, reason) })
-	} // else it was answered, and perhaps its line not read to the end, on which its sender waits
+	} // already answered; its sender may still wait for an unread line
 	t.retireFor(reason)
 }
 
-// endFor ends a program that still has a job which had to be stopped, and others beside it.
+// endFor ends a program with a job to stop, despite its other jobs.
 func (t *talk) endFor(id int64, f *flight, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,24 +27,24 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// task is what a job has the program of these tests do, in this order.
+// task is what a job makes the program of these tests do, in this order.
 type task struct {
 	Log     string `json:"log,omitempty"`
 	SleepMS int    `json:"sleep_ms,omitempty"`
-	// Deaf has it ignore TERM.
+	// Deaf makes it ignore TERM.
 	Deaf bool `json:"deaf,omitempty"`
-	// Say is what it prints, with ID and TOKEN in it. Without any, the answer has its process id as the result.
+	// Say is what it prints, with ID and TOKEN replaced. By default it answers with its process ID as the result.
 	Say string `json:"say,omitempty"`
-	// Silent has it print nothing.
+	// Silent makes it print nothing.
 	Silent bool `json:"silent,omitempty"`
 	Close  bool `json:"close,omitempty"`
-	// CloseIn has it close its stdin then, write its process id into this file, and live on for a minute.
+	// CloseIn makes it close its stdin, write its process ID to this file, and live for another minute.
 	CloseIn string `json:"close_in,omitempty"`
 	Exit    *int   `json:"exit,omitempty"`
 }
 
-// streamProgram is the program of a Stream in these tests. It does its jobs side by side, unless it is told "single". With
-// "born FILE" it writes a line into a file when it starts, and with "stillborn" it ends then, with "babbling" behind a broken line.
+// streamProgram is the program of a Stream in these tests. It runs jobs concurrently, unless told "single". "born FILE"
+// writes a line to a file at the start; "stillborn" then ends, and "babbling" prints a broken line first.
 func streamProgram(args []string) error {
 	single := slices.Contains(args, "single")
 	if at := slices.Index(args, "born"); at >= 0 {
@@ -64,7 +64,7 @@ func streamProgram(args []string) error {
 		return errors.New("no such table: users")
 	}
 	in := bufio.NewReader(os.Stdin)
-	if single { // nor has it the next job's line in a buffer, where it would look as if it was read
+	if single { // don't buffer the next job's line, which must stay unread
 		in = bufio.NewReader(iotest.OneByteReader(os.Stdin))
 	}
 	var doing sync.WaitGroup
@@ -141,7 +141,7 @@ func stream(t *testing.T, processes, inFlight int, args ...string) *handler.Stre
 	return s
 }
 
-// jobOf is a job with this number and task.
+// jobOf is a job with this ID and task.
 func jobOf(id int64, do task) *job.Job {
 	j := testJob()
 	data, _ := json.Marshal(do)
@@ -149,7 +149,7 @@ func jobOf(id int64, do task) *job.Job {
 	return j
 }
 
-// outcomes runs the jobs side by side, each a moment after the one before.
+// outcomes runs the jobs concurrently, each a moment after the previous one.
 func outcomes(t *testing.T, s *handler.Stream, jobs ...*job.Job) []job.Outcome {
 	t.Helper()
 	list := make([]job.Outcome, len(jobs))
@@ -193,7 +193,7 @@ func TestStreamOutcome(t *testing.T) {
 	}
 }
 
-// One program has one job after another, two have two at once; answers come in any order.
+// TestStreamShares: one program runs jobs one by one, or two at once; answers come in any order.
 func TestStreamShares(t *testing.T) {
 	t.Parallel()
 	pids := func(s *handler.Stream, n, sleep int) map[string]bool {
@@ -224,7 +224,7 @@ func TestStreamShares(t *testing.T) {
 	}
 }
 
-// A program that crashes takes its own jobs with it, as errors, and none of another program's.
+// TestStreamCrash: a program that crashes fails its own jobs, and none of another program's.
 func TestStreamCrash(t *testing.T) {
 	t.Parallel()
 	crash := 3
@@ -244,13 +244,13 @@ func TestStreamCrash(t *testing.T) {
 	}
 	want := text + ": Traceback: boo"
 	dbtest.Ensure(t, got[1].Error == want, "got %q, want %q", got[1].Error, want)
-	if errors != 2 { // the crashed one had two in flight
+	if errors != 2 { // the crashed program had two jobs
 		t.Errorf("%d jobs went with the program, not 2: %+v", errors, got)
 	}
 	wantFinished(t, outcomes(t, s, jobOf(5, task{}))[0])
 }
 
-// What can't be understood is the error of the job that stays without an answer, and of no other.
+// TestStreamMisunderstood: unreadable output is the error of the unanswered job, and of no other.
 func TestStreamMisunderstood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, say, want string }{
@@ -277,12 +277,12 @@ func TestStreamMisunderstood(t *testing.T) {
 	}
 }
 
-// A job that is over its time is stopped with its program, when the others of the program have been answered.
+// TestStreamTimeout: an overdue job is stopped with its program, once the program's other jobs are answered.
 func TestStreamTimeout(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 60 * time.Second
-	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // starts the program
 	late := jobOf(1, task{SleepMS: 60_000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
@@ -298,12 +298,12 @@ func TestStreamTimeout(t *testing.T) {
 	dbtest.Ensure(t, o.Verdict == job.Finished && o.Result != got[1].Result, "afterwards: %+v", o)
 }
 
-// It doesn't wait for the others beyond the grace: their program is ended, and their errors say why.
+// TestStreamTimeoutBesideOthers: beyond the grace the program is ended despite its other jobs, and their errors say why.
 func TestStreamTimeoutBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 3)
 	s.Grace = 300 * time.Millisecond
-	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // starts the program
 	late := jobOf(1, task{SleepMS: 600_000, Deaf: true})
 	late.Timeout = 400 * time.Millisecond
 	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
@@ -315,19 +315,19 @@ func TestStreamTimeoutBesideOthers(t *testing.T) {
 	wantFinished(t, outcomes(t, s, jobOf(4, task{}))[0])
 }
 
-// A program that answers the job late, and lives, may go on with the others.
+// TestStreamTimeoutIsAnswered: a program that answers an overdue job, and lives, may go on with its others.
 func TestStreamTimeoutIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	s.Grace = 4 * time.Second
-	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // from now on its program is there
+	wantFinished(t, outcomes(t, s, jobOf(9, task{}))[0]) // starts the program
 	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, other)
 	dbtest.Ensure(t, got[0].Error == "timeout after 400ms" && got[1].Verdict == job.Finished, "%+v\n%+v", got[0], got[1])
 }
 
-// Where a job stays without an answer that the program has tried to give, its error says what is wrong with that.
+// TestStreamHints: if a job stays unanswered after a wrong answer, its error says what is wrong.
 func TestStreamHints(t *testing.T) {
 	t.Parallel()
 	const reply = `{"id":7,"outcome":"finished"}`
@@ -348,7 +348,7 @@ func TestStreamHints(t *testing.T) {
 			dbtest.Ensure(t, o.Error == tt.want, "got %q\nwant %q", o.Error, tt.want)
 		})
 	}
-	// one that has answered before, and answers another job after that, gives such a hint anyway
+	// a program that has answered other jobs gives such a hint too
 	for _, tt := range []struct{ name, say, want string }{
 		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
@@ -369,15 +369,15 @@ func TestStreamHints(t *testing.T) {
 			dbtest.Ensure(t, got[1].Error == tt.want, "got %q\nwant %q", got[1].Error, tt.want)
 		})
 	}
-	// who has answered before knows how, and took too long
+	// a program that has answered before knows how, and only took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
 	wantFinished(t, within(t, s, testJob(), 20*time.Second))
 	o := within(t, s, testJob(), time.Second)
 	dbtest.Ensure(t, o.Error == "timeout after 1s", "%+v", o)
 }
 
-// A program that answers twice for a job is replaced, although all its jobs are answered: the log says so, and so does the
-// output of the next job.
+// TestStreamAnswersTwice: a program that answers a job twice is replaced, although all its jobs are answered. The log and the
+// next job's output say so.
 func TestStreamAnswersTwice(t *testing.T) {
 	t.Parallel()
 	log := make(lines, 10)
@@ -396,7 +396,7 @@ func TestStreamAnswersTwice(t *testing.T) {
 	}
 }
 
-// lines are those of a log.
+// lines are the lines of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -404,7 +404,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A program that closes its stdout can't answer: its jobs are errors, soon.
+// TestStreamClosesOutput: a program that closes its stdout can't answer: its jobs soon fail.
 func TestStreamClosesOutput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
@@ -414,7 +414,7 @@ func TestStreamClosesOutput(t *testing.T) {
 	dbtest.Ensure(t, got[1].Verdict == job.Finished, "the one before: %+v", got[1])
 }
 
-// A job that such a program gets before that is noticed, and doesn't read, goes to another.
+// TestStreamClosesOutputUnread: a job that the program got before this was noticed, and didn't read, goes to another.
 func TestStreamClosesOutputUnread(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -427,7 +427,7 @@ func TestStreamClosesOutputUnread(t *testing.T) {
 	}
 }
 
-// A program may end after any answer: what it has not read goes to another, at no cost.
+// TestStreamEndsInOrder: a program may end after any answer: unread jobs go to another, at no cost.
 func TestStreamEndsInOrder(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -440,7 +440,7 @@ func TestStreamEndsInOrder(t *testing.T) {
 	}
 }
 
-// Programs that end as soon as they have begun are started ever more slowly.
+// TestStreamStillborn: programs that end as soon as they start are restarted ever more slowly.
 func TestStreamStillborn(t *testing.T) {
 	t.Parallel()
 	const end = "the program ended without an answer: exit status 1: "
@@ -475,7 +475,7 @@ func TestStreamStillborn(t *testing.T) {
 	}
 }
 
-// Close tells programs by the end of their input, and kills one that stays.
+// TestStreamClose: Close tells programs by the end of their input, and kills one that stays.
 func TestStreamClose(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"stays"}} {
@@ -491,8 +491,8 @@ func TestStreamClose(t *testing.T) {
 	}
 }
 
-// After many jobs, and programs that end now and then, a stream holds no more memory than before, and no file. For a million of
-// them see BenchmarkStreamMemory.
+// TestStreamStaysSmall: after many jobs and some programs' ends, a stream holds no more memory and no files. For a million
+// jobs see BenchmarkStreamMemory.
 func TestStreamStaysSmall(t *testing.T) {
 	const rounds, width, n = 5, 4, 2000
 	s := shStream(t, "exec '"+os.Args[0]+"' echo")
@@ -523,14 +523,13 @@ func TestStreamStaysSmall(t *testing.T) {
 		"round by round the heap has %d bytes, and %d files are open", heaps, files)
 }
 
-// echoProgram is a program of a Stream that logs each job and says that it is finished. It ends after each 500th or
-// so, when it has none.
+// echoProgram is a Stream's program that logs each job and finishes it. It ends about every 500 jobs, when it has none.
 func echoProgram([]string) error {
 	in := bufio.NewReader(os.Stdin)
 	for n := 0; n < 500 || in.Buffered() > 0; n++ {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return nil //nolint:nilerr // the end
+			return nil //nolint:nilerr // the end of input
 		}
 		id, _, _ := strings.Cut(strings.TrimPrefix(string(line), `{"id":`), ",")
 		fmt.Fprintln(os.Stderr, "job", id)

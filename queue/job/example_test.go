@@ -17,9 +17,9 @@ const SendReceipt job.Kind[Receipt] = "send_receipt"
 func ExampleKind() {
 	j, err := SendReceipt.New(Receipt{Order: 4711, To: "a@example.org"})
 	if err != nil {
-		panic(err) // a payload that is no JSON, or too large
+		panic(err) // the payload isn't JSON, or is too large
 	}
-	j.Key = "order-4711" // and whatever else a job.Params may have
+	j.Key = "order-4711" // set any other field too
 	fmt.Println(j.Type, j.Key, j.Data)
 	// Output: send_receipt order-4711 {"order":4711,"to":"a@example.org"}
 }

@@ -1,5 +1,5 @@
-// Package job is what jobs are: their fields and states, how an attempt may end, retry policies, time windows and limits. It
-// knows neither SQL nor a clock: who asks says what time it is. What hipq makes of it all is in internal/policy.
+// Package job defines jobs: their fields and states, attempts' outcomes, retry policies, time windows and limits. It uses
+// neither SQL nor a clock; callers pass the time. Package internal/policy decides what follows.
 package job
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// None is the word NONE, for a text that a job doesn't have.
+// None is the text NONE, which stands for a missing text.
 const None = texts.None
 
-// Limits of a job's fields, in bytes.
+// Limits of fields, in bytes.
 const (
 	MaxTypeBytes = 64
 	MaxKeyBytes  = 255
@@ -23,7 +23,7 @@ const (
 
 // Job is one unit of work: a row of its queue's table.
 type Job struct {
-	// ID is numeric, unique within the queue, never reused.
+	// ID is unique within the queue and never reused.
 	ID int64
 	// Queue is the queue's name.
 	Queue string
@@ -33,95 +33,93 @@ type Job struct {
 	Data string
 	// Key is unique per type among the jobs that are not final.
 	Key string
-	// Status is where it stands; see State.
+	// Status is the stored state; State is derived from it.
 	Status Status
 	// Timeout is how long an attempt may last, in whole seconds.
 	Timeout time.Duration
-	// Error is None, or what went wrong: with Final, for good.
+	// Error is None, or the last error; in state Final, the job's failure.
 	Error string
-	// Result is None, or what the handler gave back.
+	// Result is None, or the handler's result.
 	Result string
-	// Output is what the handler printed in the latest attempt, while that waits for an answer or a retry decision; None
-	// before, and after: then it is in the activity.
+	// Output is what the handler printed in the latest attempt, while the job waits for an answer or a retry decision.
+	// Otherwise it is None, and the activity has the output.
 	Output string
-	// Progress is the latest that an attempt has said of how far it is, perhaps not the latest attempt: see Reached. Queue.Get and
-	// Find read it; a handler's job has none.
+	// Progress is the latest that was reported, perhaps by an earlier attempt: see Reached. Queue.Get and Find read it; it is
+	// unset in a handler's job.
 	Progress Progress
-	// Attempt counts the starts: 0 is never yet, 3 is on (or after) the third.
+	// Attempt counts the starts: 0 before the first, 3 during and after the third.
 	Attempt int
-	// ScheduledRunTime is when the job should run next; in Final, when it was last meant to.
+	// ScheduledRunTime is when the job should next run, or should last have run if it is Final.
 	ScheduledRunTime time.Time
-	// WakeTime is when somebody must look at it although nothing touches it: to make it due, or because the time for an answer
-	// is over. Zero for all others.
+	// WakeTime is when a worker must act without another event: to make the job due, or to end an overdue wait for an answer.
+	// Otherwise zero.
 	WakeTime time.Time
-	// Priority: the lower number first.
+	// Priority orders due jobs; by default the lowest number starts first.
 	Priority int
 	// ThrottleFactor is the weight counted against the queue's throttle limit.
 	ThrottleFactor int
-	// Windows are the times of day within which it must start; none means always.
+	// Windows are the times of day in which the job may start; none means always.
 	Windows  Windows
 	ShardKey string
-	// Place is the number of its shard in the tables: 1000 times that of the queue's division, and behind that the shard. 8003 is shard
-	// 3 of 8.
+	// Place is the shard's number in the tables: 1000 times the division's number, plus the shard. 8003 is shard 3 of 8.
 	Place int
-	// StartTime is when the current attempt, or the last, began. Zero before the first.
+	// StartTime is when the latest attempt began; zero before the first.
 	StartTime  time.Time
 	CreateTime time.Time
 	UpdateTime time.Time
-	// WorkerID is the worker that has it locked, or settled its last attempt; None if there is none.
+	// WorkerID is the worker that locked the job, or settled its last attempt; else None.
 	WorkerID string
-	// Token is the lock under which a worker has it, or had it last: to run it, or to take its retry decision; None if none had.
+	// Token is the latest lock, for an attempt or a retry decision; None before the first.
 	Token string
-	// Group is its throttle group, once a round has found it out; None before.
+	// Group is the throttle group; None until a round has determined it.
 	Group string
 
-	// AttemptToken is the lock of the latest attempt, also when Token is another's by then, or cleared.
+	// AttemptToken is the lock of the latest attempt, even if Token has changed since.
 	AttemptToken string
-	// RetryOverride is what its handler said of the retry; Stopping that an operator wants it stopped.
+	// RetryOverride is the handler's wish for the retry.
 	RetryOverride string
-	Stopping      bool
-	// Interrupts are the attempts that ended because their worker was told to stop: they don't count against the retry policy's.
+	// Stopping says that an operator cancelled the running attempt.
+	Stopping bool
+	// Interrupts counts attempts that ended because their worker was stopped. The retry policy ignores them.
 	Interrupts int
-	// Losses are the latest attempts in a row that ended with their worker.
+	// Losses counts the latest consecutive attempts that ended with their worker.
 	Losses int
-	// Left says what a row inserted by plain SQL leaves to its type, until a worker takes it in.
+	// Left lists the fields that plain SQL left to the job type, until a worker ingests the row.
 	Left Left
-	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
+	// RetryOf is the final job that this job repeats, RetriedAs the latest job that repeats this one; 0 means none.
 	RetryOf, RetriedAs int64
 
-	// Invalid says why the row can't be a job's, if it can't: what can't be read is zero. The next worker ends it.
+	// Invalid is why the row isn't a valid job, or nil. Unreadable fields are zero. The next worker or command ends it.
 	Invalid error
 }
 
-// Left is which fields of a job are its type's to fill in; they are zero until then.
+// Left says which fields the job type still has to fill in; they are zero until then.
 type Left struct{ Timeout, Priority, ThrottleFactor, Windows bool }
 
-// Shard is which of the queue's shards the job is in: the first is 0.
+// Shard returns the job's shard, from 0.
 func (j *Job) Shard() int { return j.Place % 1000 }
 
-// Shards is how many shards the queue had when the job was placed.
+// Shards returns the queue's number of shards when the job was placed.
 func (j *Job) Shards() int { return j.Place / 1000 % 1000 }
 
-// State is how far the job has come in its life.
+// State returns the job's state.
 func (j *Job) State() State { return j.Status.State(j.Attempt) }
 
-// IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
+// IsNew says whether the job came by plain SQL and no worker has ingested it yet.
 func (j *Job) IsNew() bool { return j.Status == StatusSubmitted }
 
-// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it; of one that was cancelled
-// that goes without saying.
+// IsDismissed says whether an operator dismissed the failed job. Cancelled jobs don't count: they need no action.
 func (j *Job) IsDismissed() bool {
 	return j.Status == StatusClosed && j.RetriedAs == 0 && j.Error != Cancelled
 }
 
-// quarantineFrom is how many attempts in a row a job loses with its worker until it is quarantined.
+// quarantineFrom is the number of consecutive losses that quarantines a job.
 const quarantineFrom = 2
 
-// IsQuarantined says whether the job's next attempt is quarantined, since its latest two ended with their workers: hipq work runs it in a
-// process of its own.
+// IsQuarantined says whether the next attempt runs in its own process, because the last two ended with their workers.
 func (j *Job) IsQuarantined() bool { return j.Losses >= quarantineFrom }
 
-// Ran is how long its attempt has taken until now.
+// Ran returns how long the latest attempt has taken until now.
 func (j *Job) Ran(now time.Time) time.Duration {
 	if j.StartTime.IsZero() {
 		return 0
@@ -129,7 +127,7 @@ func (j *Job) Ran(now time.Time) time.Duration {
 	return max(0, now.Sub(j.StartTime))
 }
 
-// Outcome is what the row of a job says of its attempt: one that failed, or that was answered while its handler runs.
+// Outcome rebuilds the outcome of an attempt from the row: one that failed, or was answered while its handler runs.
 func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
@@ -148,14 +146,13 @@ func (j *Job) Outcome(now time.Time) Outcome {
 	case j.RetryOverride == overrideNever:
 		o.Verdict = Failed
 	case j.RetryOverride != None:
-		o.RetryAfter, _ = time.ParseDuration(j.RetryOverride) // no delay that can be read is none
+		o.RetryAfter, _ = time.ParseDuration(j.RetryOverride) // an unreadable delay counts as none
 	}
 	return o
 }
 
-// Check refuses a job that can't be, as somebody may have written it into the table: ErrInvalid. Its constraints refuse the
-// same, but for what only a program can read. One that is final may be of any kind, and one that is new may leave out what
-// its type has.
+// Check returns ErrInvalid for a row that can't be a job, as plain SQL may write. Table constraints refuse most such rows,
+// but not all. A final job may be anything; a new one may leave fields to its type.
 func (j *Job) Check() error {
 	wakes := j.Status == StatusScheduled || j.Status == StatusAwaiting
 	switch {
@@ -184,7 +181,7 @@ func (j *Job) Check() error {
 		Type: j.Type, Data: j.Data, Key: j.Key, ShardKey: j.ShardKey, At: j.ScheduledRunTime, Timeout: j.Timeout,
 		Priority: &j.Priority, ThrottleFactor: &j.ThrottleFactor,
 	}
-	if n.Data == None { // which a row has, and New has not
+	if n.Data == None { // the value in the table; Params uses ""
 		n.Data = ""
 	}
 	return n.Check()

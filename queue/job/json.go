@@ -7,7 +7,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// JSON is a job as scripts see it; what a handler gets is queue/handler's message. The field names are fixed; new ones may come.
+// JSON is a job as scripts see it; handlers get a different message. Field names are stable; fields may be added.
 type JSON struct {
 	ID               int64           `json:"id"`
 	Queue            string          `json:"queue"`
@@ -24,8 +24,9 @@ type JSON struct {
 	ThrottleFactor   *int            `json:"throttle_factor"`
 	Windows          []string        `json:"time_windows"`
 	ShardKey         string          `json:"shard_key"`
-	// Shard is which of so many Shards it is in, or was placed in when there were so many; null before a row of plain SQL's is taken in.
-	Shard      *int      `json:"shard"`
+	// Shard is the job's shard when it was placed; null before ingest.
+	Shard *int `json:"shard"`
+	// Shards is the number of shards at that time; null before ingest.
 	Shards     *int      `json:"shards"`
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
@@ -33,20 +34,20 @@ type JSON struct {
 	RetryOf    *int64    `json:"retry_of"`
 	RetriedAs  *int64    `json:"retried_as"`
 	Dismissed  bool      `json:"dismissed"`
-	// Flaw is there if the row can't be a job's, and says why.
+	// Flaw is why the row isn't a valid job, if it isn't.
 	Flaw string `json:"flaw,omitempty"`
-	// ProgressJSON is that of the current attempt, or of the last.
+	// ProgressJSON is that of the latest attempt.
 	ProgressJSON
 }
 
-// ProgressJSON is how far an attempt has come, as it has said; all of it is null if it has said nothing.
+// ProgressJSON is the progress that an attempt reported; all fields are null without a report.
 type ProgressJSON struct {
 	Progress     *int       `json:"progress"`
 	ProgressNote *string    `json:"progress_note"`
 	ProgressTime *time.Time `json:"progress_time"`
 }
 
-// JSON gives the progress of an attempt.
+// JSON returns the progress as JSON fields.
 func (p Progress) JSON() ProgressJSON {
 	if p.Attempt == 0 {
 		return ProgressJSON{}
@@ -55,8 +56,8 @@ func (p Progress) JSON() ProgressJSON {
 	return ProgressJSON{&p.Percent, texts.NullText(p.Note), &at}
 }
 
-// JSON gives the job's fields, times in UTC. What is left to the job's type is null, as is what there is none of. Without a
-// shard key of its own a job's is its key.
+// JSON returns the job's fields, with times in UTC. Missing values and values left to the job type are null. The shard key
+// defaults to the job's key.
 func (j *Job) JSON() JSON {
 	shard, flaw := j.ShardKey, ""
 	if j.Invalid != nil {
@@ -83,7 +84,7 @@ func (j *Job) JSON() JSON {
 	return o
 }
 
-// Time is a time in JSON: in UTC, and null if it is zero.
+// Time is a time in JSON: in UTC, or null if zero.
 type Time struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.

@@ -6,17 +6,17 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Kind is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
-// things then. It is a constant:
+// Kind is the name of a job type whose data are a T, so that producers and handlers agree on the type. Declare it as a
+// constant:
 //
 //	const SendReceipt job.Kind[Receipt] = "send_receipt"
 //
-// The data are the T as JSON, which programs in any language can read and write; of a T that is a string they are the text
-// itself. What is null, such as a nil pointer, is no data.
+// The data are T as JSON, readable in any language; if T is a string, they are the text itself. A null value, such as a nil
+// pointer, means no data.
 type Kind[T any] string
 
-// New is a job with this payload, to enqueue; set its Key, its time and so on before that. ErrInvalid if the payload can't be
-// JSON, has more than MaxDataBytes as such, or is the text NONE.
+// New returns a job with this payload; set its Key and other fields, then enqueue it. It returns ErrInvalid if the payload
+// can't be JSON, exceeds MaxDataBytes, or is the text NONE.
 func (o Kind[T]) New(payloadOf T) (Params, error) {
 	data, err := encode(payloadOf)
 	if err != nil {
@@ -26,7 +26,7 @@ func (o Kind[T]) New(payloadOf T) (Params, error) {
 	return j, j.Check()
 }
 
-// encode is the text of a payload, as New has it. A panic of the payload's own MarshalJSON is an error too.
+// encode returns a payload as text. It turns a panic in the payload's MarshalJSON into an error.
 func encode[T any](payloadOf T) (data string, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -34,7 +34,7 @@ func encode[T any](payloadOf T) (data string, err error) {
 		}
 	}()
 	data, err = texts.EncodeJSON(payloadOf)
-	if _, isText := any(&payloadOf).(*string); data == None && !isText { // the text None is for New's Check to refuse
+	if _, isText := any(&payloadOf).(*string); data == None && !isText { // Check refuses the text None
 		data = ""
 	}
 	return data, err
@@ -42,9 +42,9 @@ func encode[T any](payloadOf T) (data string, err error) {
 
 var errNoJob = fmt.Errorf("%w: the job is nil", ErrInvalid)
 
-// Read gives the payload of a job. ErrInvalid if the job has another type, or data that are no T. Fields that T doesn't know
-// are passed over, so that a newer program may enqueue for an older worker; those that the data don't have are zero.
-// A job without data, or with null, has a payload only where a T may be nil, or is a string.
+// Read returns a job's payload, or ErrInvalid if the job has another type or its data aren't a T. It ignores unknown fields,
+// so newer producers work with older workers; missing fields are zero. Without data, or with null, T must be nilable or a
+// string.
 func (o Kind[T]) Read(j *Job) (T, error) {
 	if j == nil {
 		return *new(T), errNoJob
@@ -59,8 +59,8 @@ func (o Kind[T]) Read(j *Job) (T, error) {
 	return v, nil
 }
 
-// ResultOf gives the result of a finished job, such as Queue.Wait gives, as the handler gave it back: handler.ForResult. It is
-// read as Of.Read reads data. ErrInvalid if the result is no T.
+// ResultOf returns the result of a finished job, for example from Queue.Wait, as set by handler.ForResult. It reads the
+// result as Kind.Read reads data, and returns ErrInvalid if it isn't a T.
 func ResultOf[T any](j *Job) (T, error) {
 	if j == nil {
 		return *new(T), errNoJob

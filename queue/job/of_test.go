@@ -36,7 +36,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A payload that may be anything is JSON, also if it is a text: otherwise a text could not be told from JSON.
+// TestOfAnything: a payload of type any is JSON even if it is a text, because text and JSON are otherwise indistinguishable.
 func TestOfAnything(t *testing.T) {
 	const anything job.Kind[any] = "anything"
 	for _, want := range []any{"hello", "null", 1.5, nil} {
@@ -48,7 +48,7 @@ func TestOfAnything(t *testing.T) {
 
 func TestOfRefuses(t *testing.T) {
 	for data, says := range map[string]string{
-		`{"Order": "x"}`:   "Order", // the field
+		`{"Order": "x"}`:   "Order", // the error names the field
 		`{"Order": 1} {}`:  "after top-level value",
 		"receipt 1":        "invalid character",
 		"":                 "there are none",
@@ -77,7 +77,7 @@ func TestOfRefuses(t *testing.T) {
 	refuses("no type", "")(job.Kind[string]("").New("x"))
 }
 
-// TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.
+// TestOfNothing: a null payload is no data, and reads as null if T can be nil.
 func TestOfNothing(t *testing.T) {
 	const maybe job.Kind[*receipt] = "maybe"
 	j, err := maybe.New(nil)
@@ -86,7 +86,7 @@ func TestOfNothing(t *testing.T) {
 		t.Errorf("the word itself: %v", err)
 	}
 	row := job.Job{Status: job.StatusAvailable, Type: "maybe", Key: "k", Data: job.None, Timeout: time.Minute}
-	if err := row.Check(); err != nil { // as it stands in the table
+	if err := row.Check(); err != nil { // as in the table
 		t.Error(err)
 	}
 	for _, data := range []string{job.None, "null"} {
@@ -100,13 +100,13 @@ func TestOfNothing(t *testing.T) {
 	}
 }
 
-// broken can't be JSON, and panics about it.
+// broken panics instead of becoming JSON.
 type broken struct{}
 
 // MarshalJSON implements json.Marshaler.
 func (broken) MarshalJSON() ([]byte, error) { panic("broken") }
 
-// TestReason: an error is never the word that says there is none.
+// TestReason: the stored error never means "no error".
 func TestReason(t *testing.T) {
 	for _, text := range []string{"", job.None} {
 		reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason()

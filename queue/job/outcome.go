@@ -2,65 +2,65 @@ package job
 
 import "time"
 
-// Verdict is what a handler, or what watches over it, says of an attempt.
+// Verdict is how an attempt ended.
 type Verdict string
 
-// The verdicts. The words are those of the JSON that a handler may say.
+// The verdicts, as in handlers' JSON replies.
 const (
 	// Finished: the work is done.
 	Finished Verdict = "finished"
 	// TryAgain: an error; the retry policy decides.
 	TryAgain Verdict = "retry"
-	// Failed: an error for good, no retry.
+	// Failed: an error without retry.
 	Failed Verdict = "failed"
-	// Sent: the work is under way elsewhere, and an answer from there ends it.
+	// Sent: the work continues elsewhere, and an answer ends the attempt.
 	Sent Verdict = "sent"
-	// Stopped: an operator had it cancelled while it ran.
+	// Stopped: an operator cancelled the job while it ran.
 	Stopped Verdict = "cancelled"
-	// Interrupted: the worker was told to stop. The job runs again at once, and the attempt doesn't count against the retry policy's.
+	// Interrupted: the worker was stopped. The job runs again at once; the retry policy doesn't count the attempt.
 	Interrupted Verdict = "interrupted"
 )
 
-// IsError says whether a retry decision follows.
+// IsError says whether the verdict requires a retry decision.
 func (v Verdict) IsError() bool { return v == TryAgain || v == Failed }
 
 // Outcome is how an attempt ended.
 type Outcome struct {
 	Verdict Verdict
-	// Error says what went wrong; empty with Finished.
+	// Error is the reason; empty with Finished.
 	Error string
-	// Result is what the handler gave back, kept with the job. Empty for nothing.
+	// Result is kept with the job; empty means none.
 	Result string
-	// Output is what the handler printed, its tail if it was long; kept with the attempt.
+	// Output is what the handler printed, or its tail; it is kept with the attempt.
 	Output string
-	// RetryAfter, with TryAgain, is the handler's own delay; 0 leaves it to the policy.
+	// RetryAfter is the handler's own delay with TryAgain; 0 leaves it to the policy.
 	RetryAfter time.Duration
 	// Ran is how long the attempt took.
 	Ran time.Duration
 }
 
-// Cancelled is the error of a job that was cancelled.
+// Cancelled is the error of a cancelled job.
 const Cancelled = "cancelled"
 
-// Reason is what the job's error says.
+// Reason returns the error to store with the job.
 func (o Outcome) Reason() string {
 	switch o.Error {
 	case "":
 		return "the handler gave no reason"
-	case None: // which would look like success
+	case None: // it would look like success
 		return "the handler's reason was the word " + None
 	}
 	return o.Error
 }
 
-// overrideNever is never to be tried again. Else an override is a delay, or none.
+// overrideNever forbids a retry. Any other override is a delay, or None.
 const overrideNever = "never"
 
-// lostAt is the beginning of the override of an attempt that ended with its worker: until when that was heard of.
+// lostAt marks the override of an attempt that ended with its worker; the worker's last sign of life follows.
 const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
 
-// OverrideOfLost is what is kept instead of a handler's override for an attempt that ended with its worker, which was last heard of at a time:
-// as far as is known, it has run as long as that.
+// OverrideOfLost returns the override of an attempt that ended with its worker. It keeps the worker's last sign of life,
+// because the attempt ran at least until then.
 func OverrideOfLost(heard time.Time) string {
 	if heard.IsZero() {
 		return None
@@ -68,8 +68,7 @@ func OverrideOfLost(heard time.Time) string {
 	return lostAt + heard.UTC().Format(lostLayout)
 }
 
-// RetryOverride is what a handler wants, as it is kept with a job that waits for its retry decision: never to be tried again, or
-// after a delay.
+// RetryOverride returns the handler's wish as stored with a job that waits for its retry decision: never, a delay, or None.
 func (o Outcome) RetryOverride() string {
 	switch {
 	case o.Verdict == Failed:

@@ -11,18 +11,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrInvalid is wrapped by the refusal of a job: a field is not what it may be.
+// ErrInvalid is wrapped by errors about jobs with invalid fields.
 var ErrInvalid = errors.New("not a valid job")
 
-// Params is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
+// Params is a job to enqueue. Only Type is required; zero values take the job type's defaults.
 type Params struct {
 	Type string
-	// Data is any JSON or text but the word None, at most MaxDataBytes long; empty is no data.
+	// Data is any JSON or text except the word None, up to MaxDataBytes; empty means no data.
 	Data string
-	// Key is unique per type among the jobs that are not final, at most MaxKeyBytes long; empty is a UUID.
+	// Key is unique per type among the jobs that are not final, up to MaxKeyBytes; empty means a new UUID.
 	Key string
-	// At is when it should run; zero is now. In counts from now by the database's clock, and is for when At is zero.
+	// At is when the job should run; zero means now.
 	At time.Time
+	// In is a delay from now by the database's clock, if At is zero.
 	In time.Duration
 
 	Priority       *int
@@ -30,27 +31,26 @@ type Params struct {
 	ThrottleFactor *int
 	Windows        *Windows
 	ShardKey       string
-	// OnDuplicate says what happens if a job with its type and key is not final.
+	// OnDuplicate applies if a job with this type and key isn't final.
 	OnDuplicate OnDuplicate
 }
 
-// OnDuplicate is what to do about a job whose type and key a job has that is not final.
+// OnDuplicate says what to do if a job with the same type and key isn't final.
 type OnDuplicate string
 
-// What to do. The empty OnDuplicate is KeepDuplicate.
+// The empty OnDuplicate is KeepDuplicate.
 const (
-	// KeepDuplicate leaves the job that is there as it is; the new one is discarded.
+	// KeepDuplicate keeps the existing job and discards the new one.
 	KeepDuplicate OnDuplicate = "keep"
-	// ReplaceDuplicate puts the new one instead of the one that is there, under its id, unless that has started: then
-	// it stays as it is.
+	// ReplaceDuplicate overwrites the existing job, which keeps its ID, unless it has started.
 	ReplaceDuplicate OnDuplicate = "replace"
-	// RefuseDuplicate makes it an error, which names the job that is there.
+	// RefuseDuplicate returns a DuplicateError with the existing job.
 	RefuseDuplicate OnDuplicate = "error"
 )
 
 var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
-// Check refuses what no queue would take: ErrInvalid, or ErrWindow.
+// Check returns ErrInvalid or ErrWindow for a job that every queue refuses.
 func (j Params) Check() error {
 	if err := CheckType(j.Type); err != nil {
 		return err
@@ -84,11 +84,11 @@ func (j Params) Check() error {
 	return nil
 }
 
-// ErrWeightless is the refusal of a job in a queue that takes none without weight.
+// ErrWeightless refuses a job with throttle factor 0 in a queue that requires a weight.
 var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would pass the queue's limits by, "+
 	"which this queue refuses (allow_weightless: false)", ErrInvalid)
 
-// CheckSize says whether a job's data may have so many bytes.
+// CheckSize returns ErrInvalid if a job's data are too large.
 func CheckSize(bytes int) error {
 	if bytes > MaxDataBytes {
 		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d; store it elsewhere and enqueue where it is", ErrInvalid, bytes, MaxDataBytes)
@@ -96,22 +96,22 @@ func CheckSize(bytes int) error {
 	return nil
 }
 
-// MaxSeconds is the longest timeout, ten years: longer is a mistake.
+// MaxSeconds is the longest timeout, ten years; more is a mistake.
 const MaxSeconds = 10 * 366 * 24 * 3600
 
-// maxInt is what the databases' columns hold.
+// maxInt is the maximum of the database's integer columns.
 const maxInt = 1<<31 - 1
 
-// MaxAttempt is how far attempts are counted.
+// MaxAttempt bounds the count of attempts.
 const MaxAttempt = maxInt
 
-// IsTimed says whether the time matters of a job that has all of its defaults: one that is not is simply due at once.
+// IsTimed says whether a job with all its defaults depends on the time; other jobs are due at once.
 func (j Params) IsTimed() bool {
 	return !j.At.IsZero() || j.In != 0 || len(*j.Windows) > 0 || j.OnDuplicate == ReplaceDuplicate
 }
 
-// WithKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
-// repeated finds what an earlier run of it may have inserted.
+// WithKey fills in what doesn't depend on the type. The key is made before the transaction, so that a retried transaction
+// finds the rows of an earlier try.
 func (j Params) WithKey() (Params, error) {
 	if j.Data == "" {
 		j.Data = None
@@ -120,7 +120,7 @@ func (j Params) WithKey() (Params, error) {
 		j.ShardKey = None
 	}
 	if j.Key == "" {
-		// by time, so that the index of keys grows at its end
+		// ordered by time, so that the key index grows at its end
 		key, err := uuid.NewV7()
 		if err != nil {
 			return j, fmt.Errorf("make a job key: %w", err)
@@ -130,7 +130,7 @@ func (j Params) WithKey() (Params, error) {
 	return j, nil
 }
 
-// WithDefaults fills in what the job leaves to its type.
+// WithDefaults fills in the type's defaults.
 func (j Params) WithDefaults(t Type) Params {
 	if j.Priority == nil {
 		j.Priority = &t.Priority
@@ -147,14 +147,14 @@ func (j Params) WithDefaults(t Type) Params {
 	return j
 }
 
-// ErrDuplicateKey is what a *DuplicateError is, for jobs with job.RefuseDuplicate.
+// ErrDuplicateKey is what a *DuplicateError matches.
 var ErrDuplicateKey = errors.New("a job with this key is not final yet")
 
-// DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
+// DuplicateError names the refused job whose type and key another job has.
 type DuplicateError struct {
-	// Index is which of the jobs has the key.
+	// Index is the position of the refused job.
 	Index int
-	// ID is the job that is there; 0 if that is an earlier one of the jobs.
+	// ID is the existing job's; 0 if it is an earlier one of the same call.
 	ID  int64
 	Key string
 }
@@ -166,15 +166,15 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("%v: %q is job %d's", ErrDuplicateKey, e.Key, e.ID)
 }
 
-// Is makes it ErrDuplicateKey.
+// Is makes the error match ErrDuplicateKey.
 func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicateKey }
 
-// Added says whether a new job was added, and its id.
+// Added is the result of enqueueing a job.
 type Added struct {
 	ID  int64
 	Key string
-	// Duplicate says that a job with this type and key was there and not final: ID is that job's, and nothing was added.
+	// Duplicate says that a job with this type and key existed: ID is its ID, and nothing was added.
 	Duplicate bool
-	// Replaced says that the job that was there has become what the new one was to be.
+	// Replaced says that the existing job was overwritten.
 	Replaced bool
 }

@@ -7,24 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNoteChars is how much of a note on progress is kept, in characters.
+// MaxNoteChars is the longest stored progress note, in characters.
 const MaxNoteChars = 255
 
-// Progress is how far an attempt has come, as its handler said while it worked. It changes nothing about the job.
+// Progress is what a running handler reported. It doesn't affect the job.
 type Progress struct {
 	// Percent is from 0 to 100.
 	Percent int
-	// Note is what the handler was at; None if it didn't say.
+	// Note says what the handler was doing; None if it didn't say.
 	Note string
-	// Attempt is the one that has said so; 0 is that none has said anything. Time is when that was written down.
+	// Attempt reported the progress; 0 means that none was reported.
 	Attempt int
-	Time    time.Time
+	// Time is when it was stored.
+	Time time.Time
 }
 
-// NewProgress is what a handler says of its progress: whole percent, rounded down, and the beginning of a note, with U+FFFD for
-// what is no text. ok is false if the percent are not from 0 to 100.
+// NewProgress rounds the percentage down, truncates the note, and replaces invalid text by U+FFFD. ok is false if percent
+// isn't from 0 to 100.
 func NewProgress(percent float64, note string) (p Progress, ok bool) {
-	if !(percent >= 0 && percent <= 100) { // nor is NaN
+	if !(percent >= 0 && percent <= 100) { // also refuses NaN
 		return Progress{}, false
 	}
 	const longest = MaxNoteChars * utf8.UTFMax
@@ -38,7 +39,7 @@ func NewProgress(percent float64, note string) (p Progress, ok bool) {
 	return Progress{Percent: int(percent), Note: note}, true
 }
 
-// String is the progress for people: 40 %, or 40 % (page 4 of 10).
+// String returns for example "40 %", or "40 % (page 4 of 10)".
 func (p Progress) String() string {
 	if p.Note == None || p.Note == "" {
 		return fmt.Sprintf("%d %%", p.Percent)
@@ -46,7 +47,7 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%d %% (%s)", p.Percent, p.Note)
 }
 
-// Reached is the progress of the job's current attempt, or of its last. ok is false if that has said nothing.
+// Reached returns the progress of the job's latest attempt. ok is false if that has reported none.
 func (j *Job) Reached() (p Progress, ok bool) {
 	return j.Progress, j.Progress.Attempt > 0 && j.Progress.Attempt == j.Attempt
 }

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Backoff is how the delay grows from attempt to attempt.
+// Backoff is how the delay grows between attempts.
 type Backoff string
 
-// The ways to grow.
+// The backoffs.
 const (
 	Fixed       Backoff = "fixed"
 	Exponential Backoff = "exponential"
@@ -18,21 +18,21 @@ const (
 
 // RetryPolicy decides after an error whether and when a job runs again.
 type RetryPolicy struct {
-	// Attempts counts all attempts: 1 means never again.
+	// Attempts counts all attempts, including the first; 1 means no retry.
 	Attempts int `json:"attempts"`
-	// Delay is the time to the second attempt.
+	// Delay is the time before the second attempt.
 	Delay time.Duration `json:"delay"`
-	// Backoff is Fixed (Delay each time; the empty one too) or Exponential (twice as long each time, up to MaxDelay).
+	// Backoff is Fixed (the default) or Exponential: the delay doubles each time, up to MaxDelay.
 	Backoff  Backoff       `json:"backoff"`
 	MaxDelay time.Duration `json:"max_delay"`
-	// Jitter is by which part of itself the delay is lengthened at random: 0.1 is by up to a tenth.
+	// Jitter lengthens each delay at random by up to this fraction; 0.1 means up to 10 %.
 	Jitter float64 `json:"jitter"`
 }
 
-// DefaultRetry is the policy where the config says nothing.
+// DefaultRetry applies where the config has no policy.
 var DefaultRetry = RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: Exponential, MaxDelay: time.Hour, Jitter: 0.1}
 
-// Check refuses a policy that can't be: ErrInvalid. The zero RetryPolicy is none: DefaultRetry is.
+// Check returns ErrInvalid for an invalid policy. The zero RetryPolicy is invalid; start from DefaultRetry.
 func (p RetryPolicy) Check() error {
 	switch {
 	case p.Attempts < 1 || p.Attempts > maxInt:
@@ -43,28 +43,30 @@ func (p RetryPolicy) Check() error {
 		return fmt.Errorf("%w: its retry's backoff %q is neither %s nor %s", ErrInvalid, p.Backoff, Fixed, Exponential)
 	case p.Backoff == Exponential && p.MaxDelay == 0 && p.Delay > 0:
 		return fmt.Errorf("%w: its retry's delay grows exponentially, but its max. delay is 0", ErrInvalid)
-	case !(p.Jitter >= 0 && p.Jitter <= 1): // so written it refuses NaN too
+	case !(p.Jitter >= 0 && p.Jitter <= 1): // this form refuses NaN too
 		return fmt.Errorf("%w: its retry's jitter %g is not from 0 to 1", ErrInvalid, p.Jitter)
 	}
 	return nil
 }
 
-// longestDelay is as long as the longest timeout.
+// longestDelay equals the longest timeout.
 const longestDelay = MaxSeconds * time.Second
 
 // Decision is what to do after an error.
 type Decision struct {
-	// Again: run the job once more. Else it is final, with its error.
+	// Again runs the job once more; otherwise it becomes final with its error.
 	Again bool
-	// At is when, or else In how long from now by the database's clock; where both are zero it is the policy's delay.
+	// At is when to retry. If At and In are zero, the policy's delay applies.
 	At time.Time
+	// In is the delay by the database's clock, if At is zero.
 	In time.Duration
-	// Data and Priority are the job's from now on; nil leaves them as they are.
-	Data     *string
+	// Data replaces the job's data unless nil.
+	Data *string
+	// Priority replaces the job's priority unless nil.
 	Priority *int
 }
 
-// Check refuses what can't be written down.
+// Check refuses a decision that can't be stored.
 func (d Decision) Check() error {
 	switch {
 	case d.Priority != nil && (*d.Priority < -maxInt || *d.Priority > maxInt):

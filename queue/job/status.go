@@ -1,52 +1,51 @@
 package job
 
-// Status is where a job stands: the one stored column that says so, and what the queries that poll go by. The State follows from it.
+// Status is the stored column that polls select by. The State follows from it.
 type Status string
 
 // The statuses.
 const (
-	// StatusSubmitted: inserted by plain SQL, to be accepted by a worker.
+	// StatusSubmitted: inserted by plain SQL, to be ingested by a worker.
 	StatusSubmitted Status = "submitted"
-	// StatusScheduled: to be made available at its wake_time.
+	// StatusScheduled: becomes available at its wake_time.
 	StatusScheduled Status = "scheduled"
-	// StatusAvailable: may be started.
+	// StatusAvailable: may start.
 	StatusAvailable Status = "available"
 	// StatusThrottled: due, but its throttle group is full.
 	StatusThrottled Status = "throttled"
-	// StatusLocked: a program that works by SQL has it, and starts it later. A round starts what it locks.
+	// StatusLocked: an SQL worker has locked the job and starts it later. hipq's workers start what they lock at once.
 	StatusLocked Status = "locked"
-	// StatusRunning: a worker has it, and its handler runs.
+	// StatusRunning: a worker has locked the job, and its handler runs.
 	StatusRunning Status = "running"
-	// StatusAnswered: an answer from outside says how the attempt ends, and its handler still runs.
+	// StatusAnswered: an outside answer has settled the attempt, but its handler still runs.
 	StatusAnswered Status = "answered"
-	// StatusDeciding: a worker has it, and asks its retry handler.
+	// StatusDeciding: a worker has locked the job and asks its retry handler.
 	StatusDeciding Status = "deciding"
-	// StatusAwaiting: running elsewhere, without a worker, for an answer from there until its wake_time.
+	// StatusAwaiting: runs elsewhere without a worker, and waits for an answer until its wake_time.
 	StatusAwaiting Status = "awaiting"
-	// StatusUndecided: failed, and waits for a worker that takes the retry decision.
+	// StatusUndecided: failed, and waits for a worker to take the retry decision.
 	StatusUndecided Status = "undecided"
-	// StatusFinished: final, and well.
+	// StatusFinished: final and successful.
 	StatusFinished Status = "finished"
 	// StatusFailed: final with an error.
 	StatusFailed Status = "failed"
-	// StatusClosed: final with an error, and nothing is to be done about it any more: it was retried, dismissed, or
-	// cancelled.
+	// StatusClosed: final with an error that needs no action: retried, dismissed or cancelled.
 	StatusClosed Status = "closed"
 )
 
-// Statuses are all there are, in the order of a life.
+// Statuses are all statuses, in the order of a job's life.
 var Statuses = []Status{
 	StatusSubmitted, StatusAvailable, StatusScheduled, StatusThrottled, StatusLocked, StatusRunning, StatusAnswered, StatusDeciding,
 	StatusAwaiting, StatusUndecided, StatusFinished, StatusFailed, StatusClosed,
 }
 
-// states are those of the statuses that have one whatever the attempt.
+// states are the states of those statuses that determine it alone.
 var states = map[Status]State{
 	StatusRunning: Running, StatusAwaiting: Running, StatusAnswered: Running, StatusDeciding: Error, StatusUndecided: Error,
 	StatusFinished: Final, StatusFailed: Final, StatusClosed: Final,
 }
 
-// State is that of a job of this status that has been started so often.
+// State returns the state of a job with this status and number of starts.
 func (s Status) State(attempt int) State {
 	switch state, ok := states[s]; {
 	case ok:
@@ -57,15 +56,15 @@ func (s Status) State(attempt int) State {
 	return Initial
 }
 
-// IsFinal says whether nothing becomes of the job any more.
+// IsFinal says whether the job has ended.
 func (s Status) IsFinal() bool { return states[s] == Final }
 
-// HasWorker says whether a worker has the job locked.
+// HasWorker says whether a worker has locked the job.
 func (s Status) HasWorker() bool {
 	return s == StatusLocked || s == StatusRunning || s == StatusAnswered || s == StatusDeciding
 }
 
-// State is where a job stands in its life.
+// State is a job's state in its life.
 //
 //	            ┌───────────────────────────── retry ◄──┐
 //	            ▼                                       │ the retry decision: again
@@ -76,17 +75,17 @@ type State string
 
 // The states. Nothing leaves Final.
 const (
-	// Initial: accepted, never tried.
+	// Initial: accepted, never started.
 	Initial State = "initial"
-	// Running: committed before the handler begins. After a crash a row may say so although nothing runs any more.
+	// Running: committed before the handler begins. After a crash, a row may stay running until its rescue.
 	Running State = "running"
 	// Error: the attempt failed and waits for the retry decision.
 	Error State = "error"
-	// Retry: the decision was to try again, at the scheduled run time.
+	// Retry: waits for its next attempt, at the scheduled run time.
 	Retry State = "retry"
-	// Final: over, well or (with an error) for good.
+	// Final: ended, successfully or with an error.
 	Final State = "final"
 )
 
-// States are all states there are, in the order of a life.
+// States are all states, in the order of a job's life.
 var States = []State{Initial, Running, Error, Retry, Final}

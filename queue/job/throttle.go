@@ -10,24 +10,24 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// ThrottleGroups are limits beside the queue's own, one for each group of jobs: a full group holds back only its own.
+// ThrottleGroups limit groups of jobs within a queue; a full group holds back only its own jobs.
 type ThrottleGroups struct {
-	// By says what makes a group: GroupByType, or GroupByData and the names of the fields that lead to a value inside a
-	// job's data that is a JSON object: data.customer.region. A job without such a value is in no group.
+	// By is GroupByType, or GroupByData and the path to a value in data that are a JSON object: data.customer.region. A job
+	// without the value is in no group.
 	By string `json:"by"`
-	// Limits are what the throttle factors of a group's locked and running jobs may sum to, by the group's value; that of
-	// OtherGroups is for each other value. Below 1, or missing, is no limit.
+	// Limits bound the sum of throttle factors of a group's locked and running jobs, by the group's value. OtherGroups is for
+	// all other values. Missing or below 1 means no limit.
 	Limits map[string]int `json:"limits"`
 }
 
-// What ThrottleGroups may be by, and the limit of all groups that have none of their own.
+// Values of By, and the key of the limit for groups without their own.
 const (
 	GroupByType = "job_type"
 	GroupByData = "data."
 	OtherGroups = "*"
 )
 
-// IsGroupBy says whether throttle groups may be by this.
+// IsGroupBy says whether By may have this value.
 func IsGroupBy(by string) bool {
 	path, ofData := strings.CutPrefix(by, GroupByData)
 	return by == GroupByType || ofData && !slices.Contains(strings.Split(path, "."), "")
@@ -35,8 +35,8 @@ func IsGroupBy(by string) bool {
 
 const maxGroupBytes = 255
 
-// Of names a job's group, with what it is by: so a job that was told its group before the config was changed is known to
-// be of another kind of group. Without a value it is that alone.
+// Of returns a job's group, prefixed by g.By, so that groups from before a config change are recognized. For a job without a
+// value it is only the prefix.
 func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	value := jobType
 	if path, ok := strings.CutPrefix(g.By, GroupByData); ok {
@@ -52,10 +52,10 @@ func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	return name
 }
 
-// Knows says whether a job was told its group.
+// Knows says whether the group was determined under this config.
 func (g *ThrottleGroups) Knows(group string) bool { return strings.HasPrefix(group, g.By+"=") }
 
-// Limit is a group's; 0 is none.
+// Limit returns a group's limit; 0 means none.
 func (g *ThrottleGroups) Limit(group string) int {
 	value, ok := strings.CutPrefix(group, g.By+"=")
 	if !ok || value == "" {
@@ -68,7 +68,7 @@ func (g *ThrottleGroups) Limit(group string) int {
 	return max(0, limit)
 }
 
-// valueAt is the text, number or truth at a path into a JSON object, as text; empty if there is none.
+// valueAt returns the text, number or boolean at a path in a JSON object, or "".
 func valueAt(data []byte, path []string) string {
 	data = texts.FieldOf(data, path...)
 	var text string
@@ -81,7 +81,7 @@ func valueAt(data []byte, path []string) string {
 	return string(data)
 }
 
-// Rate bounds how many jobs of a queue are started in any stretch of time, over all workers. The zero Rate doesn't.
+// Rate limits how many of a queue's jobs start in any period Per, over all workers. The zero Rate is no limit.
 type Rate struct {
 	Starts int           `json:"starts"`
 	Per    time.Duration `json:"per"`

@@ -8,35 +8,34 @@ import (
 	"unicode/utf8"
 )
 
-// Type holds the defaults of the jobs of one type. DefaultType is where to begin.
+// Type holds the defaults of one job type. Start from DefaultType.
 type Type struct {
-	// Name is compared byte for byte, at most MaxTypeBytes long.
+	// Name is compared byte by byte; at most MaxTypeBytes.
 	Name string
 	// Timeout is how long an attempt may last, in whole seconds.
 	Timeout time.Duration
-	// Priority: the lower number first.
+	// Priority orders due jobs; by default the lowest number starts first.
 	Priority int
 	// ThrottleFactor is the weight counted against the queue's throttle limit.
 	ThrottleFactor int
-	// Windows are the times of day within which a job must start; none means always.
+	// Windows are the times of day in which a job may start; none means always.
 	Windows Windows
 	// Retry decides after an error, unless a retry handler does.
 	Retry RetryPolicy
-	// RetryHandler says that a retry handler decides after an error, where the type's jobs are handled by hipq work: so a worker
-	// that settles them by SQL leaves the decision to it.
+	// RetryHandler says that hipq work has a retry handler for this type, so that SQL workers leave the decision to it.
 	RetryHandler bool
-	// Async: a handler's success only means that the work is under way; an answer from outside ends the job, or its timeout.
+	// Async: the handler's success only starts the work; an outside answer or the timeout ends the job.
 	Async bool
-	// Concurrency is how many jobs of the type run at once on one host; 0 is as many as the queue's.
+	// Concurrency is how many of the type's jobs may run at once on one host; 0 means the queue's limit.
 	Concurrency int
 }
 
-// DefaultType has what holds for a type where the config says nothing.
+// DefaultType returns the defaults of an unconfigured type.
 func DefaultType(name string) Type {
 	return Type{Name: name, Timeout: 24 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: DefaultRetry}
 }
 
-// Check refuses a type that can't be: ErrInvalid. A Type of zeros is none: DefaultType has the defaults.
+// Check returns ErrInvalid for an invalid type. The zero Type is invalid; start from DefaultType.
 func (t Type) Check() error {
 	if t.Timeout == 0 {
 		return fmt.Errorf("%w: its timeout is 0 (DefaultType has the defaults)", ErrInvalid)
@@ -51,7 +50,7 @@ func (t Type) Check() error {
 	return t.Retry.Check()
 }
 
-// CheckType says whether a job type may have this name.
+// CheckType returns ErrInvalid for an invalid job type name.
 func CheckType(name string) error {
 	switch {
 	case name == "" || name == None:
@@ -66,21 +65,21 @@ func CheckType(name string) error {
 	return nil
 }
 
-// Order is what decides which of two due jobs is started first.
+// Order decides which of two due jobs starts first.
 type Order string
 
-// The orders. The empty one is ByPriority.
+// The empty Order is ByPriority.
 const (
-	// ByPriority is by priority, then scheduled run time, then id.
+	// ByPriority orders by priority, then scheduled run time, then ID.
 	ByPriority Order = "priority"
-	// BySchedule is by scheduled run time, then id, whatever the priorities.
+	// BySchedule orders by scheduled run time, then ID, and ignores priorities.
 	BySchedule Order = "schedule"
 )
 
-// PriorityOrder says which of two priorities comes first, where the order is ByPriority.
+// PriorityOrder says which of two priorities comes first under ByPriority.
 type PriorityOrder string
 
-// The orders of priorities. The empty one is LowestFirst.
+// The empty PriorityOrder is LowestFirst.
 const (
 	LowestFirst  PriorityOrder = "lowest"
 	HighestFirst PriorityOrder = "highest"

@@ -10,10 +10,10 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// ErrWindow is wrapped by the refusal of a time window.
+// ErrWindow is wrapped by errors about time windows.
 var ErrWindow = errors.New("time window not allowed")
 
-// maxWindows is how many windows a job may have, so that they fit their column.
+// maxWindows makes a job's windows fit their column.
 const maxWindows = 100
 
 const (
@@ -23,24 +23,23 @@ const (
 
 var dayNames = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// weekdays is a set of time.Weekday, a bit each. The empty set stands for every day.
+// weekdays is a bit set of time.Weekday. The empty set means every day.
 type weekdays uint8
 
 const everyDay weekdays = 1<<7 - 1
 
-// Window is one daily span in which a job may start. The zero Window is the whole of every day.
+// Window is a daily period in which a job may start. The zero Window is all day, every day.
 type Window struct {
-	// days are those on which it opens; it may end on the next.
+	// days are the days on which the window opens; it may close on the next.
 	days weekdays
-	// from and to are minutes of the day, below dayMinutes. With to <= from it ends past midnight, or at it: 24:00 is 0.
+	// from and to are minutes of the day, below dayMinutes. If to <= from, the window closes on the next day; 24:00 is 0.
 	from, to int
 }
 
-// Windows are times of day within which a job must start; none means always.
+// Windows are times of day in which a job may start; none means always.
 //
-// The wall clock decides, in whole minutes: an instant is inside if the date and time that its zone's clock shows are.
-// So when the clock is put back both passes of an hour are inside, and when it is put forward a window whose opening is
-// skipped opens right after the gap, or not at all that day if all of it is skipped.
+// The wall clock decides, in whole minutes. If the clock is put back, both passes of an hour are inside. If it is put forward
+// over an opening, the window opens right after the gap, or not that day if the gap covers it all.
 type Windows []Window
 
 // ParseWindow reads "05:00-07:00", "22:00-02:00" (past midnight), "mon-fri 09:00-17:30", "sat,sun 00:00-24:00".
@@ -148,7 +147,7 @@ func areDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 func twoDigits(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
 
-// ParseWindows reads a list of them; an empty list is none.
+// ParseWindows reads a list of windows; an empty list means none.
 func ParseWindows(list []string) (Windows, error) {
 	if len(list) > maxWindows {
 		return nil, fmt.Errorf("%w: a list of %d, there may be %d: join them, for example into \"mon-fri 09:00-17:30\"", ErrWindow, len(list), maxWindows)
@@ -164,7 +163,7 @@ func ParseWindows(list []string) (Windows, error) {
 	return ws, nil
 }
 
-// String is what ParseWindow reads.
+// String returns the window in ParseWindow's syntax.
 func (w Window) String() string {
 	to := w.to
 	if to == 0 {
@@ -177,7 +176,7 @@ func (w Window) String() string {
 	return span
 }
 
-// String is empty for every day. Three days in a row, and more, are a range; a week begins on Monday.
+// String is empty for every day. Three or more consecutive days become a range; a week begins on Monday.
 func (set weekdays) String() string {
 	var parts []string
 	for i := range 7 {
@@ -206,10 +205,10 @@ func (set weekdays) has(d time.Weekday) bool { return set == 0 || set&(1<<d) != 
 
 func before(d time.Weekday) time.Weekday { return (d + 6) % 7 }
 
-// Strings is what ParseWindows reads, never nil.
+// Strings returns the windows in ParseWindow's syntax, never nil.
 func (ws Windows) Strings() []string { return texts.Map(ws, Window.String) }
 
-// Contains says whether the wall clock of t, in t's own location, is inside: the opening is, the end isn't.
+// Contains says whether t's wall clock in t's location is inside. The opening is inside, the end isn't.
 func (ws Windows) Contains(t time.Time) bool {
 	if len(ws) == 0 {
 		return true
@@ -234,10 +233,10 @@ func (w Window) contains(day time.Weekday, minute int) bool {
 	return w.days.has(day) && minute >= w.from || w.days.has(before(day)) && minute < w.to
 }
 
-// Next is the first instant from t on that is inside, in t's location: t itself if it is.
+// Next returns the first instant inside from t on, in t's location: t itself if it is inside.
 func (ws Windows) Next(t time.Time) time.Time {
-	// Between two changes of the zone the clock runs evenly, so there the opening is a sum. This ends because no zone
-	// keeps changing every week.
+	// Between two zone changes the clock runs evenly, so the opening is a sum. The loop ends because no zone changes every
+	// week.
 	for !ws.Contains(t) {
 		opening, change := ws.opening(t), zoneChange(t)
 		if change.IsZero() || opening.Before(change) {
@@ -248,7 +247,7 @@ func (ws Windows) Next(t time.Time) time.Time {
 	return t
 }
 
-// opening is when the first window opens after t, which is outside of all, if the clock runs evenly until then.
+// opening returns when the first window opens after t, which is outside, if the clock runs evenly until then.
 func (ws Windows) opening(t time.Time) time.Time {
 	day, minute := wallClock(t)
 	now, wait := int(day)*dayMinutes+minute, weekMinutes
@@ -263,18 +262,17 @@ func (ws Windows) opening(t time.Time) time.Time {
 	return t.Add(time.Duration(wait)*time.Minute - intoMinute)
 }
 
-// zoneChange is an instant after t up to which t's zone stays as it is, or zero if it does for ever.
+// zoneChange returns an instant after t until which t's zone doesn't change, or zero if it never changes.
 func zoneChange(t time.Time) time.Time {
 	_, change := t.ZoneBounds()
 	if !change.IsZero() && !change.After(t) {
-		// Go takes each year for 365 days here: on the last day of a leap year the change that it gives has passed.
+		// Go counts 365 days a year here, so on the last day of a leap year the change may have passed
 		return t.Add(24 * time.Hour)
 	}
 	return change
 }
 
-// ZoneChanges are the changes of t's zone from t up to end: when each happens and the offset from then on, both in seconds. The
-// first is the offset at t.
+// ZoneChanges returns the changes of t's zone from t to end: time and new offset, in seconds. The first is the offset at t.
 func ZoneChanges(t, end time.Time) (list [][2]int64) {
 	for !t.IsZero() && t.Before(end) {
 		if _, offset := t.Zone(); len(list) == 0 || list[len(list)-1][1] != int64(offset) {
@@ -285,7 +283,7 @@ func ZoneChanges(t, end time.Time) (list [][2]int64) {
 	return list
 }
 
-// Encode is the text of the table: a JSON list, None for none.
+// Encode returns the stored text: a JSON list, or None.
 func (ws Windows) Encode() string {
 	if len(ws) == 0 {
 		return None
@@ -293,7 +291,7 @@ func (ws Windows) Encode() string {
 	return `["` + strings.Join(ws.Strings(), `","`) + `"]`
 }
 
-// DecodeWindows reads what Encode wrote, or an application's own INSERT.
+// DecodeWindows reads the stored text, from Encode or an application's INSERT.
 func DecodeWindows(s string) (Windows, error) {
 	if s == None {
 		return nil, nil
@@ -303,10 +301,10 @@ func DecodeWindows(s string) (Windows, error) {
 	return ws, err
 }
 
-// MarshalJSON writes a list of strings, empty for none.
+// MarshalJSON writes a list of strings, which is empty without windows.
 func (ws Windows) MarshalJSON() ([]byte, error) { return json.Marshal(ws.Strings()) }
 
-// UnmarshalJSON reads a list of strings; null is none.
+// UnmarshalJSON reads a list of strings; null means none.
 func (ws *Windows) UnmarshalJSON(text []byte) error {
 	var list []string
 	if err := json.Unmarshal(text, &list); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// windowZones are those whose clocks do something that a sum of hours gets wrong, and some that don't.
+// windowZones have clock changes that break sums of hours; some have none.
 var windowZones = []string{
 	"UTC", "America/New_York", "Europe/Berlin", "Asia/Kathmandu", "Asia/Kolkata", "Asia/Tokyo",
 	"Australia/Lord_Howe",                                                    // changes by half an hour
@@ -45,14 +45,14 @@ func windowsOf(t *testing.T, list ...string) job.Windows {
 	return dbtest.Must(job.ParseWindows(list))(t)
 }
 
-// windowModel says for every minute of the week, from Sunday's midnight, whether it is inside.
+// windowModel says for each minute of the week, from midnight on Sunday, whether it is inside.
 type windowModel [7 * 1440]bool
 
 func (m *windowModel) contains(t time.Time) bool {
 	return m[int(t.Weekday())*1440+t.Hour()*60+t.Minute()]
 }
 
-// drawWindow draws the text of a window and opens it in the model.
+// drawWindow draws a window's text and marks it in the model.
 func drawWindow(t *rapid.T, m *windowModel) string {
 	names := []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 	from := rapid.OneOf(rapid.IntRange(0, 1439), rapid.IntRange(0, 180)).Draw(t, "from")
@@ -90,7 +90,7 @@ func drawWindow(t *rapid.T, m *windowModel) string {
 	return text
 }
 
-// drawInstant prefers the days around a zone's changes and around the turn of the year.
+// drawInstant prefers days near clock changes and the turn of the year.
 func drawInstant(t *rapid.T) time.Time {
 	loc := windowZone(t, rapid.SampledFrom(windowZones).Draw(t, "zone"))
 	year := rapid.IntRange(1970, 2100).Draw(t, "year")
@@ -124,7 +124,7 @@ func checkNext(t rapid.TB, ws job.Windows, m *windowModel, at time.Time) {
 	case next.After(at) && m.contains(next.Add(-1)):
 		t.Fatalf("%v: Next(%v) = %v is not the first instant", ws, at, next)
 	}
-	// Every zone since 1970 differs from UTC by whole half minutes, so these are all the minutes there are.
+	// Since 1970 every zone's offset is in whole half minutes, so this checks all minutes.
 	for s := at; s.Before(next); s = s.Truncate(30 * time.Second).Add(30 * time.Second) {
 		inside := m.contains(s)
 		if inside != ws.Contains(s) {
@@ -198,7 +198,7 @@ func TestWindowsNextInsideIsUnchanged(t *testing.T) {
 	ws := windowsOf(t, "mon-fri 09:00-17:30")
 	at := time.Date(2025, 6, 2, 9, 0, 0, 123, windowZone(t, "Europe/Berlin"))
 	got := ws.Next(at)
-	dbtest.Ensure(t, got == at, "Next(%v) = %v", at, got) //nolint:staticcheck // unchanged: the same zone too
+	dbtest.Ensure(t, got == at, "Next(%v) = %v", at, got) //nolint:staticcheck // unchanged includes the location
 	n := testing.AllocsPerRun(100, func() { ws.Next(at) })
 	dbtest.Ensure(t, n == 0, "%v allocations", n)
 }

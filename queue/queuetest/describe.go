@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// brief is a text on one line, cut if it is long.
+// brief returns a text on one line, shortened if long.
 func brief(text string) string {
 	const most = 300
 	text = strings.Join(strings.Fields(text), " ")
@@ -46,7 +46,7 @@ func (q *Queue) describe(want job.Params) string {
 	return strings.Join(words, ", ")
 }
 
-// nearest says in what the job differs that differs least.
+// nearest describes the differences of the most similar job.
 func (q *Queue) nearest(want job.Params, among []*job.Job) string {
 	var least *job.Job
 	var differs []string

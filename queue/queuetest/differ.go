@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// differences says in what a job isn't as wanted, a line for each thing.
+// differences lists how a job differs from the wanted one, a line each.
 func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
 	differ := func(field string, wanted bool, want, is any) {
 		if wanted && want != is {
@@ -54,7 +54,7 @@ func value(p *int) int {
 	return *p
 }
 
-// due is when a job is to be due; zero if it may be at any time.
+// due returns when a job should be due; zero means any time.
 func (q *Queue) due(want job.Params) time.Time {
 	switch {
 	case !want.At.IsZero():
@@ -72,7 +72,7 @@ func apart(d time.Duration) string {
 	return "too late by " + d.String()
 }
 
-// dataDiffers says in what data differ: if both are JSON, by the paths in them.
+// dataDiffers describes differences in data, for JSON by their paths.
 func dataDiffers(want, is string) []string {
 	if want == is {
 		return nil
@@ -85,7 +85,7 @@ func dataDiffers(want, is string) []string {
 	return jsonDiffers("data", wanted, found)
 }
 
-// decode reads JSON, with numbers as they are written.
+// decode reads JSON and keeps numbers as written.
 func decode(text string) (v any, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

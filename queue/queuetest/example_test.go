@@ -16,13 +16,13 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// Emails is the queue of an application, as it has it in production.
+// Emails are the application's queue options, as in production.
 var Emails = queue.Options{Name: "emails", Types: []job.Type{{
 	Name: "receipt", Timeout: time.Minute, Priority: 100, ThrottleFactor: 1,
 	Retry: job.RetryPolicy{Attempts: 3, Delay: 10 * time.Minute, Backoff: job.Fixed},
 }}}
 
-// Pay is what the application does: it notes that an order is paid, and has a receipt sent in an hour, both or neither.
+// Pay is application code: it records a payment and enqueues a receipt in an hour, both or neither.
 func Pay(ctx context.Context, db *sql.DB, emails *queue.Queue, order int) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func Example() {
 		dbtest.OK(t, Pay(t.Context(), shop.App, emails.Queue, 4711))
 		emails.WantOnly(job.Params{Type: "receipt", Data: `{"order": 4711}`, In: time.Hour})
 
-		// how it ends, with a mail server that is down for ten minutes
+		// run the jobs; the mail server is down for ten minutes
 		send := func(_ context.Context, j *job.Job) error {
 			if j.Attempt == 1 {
 				return errors.New("no route to host")
@@ -74,7 +74,7 @@ func Example() {
 	// sent at 2026-01-05 13:10:00 +0000 UTC
 }
 
-// What a test says when it fails.
+// The text of a failing test.
 func ExampleQueue_WantOnly() {
 	test(func(t testing.TB) {
 		emails := queuetest.New(t, "shop", Emails).Queue("emails")

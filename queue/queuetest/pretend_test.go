@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pretended is a test that the tests, and the examples, run themselves, to see how it fails.
+// pretended is a testing.TB that records failures.
 type pretended struct {
 	testing.TB // for its unexported method
 	dir        string
@@ -17,7 +17,7 @@ type pretended struct {
 	said       string
 }
 
-// pretend runs a test, and gives what it says when it fails; nothing if it passes.
+// pretend runs a test and returns its failure text, or "".
 func pretend(f func(t testing.TB)) string {
 	dir, err := os.MkdirTemp("", "queuetest")
 	if err != nil {
@@ -29,7 +29,7 @@ func pretend(f func(t testing.TB)) string {
 	return t.run(func() { f(t) })
 }
 
-// run runs a part of the test, and gives what it says when it fails.
+// run runs part of a test and returns its failure text.
 func (t *pretended) run(f func()) string {
 	t.said = ""
 	ended := make(chan struct{})
@@ -47,7 +47,7 @@ func (t *pretended) end() {
 	}
 }
 
-// test runs a test, and prints what it says when it fails.
+// test runs a test and prints its failure text.
 func test(f func(t testing.TB)) { fmt.Print(pretend(f)) }
 
 func (t *pretended) Helper()                  {}

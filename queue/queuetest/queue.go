@@ -10,33 +10,33 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Queue is a queue, with what a test says of its jobs. A job is described by a job.Params, as it is when it is enqueued: what is
-// zero or nil there may be anything. Data that are JSON are compared as such, At and In (from now, by the instance's clock)
-// with the time at which the job is due. What isn't so fails the test, with what differs and with all jobs of the queue.
+// Queue is a queue with assertions about its jobs. A job.Params describes a job as enqueued; zero fields match anything. JSON
+// data are compared as JSON; At and In (from the clock's now) with the job's due time. A failed assertion fails the test, and
+// prints the differences and all jobs of the queue.
 type Queue struct {
 	*queue.Queue
 	in *Instance
 }
 
-// WantJob wants that one job which isn't final is like this, and gives it.
+// WantJob wants a live job like this, and returns it.
 func (q *Queue) WantJob(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("queued", isQueued, want)
 }
 
-// WantFinished wants that one job like this has been done.
+// WantFinished wants a finished job like this, and returns it.
 func (q *Queue) WantFinished(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("finished", func(j *job.Job) bool { return j.State() == job.Final && j.Error == job.None }, want)
 }
 
-// WantFailed wants that one job like this has failed for good, or was cancelled: its Error says why.
+// WantFailed wants a failed or cancelled job like this, and returns it; see its Error.
 func (q *Queue) WantFailed(want job.Params) *job.Job {
 	q.in.t.Helper()
 	return q.one("failed", func(j *job.Job) bool { return j.State() == job.Final && j.Error != job.None }, want)
 }
 
-// WantOnly wants that the jobs which aren't final are these, in any order, and no others; and gives them in this order.
+// WantOnly wants the live jobs to be exactly these, in any order, and returns them in this order.
 func (q *Queue) WantOnly(want ...job.Params) []*job.Job {
 	q.in.t.Helper()
 	all := q.all()
@@ -56,7 +56,7 @@ func (q *Queue) WantOnly(want ...job.Params) []*job.Job {
 	return nil
 }
 
-// WantEmpty wants that all jobs are final.
+// WantEmpty wants all jobs to be final.
 func (q *Queue) WantEmpty() {
 	q.in.t.Helper()
 	q.WantOnly()
@@ -85,10 +85,9 @@ func (q *Queue) one(what string, some func(*job.Job) bool, want job.Params) *job
 	return nil
 }
 
-// match finds for each of the jobs that are wanted one that is like it, if that can be: whichever are alike, as many as
-// possible have one.
+// match assigns similar jobs to as many of the wanted ones as possible.
 func (q *Queue) match(want []job.Params, have []*job.Job) (matched []*job.Job, missing []job.Params, others []*job.Job) {
-	of := make([]int, len(have)) // which of want has it, from 1
+	of := make([]int, len(have)) // which wanted job has it, from 1
 	var give func(w int, tried []bool) bool
 	give = func(w int, tried []bool) bool {
 		for i, j := range have {

@@ -1,9 +1,8 @@
-// Package queuetest is for who tests an application that enqueues jobs, or handles them: an instance of hipq in a SQLite file
-// of the test's own, whose clock the test sets; the worker as it is in production, for as long as something is due; and what
-// the test says of the jobs that must be there.
+// Package queuetest tests applications that enqueue or handle jobs. It provides an instance of hipq in a SQLite file, whose
+// clock the test sets. It runs production's worker while jobs are due, and has assertions about jobs.
 //
-// An instance takes some milliseconds to make, so each test has one of its own, and tests may run in parallel. Nothing in it
-// takes time: a job that is tried again in an hour is when the test says that it is then.
+// An instance takes some milliseconds to create, so give each test its own; tests may run in parallel. Tests don't wait: a
+// retry in an hour runs when the test sets the clock an hour ahead.
 package queuetest
 
 import (
@@ -23,27 +22,27 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Instance is an instance of hipq in a database of its own. It is gone when its test is over. A method that can't do what it is
-// for fails the test, and like testing.TB's FailNow must be called from the test's own goroutine.
+// Instance is an instance of hipq in its own database, which is removed after the test. A method that can't do its work fails
+// the test. Call methods from the test's goroutine, like testing.TB's FailNow.
 type Instance struct {
-	// Clock is the database's clock, which decides everything: it stands until the test sets it.
+	// Clock is the database's clock, which decides everything. It stands until the test sets it.
 	Clock *Clock
-	// DB is the database, for hipq: for a queue.New in the application.
+	// DB is hipq's database, for queue.New in the application.
 	DB *schema.DB
-	// App is the database for the application: for its tables, and for transactions in which it enqueues, by EnqueueTx or by
-	// plain SQL. Its clock is Clock, also in SQL. Its transactions begin IMMEDIATE.
+	// App is the application's database, for its tables, and for transactions with EnqueueTx or plain SQL. Its SQL sees Clock
+	// as the time, and its transactions begin IMMEDIATE.
 	App *sql.DB
-	// DSN is what App has opened with the driver sqlite, for an application that opens its database itself.
+	// DSN opens the same database by driver sqlite, for applications that open it themselves.
 	DSN string
 
 	t      testing.TB
 	queues map[string]*Queue
 }
 
-// Start is what the clock of a new instance shows: noon, UTC, of a Monday.
+// Start is a new instance's time: noon UTC on a Monday.
 func Start() time.Time { return time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC) }
 
-// New makes an instance of this name, as the config's name is, with these queues and their tables.
+// New makes an instance with this name, as in the config, and these queues.
 func New(t testing.TB, name string, queues ...queue.Options) *Instance {
 	t.Helper()
 	names, err := schema.NewNames(name, "")
@@ -53,7 +52,7 @@ func New(t testing.TB, name string, queues ...queue.Options) *Instance {
 	return NewNamed(t, names, queues...)
 }
 
-// NewNamed is like New, but the instance's tables have other names than those by default.
+// NewNamed is New with other table names than the default.
 func NewNamed(t testing.TB, names schema.Names, queues ...queue.Options) *Instance {
 	t.Helper()
 	in, err := open(t, names, queues)
@@ -99,10 +98,10 @@ func open(t testing.TB, names schema.Names, queues []queue.Options) (*Instance, 
 	return in, nil
 }
 
-// fleeting is the pragma for a file of which nothing has to outlast a crash.
+// fleeting is the pragma for a file that needn't survive a crash.
 const fleeting = "synchronous(off)"
 
-// open opens a file as hipq does, but by this clock.
+// open opens a file as hipq does, but with this clock.
 func (c *Clock) open(ctx context.Context, file string, names schema.Names) (*schema.DB, error) {
 	return schema.Open(ctx, schema.Options{
 		Driver: "sqlite", Path: file, Create: true, Parameters: url.Values{"vfs": {c.name}, "_pragma": {fleeting}},
@@ -123,7 +122,7 @@ func (in *Instance) close() {
 	}
 }
 
-// Queue is one of the instance's queues.
+// Queue returns one of the instance's queues.
 func (in *Instance) Queue(name string) *Queue {
 	in.t.Helper()
 	q := in.queues[name]
@@ -142,17 +141,17 @@ func (in *Instance) check(err error) {
 	}
 }
 
-// templates has, by what is in it, a function that gives SQLite's file with the tables of an instance, as hipq init makes them.
-// To make them takes ten times as long as all else, so a process does it once, whatever number of tests it has.
+// templates maps DDL to a function that returns a SQLite file with these tables, as hipq init makes them. Making them takes
+// ten times as long as the rest, so a process does it once.
 var templates sync.Map
 
-// template is the file with these tables. Its clock is that of the test which comes first.
+// template returns the file with these tables. It has the clock of the first test.
 func template(ctx context.Context, clock *Clock, names schema.Names, tables []schema.Queue) ([]byte, error) {
 	ddl, err := schema.DDL("sqlite", names, tables)
 	if err != nil {
 		return nil, err
 	}
-	ctx = context.WithoutCancel(ctx) // others have a use for it too
+	ctx = context.WithoutCancel(ctx) // other tests use it too
 	once, _ := templates.LoadOrStore(ddl, sync.OnceValues(func() ([]byte, error) {
 		dir, err := os.MkdirTemp("", "queuetest")
 		if err != nil {
@@ -170,5 +169,5 @@ func template(ctx context.Context, clock *Clock, names schema.Names, tables []sc
 		}
 		return os.ReadFile(file)
 	}))
-	return once.(func() ([]byte, error))() //nolint:errcheck // nothing else is ever stored
+	return once.(func() ([]byte, error))() //nolint:errcheck // nothing else is stored
 }

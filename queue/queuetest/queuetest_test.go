@@ -25,13 +25,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newShop is an instance with a queue of emails, and these types.
+// newShop makes an instance with a queue of emails and these types.
 func newShop(t testing.TB, types ...job.Type) (*queuetest.Instance, *queuetest.Queue) {
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: types})
 	return in, in.Queue("emails")
 }
 
-// sending is a worker that has one handler, for the type send.
+// sending is a worker with one handler, for type send.
 func sending(q *queuetest.Queue, f handler.Func) worker.Params {
 	return worker.Params{Queues: []worker.Queue{{Queue: q.Queue, Handlers: map[string]handler.Handler{"send": f}}}}
 }
@@ -63,8 +63,8 @@ func wantTimes(t testing.TB, are, wanted []time.Time) {
 	dbtest.Ensure(t, slices.EqualFunc(are, wanted, time.Time.Equal), "it ran at\n%v, not at\n%v", are, wanted)
 }
 
-// Whatever asks the database for the time is told the clock's: hipq, an application's SQL, the defaults of tables, and who
-// opens the file himself. Another instance has another clock.
+// TestClock: all users of the database get the clock's time: hipq, SQL, table defaults, and other connections. Another
+// instance has another clock.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
@@ -104,7 +104,7 @@ func TestClock(t *testing.T) {
 	want(t, "the clock", in.Clock.Now(), queuetest.Start().Add(90*time.Minute))
 }
 
-// An instance may have a name, and a naming strategy, of its own: another's file is no template for it.
+// TestNamed: an instance may have its own name and naming scheme; others' files are no templates for it.
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	for _, template := range []string{"q_{instance}_{queue}", "{queue}_of_{instance}"} {
@@ -118,7 +118,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// A job is there if and when the application's transaction commits, by EnqueueTx and by plain SQL.
+// TestTransaction: a job exists once the application's transaction commits, by EnqueueTx and by plain SQL.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
@@ -127,7 +127,7 @@ func TestTransaction(t *testing.T) {
 		letter := job.Params{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
 		dbtest.Must(emails.EnqueueTx(t.Context(), tx, letter))(t)
 		exec(t, tx, `INSERT INTO shop_emails (job_type, job_key) VALUES ('remind', 'order-4711')`)
-		emails.WantEmpty() // others don't see them yet
+		emails.WantEmpty() // invisible to others so far
 		if !commit {
 			_ = tx.Rollback()
 			emails.WantEmpty()
@@ -142,7 +142,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// A worker runs what is due, one job after the other, by its priority; what is not due, or has no handler, is left.
+// TestWork: a worker runs due jobs one by one, by priority, and ignores jobs that aren't due or have no handler.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
@@ -179,7 +179,7 @@ func TestWork(t *testing.T) {
 	emails.WantJob(job.Params{})
 }
 
-// Retries run at the times of the policy, as the clock comes to them.
+// TestRetries: retries run at the policy's times when the clock reaches them.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	send := job.DefaultType("send")
@@ -206,7 +206,7 @@ func TestRetries(t *testing.T) {
 	want(t, "the clock", in.Clock.Now(), start.Add(24*time.Hour))
 }
 
-// A handler may set the clock, as if it took so long: its worker doesn't lose its lock. What it makes due runs too.
+// TestHandlerThatTakesLong: a handler may set the clock without losing the worker's lock. Jobs that become due run too.
 func TestHandlerThatTakesLong(t *testing.T) {
 	t.Parallel()
 	send := job.DefaultType("send")
@@ -228,7 +228,7 @@ func TestHandlerThatTakesLong(t *testing.T) {
 	want(t, "its attempts", emails.WantFinished(job.Params{Data: "long"}).Attempt, 2)
 }
 
-// A retry handler is asked, and what it decides comes to pass.
+// TestRetryHandler: a retry handler's decision is applied.
 func TestRetryHandler(t *testing.T) {
 	t.Parallel()
 	in, emails := newShop(t)
@@ -250,7 +250,7 @@ func TestRetryHandler(t *testing.T) {
 	emails.WantFinished(job.Params{Data: "second"})
 }
 
-// Time windows are those of the clock, in the queue's zone, on the day that has 23 hours too.
+// TestWindows: time windows follow the clock in the queue's zone, also on a day of 23 hours.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
@@ -259,7 +259,7 @@ func TestWindows(t *testing.T) {
 	send.Windows = job.Windows{opens}
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
 	emails := in.Queue("emails")
-	in.Clock.Set(time.Date(2026, time.March, 28, 12, 0, 0, 0, berlin)) // the clocks are put forward in the next night
+	in.Clock.Set(time.Date(2026, time.March, 28, 12, 0, 0, 0, berlin)) // the next night has the clock change
 	enqueue(t, emails, job.Params{Type: "send", Data: "enqueued"})
 	exec(t, in.App, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'inserted')")
 	var at []time.Time
@@ -274,7 +274,7 @@ func TestWindows(t *testing.T) {
 	wantTimes(t, at, []time.Time{opening, opening})
 }
 
-// Recurring jobs come when the clock shows their slots.
+// TestSchedules: recurring jobs appear when the clock reaches their slots.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails"})
@@ -291,8 +291,8 @@ func TestSchedules(t *testing.T) {
 	wantTimes(t, at, []time.Time{noon, noon.Add(time.Hour)})
 }
 
-// Of a queue with a rate so many jobs start as it allows, and the others when the clock has come so far. The worker waits for
-// none, nor does a queue beside it.
+// TestRate: a queue with a rate starts the allowed jobs, and others as the clock advances. Neither the worker nor other
+// queues wait.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	limited := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}
@@ -319,7 +319,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A job whose handler has only sent it waits for its answer, or for the end of its time.
+// TestAnswer: a sent job waits for its answer or its timeout.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	send := job.DefaultType("send")
@@ -343,7 +343,7 @@ func TestAnswer(t *testing.T) {
 	emails.WantFailed(job.Params{Key: "silent"})
 }
 
-// What is paused, and what its limit holds back, keeps neither Work nor WorkUntil busy.
+// TestNothingToWait: paused and held jobs don't keep Work and WorkUntil busy.
 func TestNothingToWait(t *testing.T) {
 	t.Parallel()
 	send := job.DefaultType("send")

@@ -13,16 +13,15 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// vfs is one of SQLite's ways to the system, like the usual one but for the clock. SQLite asks it for the time, for whatever
-// statement on whatever connection has opened the file through it: so nothing of hipq's, nor of an application's, knows that
-// its clock isn't the system's.
+// vfs is SQLite's usual VFS with another clock. SQLite asks it for the time in all statements on files opened through it, so
+// neither hipq nor the application notices.
 type vfs struct {
 	sqlite3.Tsqlite3_vfs
-	// now is the time in milliseconds, as SQLite counts.
+	// now is the time in SQLite's milliseconds.
 	now atomic.Int64
 }
 
-// usual is SQLite's usual VFS, copied once: it is the head of SQLite's list of them, which changes with each that is added.
+// usual is SQLite's usual VFS, copied once. It heads SQLite's list of VFSs, which changes with each addition.
 var usual = sync.OnceValues(func() (sqlite3.Tsqlite3_vfs, error) {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -33,8 +32,8 @@ var usual = sync.OnceValues(func() (sqlite3.Tsqlite3_vfs, error) {
 	return *at[sqlite3.Tsqlite3_vfs](found), nil
 })
 
-// newClock makes a clock, and tells SQLite of its VFS. That is never freed, because a file that was opened by it may be
-// open for longer than the test; it is some 200 bytes.
+// newClock makes a clock and registers its VFS. The VFS, of some 200 bytes, is never freed, because files may stay open after
+// the test.
 func newClock(now time.Time) (*Clock, error) {
 	base, err := usual()
 	if err != nil {
@@ -68,31 +67,30 @@ func currentTime(_ *libc.TLS, of, result uintptr) int32 {
 	return sqlite3.SQLITE_OK
 }
 
-// currentTimePointer is currentTime as SQLite, translated to Go, calls it.
+// currentTimePointer is currentTime in the form that the translated SQLite calls.
 func currentTimePointer() uintptr {
 	f := currentTime
 	return *(*uintptr)(unsafe.Pointer(&f))
 }
 
-// at is what lies at an address of SQLite's memory, which Go's garbage collector knows nothing of.
+// at returns what lies at an address of SQLite's memory, which Go's garbage collector doesn't manage.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
-// Clock is the clock of an instance's database: what hipq goes by, and what SQL on the instance's App sees as the time. It
-// stands still but for Set and Advance, and has SQLite's resolution, a millisecond. It is safe for concurrent use, and may be
-// set by a handler, as if that had taken so long.
+// Clock is the clock of an instance's database, for hipq and for SQL on App. It changes only by Set and Advance, and has
+// SQLite's resolution of 1 ms. It is safe for concurrent use. A handler may set it to simulate a long run.
 type Clock struct {
 	name string
-	// now is in milliseconds, as SQLite has it: in the VFS.
+	// now is in SQLite's milliseconds, in the VFS.
 	now *atomic.Int64
 }
 
-// beforeUnix is what SQLite counts from, in milliseconds before 1970.
+// beforeUnix is SQLite's epoch, in milliseconds before 1970.
 const beforeUnix = 210866760000000
 
-// Now is what the clock shows, in UTC.
+// Now returns the time in UTC.
 func (c *Clock) Now() time.Time { return time.UnixMilli(c.now.Load() - beforeUnix).UTC() }
 
-// Set sets the clock. What has happened keeps its time if it is put back.
+// Set sets the clock. If you put it back, past events keep their times.
 func (c *Clock) Set(t time.Time) { c.now.Store(t.UnixMilli() + beforeUnix) }
 
 // Advance puts the clock forward by d.

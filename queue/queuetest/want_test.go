@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// What isn't as wanted fails the test, and is told with what differs. What is as wanted passes.
+// TestWants: a difference from the wanted jobs fails the test with a description; no difference passes.
 func TestWants(t *testing.T) {
 	t.Parallel()
 	tried := &pretended{dir: t.TempDir()}
@@ -35,7 +35,7 @@ func TestWants(t *testing.T) {
 	other, others := 8, job.Windows{}
 	for name, c := range map[string]struct {
 		want []job.Params
-		says []string // nothing if it passes
+		says []string // empty if it passes
 	}{
 		"all of it":    {[]job.Params{all}, nil},
 		"any":          {[]job.Params{{}}, nil},
@@ -114,7 +114,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// Each of several jobs that are wanted is another one, also where the first that comes to mind is like two of them.
+// TestWantsThatOverlap: each wanted job matches a different job, even if the first choice fits two of them.
 func TestWantsThatOverlap(t *testing.T) {
 	t.Parallel()
 	_, emails := newShop(t)
@@ -126,8 +126,8 @@ func TestWantsThatOverlap(t *testing.T) {
 	}
 }
 
-// One that is wanted is not two, and not one that is over; a row that no worker has taken in yet leaves to its type what it
-// says nothing of.
+// TestWantsFail: one job doesn't match twice, or once it is final. Fields that plain SQL left to the type match nothing
+// before ingest.
 func TestWantsFail(t *testing.T) {
 	t.Parallel()
 	five := 5

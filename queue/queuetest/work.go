@@ -9,10 +9,9 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// Work runs a worker, as hipq work does, until nothing is due any more, and gives the attempts that have ended, in their order.
-// Its Params are those of production, but that it runs one job after the other, in the queue's order, that it waits neither for
-// later jobs nor for a queue's rate, and that its lock doesn't expire when a handler sets the clock. A job that an error or a
-// retry handler makes due at once is run again.
+// Work runs a worker like hipq work until nothing is due, and returns the ended attempts in order. It uses production's
+// Params, but runs one job at a time in the queue's order, and waits neither for later jobs nor for a rate. It keeps its lock
+// when a handler sets the clock. It also runs retries that are due at once.
 func (in *Instance) Work(p worker.Params) []worker.Attempt {
 	in.t.Helper()
 	const long = 1000 * time.Hour
@@ -34,7 +33,7 @@ func (in *Instance) Work(p worker.Params) []worker.Attempt {
 	return attempts
 }
 
-// WorkUntil works as time goes by: whenever something becomes due, until the clock shows t. It gives all attempts, in their
+// WorkUntil is Work while time passes: it runs all jobs that become due until the clock shows t, and returns all attempts in
 // order.
 func (in *Instance) WorkUntil(t time.Time, p worker.Params) []worker.Attempt {
 	in.t.Helper()
@@ -54,7 +53,7 @@ func (in *Instance) WorkUntil(t time.Time, p worker.Params) []worker.Attempt {
 	return attempts
 }
 
-// next is when time alone brings the next work for a worker; zero if it brings none.
+// next returns when time alone brings a worker its next work; zero if never.
 func (in *Instance) next(p worker.Params) (next time.Time) {
 	in.t.Helper()
 	now := in.Clock.Now()

@@ -2,12 +2,11 @@ package schedule
 
 import "time"
 
-// Next is the first slot after a time, in a zone; nil is UTC. The zero Time is none in the next years.
+// Next returns the first slot after a time in a zone (nil: UTC), or the zero Time if there is none in the next years.
 //
-// Where clocks are changed, it does as crontab(5) says. A Spec for times of the day, whose minute and hour both name theirs, has
-// each of its slots of the day once: one that the clocks leave out is due when they are put forward, one that they show twice
-// is due the first time. A Spec whose minute or hour begins with * goes by the hours as they pass: it has a slot whenever the
-// clocks show one of its times, so both times in an hour that comes twice, and none in one that is left out.
+// Clock changes work as in crontab(5). A Spec with fixed minute and hour has each daily slot once. A skipped slot is due when
+// the clock is put forward, and a repeated one the first time. If minute or hour begins with *, each matching time on the
+// clock is a slot: twice in a repeated hour, never in a skipped one.
 func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	if s.every > 0 {
 		return nextMultiple(after, s.every)
@@ -15,12 +14,12 @@ func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	if zone == nil {
 		zone = time.UTC
 	}
-	// from change to change of the zone's clocks: between two of them a time is what the clocks show, less their offset
+	// between two clock changes, a time is what the clock shows less its offset
 	at, shown := after, onClocks(after, zone)
 	for {
 		begin, end := at.In(zone).ZoneBounds()
 		if !s.wild && !begin.IsZero() {
-			// what the clocks have shown before they were put back is over
+			// times shown before the clock was put back are over
 			if before := begin.UTC().Add(offset(begin.Add(-1), zone)); shown.Before(before) {
 				shown = before.Add(-1)
 			}
@@ -33,23 +32,23 @@ func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 		switch {
 		case end.IsZero() || slot.Before(end):
 			return slot.UTC()
-		case !s.wild && clock.Before(onClocks(end, zone)): // the clocks leave it out
+		case !s.wild && clock.Before(onClocks(end, zone)): // the clock skips this slot
 			return end.UTC()
 		}
 		at, shown = end, onClocks(end, zone).Add(-1)
 	}
 }
 
-// onClocks is what the clocks of a zone show at a time, as if that were UTC.
+// onClocks returns what a zone's clocks show, as if in UTC.
 func onClocks(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(offset(t, zone)) }
 
-// offset is by how much the clocks of a zone are ahead at a time.
+// offset returns a zone's offset from UTC.
 func offset(t time.Time, zone *time.Location) time.Duration {
 	_, seconds := t.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// nextMultiple is the first multiple of a time, counted from 1970, after t.
+// nextMultiple returns the first multiple of every after t, counted from 1970.
 func nextMultiple(t time.Time, every time.Duration) time.Time {
 	seconds := int64(every / time.Second)
 	return time.Unix((t.Unix()/seconds+1)*seconds, 0).UTC()

@@ -30,7 +30,7 @@ func spec(t interface{ Fatal(...any) }, text string) schedule.Spec {
 	return s
 }
 
-// TestChangesOfClocks says what crontab(5) promises where clocks are changed. The slots are written with the zone's offset.
+// TestChangesOfClocks checks the promises of crontab(5) at clock changes. Slots have the zone's offset.
 func TestChangesOfClocks(t *testing.T) {
 	const berlin, newYork, lordHowe, kolkata, santiago, cairo = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe",
 		"Asia/Kolkata", "America/Santiago", "Africa/Cairo"
@@ -92,7 +92,7 @@ func TestChangesOfClocks(t *testing.T) {
 	}
 }
 
-// aField draws a field, and which numbers are in it.
+// aField draws a field and the numbers in it.
 func aField(t *rapid.T, name string, low, high int) (text string, has map[int]bool) {
 	has = map[int]bool{}
 	take := func(from, to, step int) {
@@ -129,8 +129,7 @@ func aField(t *rapid.T, name string, low, high int) (text string, has map[int]bo
 	return strings.Join(list, ","), has
 }
 
-// TestNext compares Next with a cron that looks at its clock each minute, and sees clocks that are changed: around the changes of
-// several zones.
+// TestNext compares Next with a cron that reads its clock each minute, around clock changes in several zones.
 func TestNext(t *testing.T) {
 	changes := map[string][]string{
 		"Europe/Berlin": {"2026-03-29", "2026-10-25"}, "America/New_York": {"2026-03-08", "2026-11-01"},
@@ -158,7 +157,7 @@ func TestNext(t *testing.T) {
 			t.Skip(err)
 		}
 		weekdays[0] = weekdays[0] || weekdays[7]
-		matches := func(c time.Time) bool { // what a clock shows
+		matches := func(c time.Time) bool { // c is what the clock shows
 			days := dates[c.Day()] && weekdays[int(c.Weekday())]
 			if date[0] != '*' && weekday[0] != '*' {
 				days = dates[c.Day()] || weekdays[int(c.Weekday())]
@@ -179,7 +178,7 @@ func TestNext(t *testing.T) {
 			switch {
 			case wild:
 				due = matches(c)
-			case c.After(furthest): // and what was jumped over, now
+			case c.After(furthest): // including what the jump skipped
 				for skipped := furthest.Add(time.Minute); !skipped.After(c); skipped = skipped.Add(time.Minute) {
 					due = due || matches(skipped)
 				}

@@ -1,5 +1,5 @@
-// Package schedule is when recurring jobs are due: the slots of a schedule, what happens to those that were missed,
-// and the job of a slot. It knows no database and no clock; who enqueues the jobs is a worker: see worker.Params.Schedules.
+// Package schedule computes the slots of recurring jobs, which missed slots to make up for, and the job of a slot. It uses no
+// database and no clock. Workers enqueue the jobs: see worker.Params.Schedules.
 package schedule
 
 import (
@@ -13,49 +13,49 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ErrInvalid is wrapped by every refusal of a schedule.
+// ErrInvalid is wrapped by all errors about invalid schedules.
 var ErrInvalid = errors.New("not a valid schedule")
 
 // Schedule enqueues a job at each of its slots.
 type Schedule struct {
-	// Name is the schedule's, unique among those of the instance: lower case letters, digits, - and _, a letter first, at most
-	// MaxName of them.
+	// Name is unique in the instance: lower-case letters, digits, - and _, beginning with a letter, at most MaxName bytes.
 	Name string
-	// Spec says when its slots are.
+	// Spec says when the slots are.
 	Spec Spec
-	// Location is the zone of the Spec; nil is UTC.
+	// Location is the time zone of Spec; nil means UTC.
 	Location *time.Location
-	// Jitter spreads the jobs of several schedules: each job's time is its slot and up to so much more, always the same for the
-	// same schedule and slot, on any host. Whole seconds, 0 for none.
+	// Jitter delays each job by up to this much, in whole seconds, to spread the jobs of several schedules. The delay depends
+	// only on the schedule and the slot. 0 means none.
 	Jitter time.Duration
-	// Missed says what happens to missed slots; empty is Latest.
+	// Missed says what to do about missed slots; empty means Latest.
 	Missed Missed
-	// Queue is where the jobs go, Job what they are. Its At and In are of no importance: the slot decides. With a Key of its own
-	// a slot is left out while the job of an earlier one is not final; without, each job has that of KeyOf.
+	// Queue is the queue to enqueue into.
 	Queue string
-	Job   job.Params
+	// Job is the job; the slot replaces its At and In. If it has a Key, a slot gets no job while an earlier slot's job isn't
+	// final. Otherwise each job gets the key of KeyOf.
+	Job job.Params
 }
 
-// MaxName is how many bytes a schedule's name may have.
+// MaxName is the longest name, in bytes.
 const MaxName = 64
 
-// Missed is what happens to slots that were missed, because no worker ran or the database was away.
+// Missed is what to do about slots that were missed because no worker ran or the database was away.
 type Missed string
 
-// The choices.
+// Policies for missed slots.
 const (
-	// Latest enqueues the job of the latest slot, however late it is; those before it are left out.
+	// Latest enqueues only the latest slot's job, however late.
 	Latest Missed = "latest"
-	// Skip enqueues the job of the latest slot if it was at most OnTime ago.
+	// Skip enqueues the latest slot's job if the slot was at most OnTime ago.
 	Skip Missed = "skip"
-	// All enqueues a job for each slot, up to MostMissed of them, the latest; of a schedule with a Key of its own, of the latest alone.
+	// All enqueues a job for each of the latest MostMissed slots. A schedule with a Key gets only the latest one.
 	All Missed = "all"
 )
 
 var allMissed = []Missed{Latest, Skip, All}
 
 const (
-	// OnTime is how late a slot may be done without being missed: a crontab line runs once a minute, and may be held up.
+	// OnTime is how late a slot may be without being missed: cron starts workers once a minute, perhaps with a delay.
 	OnTime = 5 * time.Minute
 	// MostMissed is how many slots All makes up for at once.
 	MostMissed = 100
@@ -66,7 +66,7 @@ const (
 	inNames = letters + "0123456789-_"
 )
 
-// CheckName refuses what can't be a schedule's name: ErrInvalid.
+// CheckName returns ErrInvalid for an invalid name.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxName || strings.Trim(name, inNames) != "" || !strings.Contains(letters, name[:1]) {
 		return fmt.Errorf("%w: name %.80q (lower case letters, digits, - and _, a letter first, at most %d)", ErrInvalid, name, MaxName)
@@ -74,7 +74,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Check refuses what can't be a schedule: ErrInvalid, or what job.Params.Check says of its Job.
+// Check returns ErrInvalid for an invalid schedule, or the error of job.Params.Check for its Job.
 func (s Schedule) Check() error {
 	if err := CheckName(s.Name); err != nil {
 		return err
@@ -93,12 +93,12 @@ func (s Schedule) Check() error {
 	return nil
 }
 
-// KeyOf is the key of a slot's job where the schedule has none of its own: NAME@SLOT, in UTC, as nightly@2026-11-22T02:30:00Z.
+// KeyOf returns the key of a slot's job if the schedule has none: NAME@SLOT in UTC, for example nightly@2026-11-22T02:30:00Z.
 func (s Schedule) KeyOf(slot time.Time) string {
 	return s.Name + "@" + slot.UTC().Format(time.RFC3339Nano)
 }
 
-// JobOf is the job of a slot. Its scheduled_run_time is that of the slot, and the jitter.
+// JobOf returns a slot's job. It is due at the slot plus the jitter.
 func (s Schedule) JobOf(slot time.Time) job.Params {
 	j := s.Job
 	j.In, j.At = 0, slot.Add(s.jitterOf(slot))
@@ -108,14 +108,14 @@ func (s Schedule) JobOf(slot time.Time) job.Params {
 	return j
 }
 
-// JobNow is the job beside the slots that somebody wants now. Without a Key of the schedule's own, it has that of a slot at that time.
+// JobNow returns an extra job to run now. Without the schedule's own Key, its key is that of a slot at now.
 func (s Schedule) JobNow(now time.Time) job.Params {
 	j := s.JobOf(now)
 	j.At = time.Time{}
 	return j
 }
 
-// jitterOf is by how much a slot's job is put off.
+// jitterOf returns the delay of a slot's job.
 func (s Schedule) jitterOf(slot time.Time) time.Duration {
 	if s.Jitter < time.Second {
 		return 0
@@ -125,19 +125,18 @@ func (s Schedule) jitterOf(slot time.Time) time.Duration {
 	return time.Duration(h.Sum64()%uint64(s.Jitter/time.Second+1)) * time.Second
 }
 
-// Next is the first slot after a time; the zero Time if there is none in the next years.
+// Next returns the first slot after a time, or the zero Time if there is none in the next years.
 func (s Schedule) Next(after time.Time) time.Time { return s.Spec.Next(after, s.Location) }
 
-// LeftOut is the latest slot that gets no job although it was missed, and why; the zero LeftOut is none. Slots that Latest and Skip
-// pass over were missed if the first of them is older than OnTime.
+// LeftOut is the latest missed slot that gets no job, and why; zero means none. Slots that Latest and Skip drop were missed
+// if the first of them is older than OnTime.
 type LeftOut struct {
 	Slot time.Time
 	Why  string
 }
 
-// Due are the slots after since, up to now, whose jobs must be enqueued now, in order, and the latest slot that there was: all up
-// to it are done then. The latter is zero if there was none. A schedule with a Key of its own has one job at a time, and so one
-// slot at most: the latest.
+// Due returns the slots after since, up to now, whose jobs to enqueue now, in order. latest is the latest slot, or zero;
+// slots up to it are then handled. A schedule with a Key gets at most one slot, the latest.
 func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time, left LeftOut) {
 	most := 1
 	if s.Missed == All && s.Job.Key == "" {
@@ -164,7 +163,7 @@ func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time
 	return slots, latest, left
 }
 
-// before says that so many more were missed before a slot.
+// before says how many more slots were missed before one.
 func before(n int) string {
 	switch {
 	case n == 0:
@@ -175,12 +174,12 @@ func before(n int) string {
 	return fmt.Sprintf(", and %d more before it", n)
 }
 
-// latest are the latest slots after since, up to now, at most so many. It looks back from now further and further, for between
-// the two there may be any number of them.
+// latest returns the latest slots after since, up to now, at most so many. It searches ever further back from now, because
+// there may be any number of slots.
 func (s Schedule) latest(since, now time.Time, most int) (slots []time.Time) {
 	for back := time.Hour; ; back *= 4 {
 		from := now.Add(-back)
-		whole := back > now.Sub(since)/4 // then all of it at once
+		whole := back > now.Sub(since)/4 // then search the rest at once
 		if whole {
 			from = since
 		}

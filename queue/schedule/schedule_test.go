@@ -81,8 +81,8 @@ func TestDue(t *testing.T) {
 		since      time.Duration
 		slots      int
 		last       time.Duration // before now
-		latest     time.Duration // before now; 0 is none
-		leftOut    time.Duration // before now; 0 is none
+		latest     time.Duration // before now; 0 means none
+		leftOut    time.Duration // before now; 0 means none
 	}{
 		{"nothing yet", "0 3 * * *", "", time.Hour, 0, 0, 0, 0},
 		{"in time", "0 12 * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
@@ -110,7 +110,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// With a key of its own a schedule has one job at a time: of those that were missed the latest, also with All.
+// TestDueWithKey: a schedule with a key gets one job for its missed slots, the latest, also with All.
 func TestDueWithKey(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
 	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.Params{Key: "one"}}
@@ -120,7 +120,7 @@ func TestDueWithKey(t *testing.T) {
 		"%v, %s, %+v", slots, latest, left)
 }
 
-// What was left out says how much of it there was.
+// TestDueCounts: LeftOut says how many slots were left out.
 func TestDueCounts(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
 	for since, want := range map[time.Duration]string{
@@ -132,7 +132,7 @@ func TestDueCounts(t *testing.T) {
 	}
 }
 
-// Two Specs with the same slots are equal, however they are written.
+// TestEqual: specs with the same slots are equal, however written.
 func TestEqual(t *testing.T) {
 	for _, all := range [][]string{
 		{"* * * * *", "*/1 * * * *"},

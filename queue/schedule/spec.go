@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// Spec says when slots are: the five fields of crontab(5), or a stretch of time. ParseSpec makes one.
+// Spec says when slots are: by the five fields of crontab(5), or at intervals. ParseSpec makes one.
 type Spec struct {
-	// text is the Spec as it was written, with single spaces.
+	// text is the Spec as written, with single spaces.
 	text string
-	// every is the stretch between two slots; 0 if there are fields.
+	// every is the interval; 0 with fields.
 	every time.Duration
-	// fields are the five. wild says that they go on by the hours as they pass, and not by the time of day.
+	// fields are the five crontab fields.
 	fields [5]numbers
-	wild   bool
+	// wild says that slots follow elapsed hours instead of times of day.
+	wild bool
 }
 
-// numbers are what one field allows.
+// numbers are the values that a field allows.
 type numbers struct {
 	set  uint64
 	star bool
@@ -29,16 +30,16 @@ type numbers struct {
 
 func (n numbers) has(i int) bool { return n.set>>i&1 == 1 }
 
-// String is the Spec as it was written.
+// String returns the Spec as written.
 func (s Spec) String() string { return s.text }
 
-// Equal says whether both have the same slots in the same zone, however they were written: @daily and 0 0 * * *.
+// Equal says whether both have the same slots in the same zone, for example @daily and 0 0 * * *.
 func (s Spec) Equal(o Spec) bool { return s.every == o.every && s.fields == o.fields }
 
-// Zoned says whether the slots depend on a zone; those of @every don't.
+// Zoned says whether the slots depend on a time zone; those of @every don't.
 func (s Spec) Zoned() bool { return s.every == 0 }
 
-// MinEvery is the shortest stretch of @every: cron runs a worker once a minute.
+// MinEvery is the shortest interval of @every, because cron starts a worker once a minute.
 const MinEvery = time.Minute
 
 var names = map[string]string{
@@ -49,7 +50,7 @@ var names = map[string]string{
 type field struct {
 	name      string
 	low, high int
-	// words are the short names of its numbers, from low on.
+	// words are the names of its numbers, from low on.
 	words string
 }
 
@@ -61,14 +62,15 @@ var fields = []field{
 	{name: "day of week", high: 7, words: "sun mon tue wed thu fri sat"},
 }
 
-// ParseSpec reads when slots are:
+// ParseSpec parses:
 //
 //	30 2 * * mon-fri   minute, hour, day of month, month, day of week, as in crontab(5)
 //	@hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)
 //	@every 10m         at the multiples of that time since 1970, in UTC; also in days and weeks, as @every 14d
 //
-// Each field is *, or a number, a range, or a list of numbers and ranges with commas; behind * or a range /N takes each N-th. If
-// both days are given, one of them is enough, unless one begins with *: then both are needed. A Spec that would never have a slot is refused. The error is ErrInvalid.
+// Each field is *, a number, a range, or a comma-separated list of both; /N after * or a range takes each N-th number. If
+// both day fields are given, one must match, or both if either begins with *. ErrInvalid refuses other texts, and Specs
+// without slots.
 func ParseSpec(text string) (Spec, error) {
 	parts := strings.Fields(text)
 	s := Spec{text: strings.Join(parts, " ")}
@@ -114,10 +116,10 @@ func ParseSpec(text string) (Spec, error) {
 	return s, nil
 }
 
-// withDays is a time that may begin with weeks and days.
+// withDays matches a duration that may begin with weeks and days.
 var withDays = regexp.MustCompile(`^(?:([0-9]{1,3})w)?(?:([0-9]{1,3})d)?([0-9.].*)?$`)
 
-// parseEvery reads the time of @every, as the settings have it: 10m, 1h30m, 14d, 1w.
+// parseEvery parses the duration of @every: 10m, 1h30m, 14d, 1w.
 func parseEvery(text string) (time.Duration, error) {
 	m := withDays.FindStringSubmatch(text)
 	if text == "" || m == nil {
@@ -160,7 +162,7 @@ func (f field) parse(text string) (n numbers, err error) {
 			if high, err = f.number(last); err != nil {
 				return n, err
 			}
-			if high == 0 && low > 0 && f.high == 7 { // a week that ends with its Sunday
+			if high == 0 && low > 0 && f.high == 7 { // a week that ends on Sunday
 				high = 7
 			}
 			if high < low {
@@ -179,13 +181,13 @@ func (f field) parse(text string) (n numbers, err error) {
 			n.set |= 1 << low
 		}
 	}
-	if f.high == 7 && n.has(7) { // Sunday too
+	if f.high == 7 && n.has(7) { // 7 is Sunday too
 		n.set = n.set&^(1<<7) | 1
 	}
 	return n, nil
 }
 
-// refuse quotes what is none of what a field may have.
+// refuse returns an error that quotes the invalid text.
 func (f field) refuse(text string) error {
 	return fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of numbers and ranges", f.name, text, f.low, f.high)
 }
@@ -206,7 +208,7 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// step reads what stands behind a slash. One beyond the field would mean less often than somebody thinks.
+// step parses the number after a slash. A step beyond the field would run less often than expected.
 func (f field) step(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > f.high || len(text) > 2 || text[0] == '+' {
@@ -215,8 +217,7 @@ func (f field) step(text string) (int, error) {
 	return n, nil
 }
 
-// onClock is the next time that a clock shows which the fields name, after one that it shows, both as if they were UTC; the zero
-// Time if none comes in 50 years.
+// onClock returns the next matching clock time after one, both as if in UTC. It is the zero Time if none comes in 50 years.
 func (s Spec) onClock(after time.Time) time.Time {
 	minute, hour, day, month, weekday := s.fields[0], s.fields[1], s.fields[2], s.fields[3], s.fields[4]
 	t := after.UTC().Truncate(time.Minute).Add(time.Minute)

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// handle is a handler that gives an outcome.
+// handle is a handler that returns an outcome.
 type handle func(ctx context.Context, j *job.Job) job.Outcome
 
 func (h handle) Handle(ctx context.Context, j *job.Job) job.Outcome { return h(ctx, j) }
@@ -27,7 +27,7 @@ func (s shop) async(limit int) *queue.Queue {
 	return s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, func(t *job.Type) { t.Async = true })
 }
 
-// answer answers a job, which must change something.
+// answer answers a job, and wants the answer to change it.
 func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	s.t.Helper()
 	j := s.get(s.emails, id)
@@ -37,7 +37,7 @@ func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	dbtest.Ensure(s.t, done.Changed, "the answer %s to job %d changes nothing", verdict, id)
 }
 
-// overdue lets the time pass within which the answer to a job should have come.
+// overdue makes the jobs' answers overdue.
 func (s shop) overdue(ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -61,7 +61,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
 		s.wantCounts(s.emails, admin.Counts{Waiting: 2, Due: 2})
-		// they weigh as if they ran here
+		// they weigh as much as running jobs
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 
 		s.answer(ids[0], job.Finished, "all good", "")
@@ -83,7 +83,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 	})
 }
 
-// A handler may say sent itself, whatever its type, and fail as any other.
+// TestHandlerSaysSent: a handler of any type may return sent itself, or fail like any other.
 func TestHandlerSaysSent(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "once"})
@@ -112,8 +112,8 @@ func TestHandlerSaysSent(t *testing.T) {
 	})
 }
 
-// An answer that comes while the handler still runs is the outcome; what the handler says then, whatever that is, changes
-// nothing and is no trouble.
+// TestAnswerBeforeTheHandlerEnds: an answer that comes while the handler still runs is the outcome. The handler's own outcome
+// then changes nothing and causes no error.
 func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
@@ -147,7 +147,7 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		dbtest.Same(s.t, j.count("lock lost"), 0, "attempts are logged as lost")
 		e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished})
 		dbtest.Ensure(s.t, len(e) == 1 && e[0].Error == activity.None, "the worker's end: %+v", e)
-		s.work(only(s.emails, s.worker(all(nothing)))) // decides, if the first hasn't
+		s.work(only(s.emails, s.worker(all(nothing)))) // decides, unless the first worker has
 		s.wantHistory(s.emails, atOnce, ids[:2]...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2:4]...)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[4:]...)
@@ -161,7 +161,7 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 	})
 }
 
-// An overdue answer goes to the retry handler like any error.
+// TestRetryHandlerOfAnAsyncJob: an overdue answer goes to the retry handler like any error.
 func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
@@ -178,7 +178,7 @@ func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 				s.t.Errorf("asked about job %d with %+v", asked.Job.ID, asked.Outcome)
 			}
 		}
-		// word from outside while it is being decided about: then there is nothing to decide
+		// an answer during the decision leaves nothing to decide
 		s.answer(ids[0], job.Finished, "", "")
 		for range ids {
 			c.let(job.Decision{Again: true, In: time.Hour})

@@ -12,34 +12,35 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too, and makes
-// what ends it when that is first asked for: most functions in Go never ask, and it costs more than all the rest here.
+// attempt is a running handler, or a retry handler asked about an attempt. It is also the handler's context. It makes the
+// real context on first use, because most Go handlers never use it and it costs more than the rest.
 type attempt struct {
 	runner *runner
 	source *source
-	// Settled is the job, and the result of the attempt.
+	// Settled is the job and the attempt's outcome.
 	store.Settled
+	// left says that another worker or process settles it.
 	left  bool
 	began time.Time
-	// said is how far the handler says it is, if that has not been written down yet.
+	// said is the handler's latest progress that isn't stored yet.
 	said  atomic.Pointer[job.Progress]
 	ended atomic.Bool
-	// handled is the context that the handler has, around this one.
+	// handled is the handler's context, which wraps this one.
 	handled context.Context
 
-	asked   atomic.Bool // for what follows
+	asked   atomic.Bool // guards the fields below
 	made    sync.Once
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	release func()
 }
 
-// over is the context of an attempt whose handler has returned without a look at it.
+// over is the context of an attempt whose handler returned without using it.
 var over, endOver = context.WithCancel(context.Background())
 
 func init() { endOver() }
 
-// context makes the context, and has the attempt abandoned if its handler goes on although that has ended and the grace is over.
+// context makes the context. The attempt is abandoned if its handler goes on after the context's end and the grace.
 func (a *attempt) context() context.Context {
 	a.asked.Store(true)
 	a.made.Do(func() {
@@ -49,7 +50,7 @@ func (a *attempt) context() context.Context {
 		unwatch := context.AfterFunc(a.ctx, func() {
 			select {
 			case <-back:
-			case <-time.After(a.runner.Grace + time.Second): // some time for a program that gets the whole grace
+			case <-time.After(a.runner.Grace + time.Second): // extra time for a program that uses the whole grace
 				a.runner.Log.Warn("a handler goes on although its context has ended", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
 					"attempt", a.Job.Attempt, "cause", context.Cause(a))
 				handling.Overdue(a.handled)
@@ -64,7 +65,7 @@ func (a *attempt) context() context.Context {
 	return a.ctx
 }
 
-// returns notes that the handler has returned: its context has ended.
+// returns records that the handler has returned, which ends its context.
 func (a *attempt) returns() {
 	a.asked.Store(true)
 	a.made.Do(func() { a.ctx, a.cancel, a.release = over, func(error) {}, func() {} })
@@ -74,7 +75,7 @@ func (a *attempt) returns() {
 func (a *attempt) Deadline() (time.Time, bool) { return a.context().Deadline() }
 func (a *attempt) Done() <-chan struct{}       { return a.context().Done() }
 
-// Err makes the context only where it may have ended.
+// Err makes the context only if it may have ended.
 func (a *attempt) Err() error {
 	if !a.asked.Load() && a.runner.jobs.Err() == nil && time.Since(a.began) < a.Job.Timeout {
 		return nil
@@ -82,7 +83,7 @@ func (a *attempt) Err() error {
 	return a.context().Err()
 }
 
-// Value makes the context only for a value that the one around has: that may be its end, too.
+// Value makes the context only for a key of the context around it, which may be how that reports its end.
 func (a *attempt) Value(key any) any {
 	if a.runner.jobs.Value(key) == nil {
 		return nil

@@ -20,15 +20,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// blocked runs a test on the engine whose transactions lock rows. hold begins a transaction of an application's, executes
-// statements in it, and leaves it open; what it gives back ends it.
+// blocked runs a test on the engine with row locks. hold executes statements in an application's transaction and leaves it
+// open; release ends it.
 func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements ...string) (release func()))) {
 	t.Helper()
 	t.Parallel()
 	s := openShop(t, "mysql", dbtest.MySQL(t))
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
-		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
+		// applications' servers keep idle transactions; MySQL bounds idle sessions
 		conn := dbtest.Must(dbtest.Open(t, s.driver, s.source).SQL.Conn(t.Context()))(t)
 		first := []string{
 			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
@@ -45,7 +45,7 @@ func blocked(t *testing.T, f func(s shop, hold func(isolation string, statements
 	})
 }
 
-// keyed are jobs with the keys 00, 01 …
+// keyed returns n jobs with the keys 00, 01 …
 func keyed(n int) (jobs []job.Params) {
 	for i := range n {
 		jobs = append(jobs, job.Params{Type: "once", Key: fmt.Sprintf("%02d", i)})
@@ -53,7 +53,7 @@ func keyed(n int) (jobs []job.Params) {
 	return jobs
 }
 
-// What an application's transaction may hold of the job whose key is 02.
+// What an application's transaction may hold of the job with key 02.
 var holds = map[string]struct{ isolation, statement string }{
 	"row":         {"READ COMMITTED", "SELECT id FROM shop_emails WHERE id = {id} FOR UPDATE"},
 	"key":         {"REPEATABLE READ", "SELECT id FROM shop_emails WHERE job_type = 'once' AND job_key = '02' AND live = 1 FOR UPDATE"},
@@ -61,8 +61,8 @@ var holds = map[string]struct{ isolation, statement string }{
 	"duplicate":   {"READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')"},
 }
 
-// A row of an ended job that another transaction holds holds up no other job, whether the others share its round or come
-// later. The result is written down when the other transaction is over.
+// TestResultWaitsForAnotherTransaction: if another transaction holds an ended job, other jobs in its round and later ones are
+// settled. The result is written when that transaction ends.
 func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	t.Parallel()
 	for name, h := range holds {
@@ -96,7 +96,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 	}
 }
 
-// A transaction that holds a limited queue's own row keeps jobs from starting, also in a worker that has nothing to settle.
+// TestStartsWaitForATurn: a held row of a limited queue blocks starts, even without anything to settle.
 func TestStartsWaitForATurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -115,7 +115,7 @@ func TestStartsWaitForATurn(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop doesn't wait for ever for a row that another transaction holds, and says what it waited for.
+// TestStoppedBesideAnotherTransaction: a worker told to stop waits for a held row for a limited time, and names it.
 func TestStoppedBesideAnotherTransaction(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.add(s.emails, "once", 4)
@@ -136,7 +136,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 	})
 }
 
-// A worker that gives up waiting for another transaction says so, and not that its database is silent.
+// TestWaitsInVain: a worker that gives up waiting for a transaction says so, and doesn't call its database silent.
 func TestWaitsInVain(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
@@ -147,7 +147,7 @@ func TestWaitsInVain(t *testing.T) {
 			blocked(t, func(s shop, hold func(string, ...string) func()) {
 				s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
 				p := only(s.emails, s.worker(all(nothing)))
-				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", policy.Hash(p.Host, policy.MaxShards)) // whose turn it is to claim slots
+				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", policy.Hash(p.Host, policy.MaxShards)) // the turn for claiming slots
 				hold("READ COMMITTED", statement)
 				p.RunFor, p.Linger = 2*time.Second, true
 				_, err := s.start(p).end()
@@ -159,7 +159,7 @@ func TestWaitsInVain(t *testing.T) {
 	}
 }
 
-// A dead worker whose row another transaction holds is left for later: the tick ends.
+// TestDeadWorkerWhoseRowIsHeld: a dead worker's row that another transaction holds is left for later: the tick ends.
 func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, slots) VALUES ('gone', 'h', 1, 'working', " +
@@ -175,7 +175,8 @@ func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
 	})
 }
 
-// A worker whose time is over keeps a result that it can't write for as long as it can renew its lock: the job does not run again.
+// TestKeepsWhatItCannotWrite: a worker whose time is over keeps an unwritten result while it can renew its lock: the job runs
+// once.
 func TestKeepsWhatItCannotWrite(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.addJobs(s.emails, job.Params{Type: "once", Key: "k"})
@@ -183,7 +184,7 @@ func TestKeepsWhatItCannotWrite(t *testing.T) {
 		p := only(s.emails, s.worker(all(nothing)))
 		p.RunFor, p.Grace, p.LockFor = time.Second, time.Second, 6*time.Second
 		r := s.start(p)
-		s.pass(14 * time.Second) // longer than it has patience with a database, and its lock twice
+		s.pass(14 * time.Second) // longer than its patience and twice its lock
 		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		wantSummary(t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		release()
@@ -192,7 +193,7 @@ func TestKeepsWhatItCannotWrite(t *testing.T) {
 	})
 }
 
-// So does one whose SQLite file another process holds.
+// TestWaitsInVainForTheFile: a worker whose SQLite file another process holds says so too.
 func TestWaitsInVainForTheFile(t *testing.T) {
 	t.Parallel()
 	for _, began := range []bool{false, true} {
@@ -227,7 +228,7 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 	}
 }
 
-// What another transaction holds of one result keeps no job of a limited queue from starting either.
+// TestLimitedQueueBesideAHeldKey: a held result doesn't block starts in a limited queue either.
 func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -248,8 +249,8 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	})
 }
 
-// A transaction that holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled: one whose row was
-// held is so when that is free.
+// TestResultBesideAHeldTurn: a transaction that holds a limited queue's row blocks starts, but not settling: a held result is
+// written once its row is free.
 func TestResultBesideAHeldTurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
@@ -271,7 +272,7 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 	})
 }
 
-// However many results wait for another transaction, they share a few connections.
+// TestConnectionsBesideAHeldRange: however many results wait for a transaction, they share a few connections.
 func TestConnectionsBesideAHeldRange(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.add(s.emails, "once", 120)
@@ -293,7 +294,7 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 	})
 }
 
-// A row that must be refused, and whose key another transaction holds, stops no other queue.
+// TestBadRowWhoseKeyIsHeld: an invalid row whose key another transaction holds blocks no other queue.
 func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		p := s.worker(all(nothing))
@@ -309,7 +310,7 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	})
 }
 
-// Decisions that wait for another transaction stop no other queue, and none about other jobs.
+// TestDecisionsHoldUpNoOtherQueue: decisions that wait for a transaction block no other queue, and no other decisions.
 func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.addJobs(s.emails, keyed(8)...)
@@ -327,8 +328,8 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 	})
 }
 
-// A later job whose entry in the index another transaction holds, so that the upkeep waits for it again and again, keeps the
-// other queues' jobs from nothing, nor the due ones of its own.
+// TestUpkeepThatIsHeldUp: a later job whose index position another transaction holds keeps the upkeep waiting. Due jobs of
+// this and other queues still run.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := append(s.add(s.emails, "later", 1), s.add(s.emails, "send", 1)...)
@@ -350,7 +351,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 	})
 }
 
-// A queue whose whole table another session has locked stops no other queue.
+// TestTableThatIsLocked: a queue whose table another session has locked blocks no other queue.
 func TestTableThatIsLocked(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.add(s.emails, "once", 1)
@@ -363,7 +364,7 @@ func TestTableThatIsLocked(t *testing.T) {
 	})
 }
 
-// Nor is a queue passed over in silence whose table was held for all of a worker's time. Its activity has it too.
+// TestQueueHeldAllTheTime: a queue held for a worker's whole time is reported, also in the activity.
 func TestQueueHeldAllTheTime(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
@@ -376,7 +377,7 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				s.add(s.reports, "once", 1)
 				release := hold("READ COMMITTED", statement)
 				p := s.worker(all(nothing))
-				p.RunFor = 8 * time.Second // a busy machine is slow to begin, and in a cluster a round waits for the lock twice
+				p.RunFor = 8 * time.Second // a busy machine begins slowly, and in a cluster a round waits for the lock twice
 				summary, err := s.start(p).end()
 				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database without success: ") {
 					t.Errorf("the worker ends with %v", err)
@@ -384,7 +385,7 @@ func TestQueueHeldAllTheTime(t *testing.T) {
 				dbtest.Ensure(t, summary.Finished == 1 && s.counts(s.reports).Finished == 1, "%+v", summary)
 				release()
 				s.wantHistory(s.emails, untouched, id)
-				// it has not died
+				// it ended in order
 				list := s.entries(activity.Filter{Kind: activity.Worker, Error: "queue emails: "})
 				dbtest.Ensure(t, len(list) == 1 && list[0].State == activity.Finished, "the activity has %+v", list)
 			})

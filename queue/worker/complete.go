@@ -17,10 +17,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ErrParams is the error about parameters that a worker can't work with.
+// ErrParams is the error about invalid parameters.
 var ErrParams = errors.New("worker parameters")
 
-// longest bounds RunFor, so that the end of a worker is a time that there is.
+// longest bounds RunFor so that the end of the run is a valid time.
 const longest = 100 * 365 * 24 * time.Hour
 
 func (p Params) complete() (Params, error) {
@@ -109,7 +109,7 @@ func (p Params) check() error {
 	return nil
 }
 
-// checkHandlers refuses handlers of a queue that could only fail.
+// checkHandlers refuses handlers that could only fail.
 func (q Queue) checkHandlers() error {
 	for name, h := range q.Handlers {
 		if isNil(h) {
@@ -149,7 +149,7 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 
 var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Stopped}
 
-// judged is an outcome whose verdict is one.
+// judged replaces an outcome whose verdict is invalid.
 func judged(o job.Outcome) job.Outcome {
 	if slices.Contains(verdicts, o.Verdict) {
 		return o
@@ -162,7 +162,7 @@ func judged(o job.Outcome) job.Outcome {
 	return o
 }
 
-// copied is a job for your code: the worker settles an attempt by its own, whatever a handler has made of its copy.
+// copied returns a copy of the job for your code, because the worker settles by its own copy.
 func copied(j *job.Job) *job.Job {
 	c := *j
 	c.Windows = slices.Clone(j.Windows)

@@ -7,21 +7,21 @@ import (
 	"github.com/hipq/hipq/internal/store"
 )
 
-// gatherFor is how long a result waits for others to share its commit, at most. It waits no longer than the last commit took,
-// so it costs the one result no more than it saves the others.
+// gatherFor is the longest wait of a result to share a commit. A wait is no longer than the last commit took, so it costs one
+// result no more than it saves the others.
 const gatherFor = 20 * time.Millisecond
 
 type dispatcher struct {
 	*loop
 	slots  *slots
 	runner *runner
-	// nextSource is the one that is served first next time.
+	// nextSource is served first next time.
 	nextSource int
-	// commits is how long the last round took.
+	// commits is how long the latest round took.
 	commits time.Duration
 }
 
-// dispatch sends out as many rounds at once as the database has a use for, so that a slow commit doesn't hold back free slots.
+// dispatch sends as many rounds at once as the database can use, so that a slow commit doesn't block free slots.
 func (d *dispatcher) dispatch() {
 	if d.untilAnswer() > 0 {
 		return
@@ -37,7 +37,7 @@ func (d *dispatcher) dispatch() {
 				r.Candidates = r.shard.candidates
 				s.counted++
 				r.shard.lastRound = s.counted
-				d.nextSource = (at + 1) % len(d.sources) // so that one with many jobs starves no other
+				d.nextSource = (at + 1) % len(d.sources) // no source with many jobs starves the others
 			} else if len(s.ended) == 0 {
 				break
 			}
@@ -48,7 +48,7 @@ func (d *dispatcher) dispatch() {
 	}
 }
 
-// until is how long no round is to go out by the clock alone.
+// until returns how long no round is due.
 func (d *dispatcher) until() time.Duration {
 	until := pollEvery
 	for _, s := range d.sources {
@@ -64,7 +64,7 @@ func (d *dispatcher) until() time.Duration {
 	return until
 }
 
-// settleAt is until when a source's results wait for others, or for the jobs that have just begun.
+// settleAt returns when a source settles its results, after waiting for others and for jobs that just began.
 func (s *source) settleAt() time.Time {
 	switch {
 	case s.running > 0 && time.Now().Before(s.freshUntil):
@@ -75,7 +75,7 @@ func (s *source) settleAt() time.Time {
 	return s.gatherUntil
 }
 
-// free is the shard in which a source's next round may start jobs, nil if it may start none, and how many.
+// free returns the shard where the next round may start jobs, and how many; nil means none.
 func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
@@ -85,7 +85,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
 	if side := d.side(s); side > 1 {
-		n = min(n, (s.lane.width+side-1)/side) // the rest is for the rounds beside it
+		n = min(n, (s.lane.width+side-1)/side) // leave the rest to concurrent rounds
 	}
 	if n < 1 {
 		return nil, 0
@@ -97,7 +97,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	return one, (n + rivals) / (rivals + 1)
 }
 
-// crowded says that no other round of a source can go out now. At a database of one writer rounds would hinder one another.
+// crowded says that no other round of the source may go out now. On a single-writer database, rounds would block one another.
 func (d *dispatcher) crowded(s *source) bool {
 	if d.db.SQL.Writers == 1 {
 		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })
@@ -106,14 +106,14 @@ func (d *dispatcher) crowded(s *source) bool {
 }
 
 const (
-	// besideFrom is how many jobs a round must have for another to be out beside it: a small one costs nearly as much as one of
-	// twice the size.
+	// besideFrom is the round size that justifies a concurrent round: a small round costs nearly as much as one of twice the
+	// size.
 	besideFrom = 20
-	// besideAfter is after how long another goes out nevertheless, because another transaction holds up the first.
+	// besideAfter is when a concurrent round goes out anyway, because another transaction may block the first.
 	besideAfter = 200 * time.Millisecond
 )
 
-// side is how many rounds of a source may be out side by side.
+// side returns how many rounds of a source may run at once.
 func (d *dispatcher) side(s *source) int {
 	if s.store().TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
@@ -121,7 +121,7 @@ func (d *dispatcher) side(s *source) int {
 	return d.db.SQL.Writers
 }
 
-// isNarrow says that the source has too few slots for rounds side by side.
+// isNarrow says that the source has too few slots for concurrent rounds.
 func (d *dispatcher) isNarrow(s *source) bool {
 	return s.lane.width < d.db.SQL.Writers*besideFrom && !s.store().TakesTurns()
 }
@@ -135,8 +135,8 @@ func (d *dispatcher) rivals(s *source) (n int) {
 	return n
 }
 
-// foundRoom takes note that a queue that takes turns has room again in the shards of settled attempts, except the one, if any,
-// that the round has filled itself.
+// foundRoom records new room in the shards of settled attempts, in a queue that takes turns. The round has already filled the
+// room in its own shard.
 func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard) {
 	for _, other := range d.sources {
 		if other.Name != s.Name || !other.store().TakesTurns() || other.gone != nil {
@@ -150,7 +150,7 @@ func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard
 	}
 }
 
-// gather takes note of an attempt or a decision that has ended: its slot is free.
+// gather handles the end of an attempt or decision, which frees its slot.
 func (d *dispatcher) gather(a *attempt) {
 	s := a.source
 	s.occupy(-1)
@@ -158,9 +158,9 @@ func (d *dispatcher) gather(a *attempt) {
 		delete(s.attempts, a.Job.ID)
 	}
 	switch {
-	case a.left && a.Asked: // others decide
+	case a.left && a.Asked: // other workers decide
 		return
-	case a.left: // its quarantine has settled it
+	case a.left: // the quarantine process has settled it
 		d.summary.Finished++
 		d.foundRoom(s, []store.Settled{a.Settled}, nil)
 		d.changedAt = time.Now()
@@ -172,8 +172,8 @@ func (d *dispatcher) gather(a *attempt) {
 	s.ended = append(s.ended, a.Settled)
 }
 
-// askAbout asks the retry handlers about jobs, in free slots, because that may take as long as an attempt. If there may be more
-// such jobs, it takes them. A worker that is told to stop leaves all to others.
+// askAbout calls retry handlers in free slots, because a decision may take as long as an attempt. It also takes more
+// undecided jobs. A worker told to stop leaves them to others.
 func (d *dispatcher) askAbout(s *source) {
 	if d.stopped() {
 		s.undecided, s.failing = nil, false
@@ -185,7 +185,7 @@ func (d *dispatcher) askAbout(s *source) {
 	}
 	n := s.lane.free()
 	if !d.accepting() && len(s.undecided) > 0 && d.slots.host.inUse() == 0 {
-		s.undecided = nil // no slot will come for these: others decide after this worker
+		s.undecided = nil // no slots will come, so other workers decide later
 	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {
 		r := &round{Round: store.NewRound(d.self), decides: true, apart: true}

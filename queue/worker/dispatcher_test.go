@@ -13,8 +13,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Of two rounds side by side, the one that has found nothing may come back after the one that has found more: so there is a
-// use for another, and what that one says holds.
+// TestRoundThatFoundNothingComesBackLate: a round that found nothing may return after a concurrent one that found more jobs.
+// Then another round goes out, and its finding counts.
 func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
@@ -37,7 +37,7 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	dbtest.Ensure(t, !s.more(), "what a later round has not found is still looked for")
 }
 
-// A shard fills at once what its own jobs leave, and not what others' leave. One whose rate is used up waits.
+// TestRoomOfItsOwn: a shard fills room left by its own jobs at once, but not others'. Without rate it waits.
 func TestRoomOfItsOwn(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8}))(t)
@@ -56,7 +56,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 	}
 }
 
-// sharded is a source with so many shards, in all of which there is something to start; it prefers these.
+// sharded is a source of n shards that all have jobs to start; it prefers these.
 func sharded(t *testing.T, n int, preferred ...int) *source {
 	t.Helper()
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
@@ -69,7 +69,7 @@ func sharded(t *testing.T, n int, preferred ...int) *source {
 	return s
 }
 
-// send sends so many rounds, and counts those of each shard.
+// send sends n rounds and counts them by shard.
 func (s *source) send(n int) []int {
 	rounds := make([]int, len(s.shards))
 	for range n {
@@ -81,7 +81,7 @@ func (s *source) send(n int) []int {
 	return rounds
 }
 
-// The shard whose last round is longest ago comes first, also where some have nothing to start for a while.
+// TestShardsTakeTurns: the shard served longest ago comes first, also when some shards have no jobs for a while.
 func TestShardsTakeTurns(t *testing.T) {
 	s := sharded(t, 8)
 	got := s.send(24)
@@ -100,7 +100,7 @@ func TestShardsTakeTurns(t *testing.T) {
 	dbtest.Ensure(t, got[0] <= 0 && got[3] <= 0 && got[6] <= 0, "those that have waited come first, and the shards have had %v rounds", got)
 }
 
-// Preferred shards have most of the turns, and the others some.
+// TestPreferredShards: preferred shards get most rounds, and the others some.
 func TestPreferredShards(t *testing.T) {
 	s := sharded(t, 8, 2, 5)
 	got := s.send(320)

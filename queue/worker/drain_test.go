@@ -20,7 +20,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// ledger is a handler that notes the jobs in the order of their starts.
+// ledger is a handler that records jobs in the order of their starts.
 type ledger struct {
 	mu   sync.Mutex
 	jobs []*job.Job
@@ -33,7 +33,7 @@ func (l *ledger) handle(_ context.Context, j *job.Job) error {
 	return nil
 }
 
-// of gives the ids that the ledger has of a queue.
+// of returns the IDs of a queue's recorded jobs.
 func (l *ledger) of(q *queue.Queue) (ids []int64) {
 	for _, j := range l.jobs {
 		if j.Queue == q.Name {
@@ -87,7 +87,7 @@ func TestDrainsInOrder(t *testing.T) {
 	})
 }
 
-// A busy worker reads on from where it was, so it doesn't see at once what should be next; but soon.
+// TestBetterJobIsNotPassedOverForLong: a busy worker reads ahead, so a better job isn't next at once; but soon.
 func TestBetterJobIsNotPassedOverForLong(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 2000)
@@ -100,7 +100,7 @@ func TestBetterJobIsNotPassedOverForLong(t *testing.T) {
 		id := s.addJobs(s.emails, job.Params{Type: "once", Priority: &first})[0]
 		g.next()
 		j := s.get(s.emails, id)
-		// a second, and something for a slow machine
+		// 1 s, and more for a slow machine
 		late := j.StartTime.Sub(j.ScheduledRunTime)
 		dbtest.Ensure(s.t, late <= 10*time.Second, "started %s after its time", late)
 		c := s.counts(s.emails)
@@ -123,7 +123,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 		if len(l.jobs) != long+short {
 			s.t.Fatalf("ran %d jobs", len(l.jobs))
 		}
-		// now and then a queue can't when it is its turn, for its last round isn't over yet
+		// sometimes a queue misses its turn, because its last round isn't over
 		counts := map[string]int{}
 		for _, j := range l.jobs[:2*short] {
 			counts[j.Queue]++
@@ -132,7 +132,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 	})
 }
 
-// Workers that come and go are fair too, in the long run.
+// TestShortTicksStarveNoQueue: short-lived workers are fair too, in the long run.
 func TestShortTicksStarveNoQueue(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 50)
@@ -166,7 +166,7 @@ func TestTypesWithoutHandlerAreLeft(t *testing.T) {
 	})
 }
 
-// I3: each (job, attempt) starts at most once.
+// TestTwoWorkersRunEachJobOnce: I3: each (job, attempt) starts at most once.
 func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 	suite(t, func(s shop) {
 		const n = 300
@@ -176,7 +176,7 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 		work := func(s shop, host string, begun chan<- struct{}, other <-chan struct{}) *run {
 			var first sync.Once
 			p := s.worker(all(func(ctx context.Context, j *job.Job) error {
-				// none drains the queues before the other has begun
+				// no worker drains the queues before the other has begun
 				first.Do(func() {
 					close(begun)
 					select {
@@ -204,7 +204,7 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 	})
 }
 
-// What is free is filled in steps: no transaction starts more jobs than a batch.
+// TestBatch: free slots are filled in steps: no transaction starts more jobs than a batch.
 func TestBatch(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 10)
@@ -259,7 +259,7 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 				s.t.Fatalf("started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
 			}
 			j := s.get(q, id)
-			// a look a second, and much for a slow machine
+			// a poll each second, and more for a slow machine
 			late := j.StartTime.Sub(j.ScheduledRunTime)
 			dbtest.Ensure(s.t, late >= 0 && late <= 15*time.Second, "started %s after its time", late)
 		}
@@ -287,7 +287,7 @@ func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
 	})
 }
 
-// A handler in Go may end its goroutine, as a test's FailNow does: it doesn't come back, and its slot does.
+// TestHandlersThatEndTheirGoroutine: a Go handler that ends its goroutine, as by FailNow, doesn't return, but frees its slot.
 func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -308,7 +308,7 @@ func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 	})
 }
 
-// A worker makes its queues known to the commands and the applications that don't have its config.
+// TestRunRegistersItsQueues: a worker registers its queues for commands and applications without their config.
 func TestRunRegistersItsQueues(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("DELETE FROM shop_queues")
@@ -321,7 +321,7 @@ func TestRunRegistersItsQueues(t *testing.T) {
 	})
 }
 
-// A worker starts jobs although rows by plain SQL keep its upkeep busy: some are still to be taken in when the first job runs.
+// TestStartsWhileRowsAreTakenIn: jobs start while rows from plain SQL keep the upkeep busy, before all are ingested.
 func TestStartsWhileRowsAreTakenIn(t *testing.T) {
 	suite(t, func(s shop) {
 		for range 16 { // MariaDB allows 1,000 steps

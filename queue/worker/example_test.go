@@ -19,7 +19,7 @@ type Receipt struct{ Order int }
 
 const SendReceipt job.Kind[Receipt] = "send_receipt"
 
-// A tick: what is due is done, and then it ends.
+// A tick runs what is due, and ends.
 func ExampleRun() {
 	ctx := context.Background()
 	emails, end := openEmails()
@@ -41,7 +41,7 @@ func ExampleRun() {
 	// started 1 finished 1 <nil>
 }
 
-// A service: it works until it is told to stop, and a caller waits for the result of a job.
+// A service works until it is told to stop; the caller waits for a job's result.
 func ExampleRunUntilDone() {
 	ctx, stop := context.WithCancel(context.Background()) // or signal.NotifyContext
 	emails, end := openEmails()
@@ -71,7 +71,7 @@ func ExampleRunUntilDone() {
 	// <nil>
 }
 
-// openEmails opens a queue on a database that is gone at the end.
+// openEmails opens a queue on a temporary database.
 func openEmails() (q *queue.Queue, end func()) {
 	dir, err := os.MkdirTemp("", "shop")
 	check(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// Workers at all nodes of a cluster start each job once, and keep to the throttle limit and the host's concurrency together.
+// TestGaleraDrain: workers at all nodes start each job once, within the throttle limit and the host's concurrency.
 func TestGaleraDrain(t *testing.T) {
 	const n, limit, concurrency = 300, 5, 8
 	var shops []shop
@@ -32,7 +32,7 @@ func TestGaleraDrain(t *testing.T) {
 		runs = append(runs, s.start(p))
 	}
 	started := startedBy(runs)
-	// the last of them may have ended while others still had something to do
+	// the last worker may end while others still work
 	dbtest.Ensure(t, started == 2*n && len(l.jobs) == 2*n, "%d were started, %d ran, of %d", started, len(l.jobs), 2*n)
 	running.wantMost(t, "emails", limit)
 	running.wantMost(t, "all", concurrency)
@@ -43,7 +43,7 @@ func TestGaleraDrain(t *testing.T) {
 	first.wantHistory(first.reports, atOnce, reports...)
 }
 
-// When its node goes in the middle of a tick, a worker goes on at another, and each job is started and told of once.
+// TestGaleraNodeGoes: if its node fails, a worker continues at another. Each job starts and is logged once.
 func TestGaleraNodeGoes(t *testing.T) {
 	const n = 300
 	nodes := dbtest.Galera(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// goOn calls each part, again and again, until there is nothing more to do.
+// goOn calls each part until there is nothing left to do.
 func (w *worker) goOn() error {
 	for {
-		w.lease.check() // its timers have stood still if the host was suspended
+		w.lease.check() // the lease's timers stood still if the host was suspended
 		if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
 			w.stopStarts()
 		}
@@ -43,7 +43,7 @@ func (w *worker) goOn() error {
 			case !accepting:
 				return nil
 			case w.Linger || !w.idle() || w.poller.outdated():
-			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
+			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // other workers' jobs will end
 			default:
 				return nil
 			}
@@ -59,7 +59,7 @@ func (w *worker) goOn() error {
 	}
 }
 
-// idle says whether the last polls found nothing to do.
+// idle says whether the latest polls found nothing to do.
 func (w *worker) idle() bool {
 	over, _ := w.starts.Deadline()
 	return !slices.ContainsFunc(w.sources, func(s *source) bool {
@@ -68,7 +68,7 @@ func (w *worker) idle() bool {
 	})
 }
 
-// wait waits until an attempt has ended, a task has come back, or it is time to poll, to send a round, or to stop.
+// wait waits for the end of an attempt or task, or for the time to poll, send a round or stop.
 func (w *worker) wait() error {
 	var stop <-chan struct{}
 	if w.accepting() {
@@ -83,7 +83,7 @@ func (w *worker) wait() error {
 	case land := <-w.landed:
 		w.tasks--
 		err := land()
-		w.gatherAll() // what it has begun may be over at once, and goes with the next round
+		w.gatherAll() // attempts that began may be over at once, and go with the next round
 		return err
 	case <-timer.C:
 	case <-stop:
@@ -91,7 +91,7 @@ func (w *worker) wait() error {
 	return nil
 }
 
-// gatherAll takes note of what else has ended, and first lets handlers end that are about to.
+// gatherAll collects all ended attempts, and first yields to handlers about to end.
 func (w *worker) gatherAll() {
 	for range 2 {
 		for len(w.runner.ended) > 0 {
@@ -101,7 +101,7 @@ func (w *worker) gatherAll() {
 	}
 }
 
-// untilNext is how long there is nothing to do by the clock alone.
+// untilNext returns how long nothing is due.
 func (w *worker) untilNext() time.Duration {
 	until := min(w.poller.until(), w.dispatcher.until())
 	if w.slots.host.running > 0 {
@@ -110,7 +110,7 @@ func (w *worker) untilNext() time.Duration {
 	return max(until, w.untilAnswer(), 0)
 }
 
-// overdue is the error that ends a worker which has waited for the database long enough.
+// overdue returns the error of a worker that has waited too long for the database.
 func (w *worker) overdue() error {
 	if w.accepting() || w.slots.host.running > 0 {
 		w.quietSince = time.Time{}
@@ -127,7 +127,7 @@ func (w *worker) overdue() error {
 	}
 	if missed := w.missed.Load(); blocked != nil && (missed == nil || engine.IsLockTimeout(*missed)) {
 		if !w.stopped() {
-			w.quietSince = time.Time{} // as long as the lock can be renewed, what has ended well does not run again
+			w.quietSince = time.Time{} // while the lock can be renewed, finished jobs don't run again
 			return nil
 		}
 		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %s: %w",
@@ -136,7 +136,7 @@ func (w *worker) overdue() error {
 	return w.unanswered(nil)
 }
 
-// beQuiet takes note that only the database is waited for from now on.
+// beQuiet records that the worker now waits only for the database.
 func (w *worker) beQuiet() {
 	if w.quietSince.IsZero() {
 		w.quietSince = time.Now()
@@ -144,8 +144,8 @@ func (w *worker) beQuiet() {
 	}
 }
 
-// inVain names the queues in which the worker could do nothing, because another transaction or session blocked what that needs all
-// the time. It is nil if there are none, or if the worker had less time because it was told to stop.
+// inVain returns an error about queues in which other sessions blocked the worker all the time. It is nil if the worker was
+// told to stop, because it had less time.
 func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// What a handler, or a retry handler, makes of its job is nothing to the worker, which settles its own.
+// TestHandlersThatChangeTheirJobs: handlers' and retry handlers' changes to a job don't affect the worker's own copy.
 func TestHandlersThatChangeTheirJobs(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 4)
@@ -60,7 +60,7 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 	})
 }
 
-// An outcome without a verdict, or with one that is none, is an error that says so.
+// TestVerdictsThatAreNone: an outcome without a valid verdict is an error that says so.
 func TestVerdictsThatAreNone(t *testing.T) {
 	suite(t, func(s shop) {
 		for says, o := range map[string]job.Outcome{
@@ -81,7 +81,7 @@ func TestVerdictsThatAreNone(t *testing.T) {
 	})
 }
 
-// A handler's context has its deadline, and has ended when the handler has returned, whether it has asked for it or not.
+// TestContextEndsWithTheHandler: a handler's context has the deadline, and ends when the handler returns, used or not.
 func TestContextEndsWithTheHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Hour}, job.Params{Type: "once", Key: "unasked"})
@@ -105,8 +105,8 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 	})
 }
 
-// Handlers that ignore their context hold up neither the worker nor other jobs, once the grace is over, and the log names them. As
-// long as they go on, their jobs are not run again in this process, whichever worker would.
+// TestHandlersThatGoOn: handlers that ignore their context delay neither the worker nor other jobs beyond the grace; the log
+// names them. While they go on, no worker in this process runs their jobs again.
 func TestHandlersThatGoOn(t *testing.T) {
 	suite(t, func(s shop) {
 		release := make(chan struct{})
@@ -154,9 +154,8 @@ func TestHandlersThatGoOn(t *testing.T) {
 	})
 }
 
-// What dead workers have left on this host is killed before anybody can start their jobs again; also where their rows speak
-// of another host, because hosts may have their processes in common. An unknown worker may be another instance's,
-// and alive.
+// TestStraysAreKilledFirst: dead workers' processes on this host are killed before their jobs start again. Their rows may
+// name another host, because hosts may share processes. An unknown worker may belong to another instance, and be alive.
 func TestStraysAreKilledFirst(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other processes can't be seen here")
@@ -185,7 +184,7 @@ func TestStraysAreKilledFirst(t *testing.T) {
 	})
 }
 
-// stray is what a handler of a worker has left: a process with the worker's id in its environment, and without a parent.
+// stray returns a leftover process of a worker's handler, with the worker's ID in its environment.
 func (s shop) stray(workerID string) (pid int) {
 	s.t.Helper()
 	out := dbtest.Must(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())(s.t)
@@ -195,7 +194,7 @@ func (s shop) stray(workerID string) (pid int) {
 	return pid
 }
 
-// stuck is a handler, and a retry handler, that can't end what it runs; or one that ignores that its context ends.
+// stuck is a handler and retry handler that can't end what it runs, or that ignores the end of its context.
 type stuck struct {
 	through          chan struct{}
 	decides, ignores bool
@@ -223,8 +222,8 @@ func (h stuck) disown(ctx context.Context) {
 	<-h.through
 }
 
-// An attempt whose handler doesn't return is settled when the handler disowns it, or the grace is over: it keeps no slot, and what
-// the handler says later is nothing.
+// TestAttemptIsDisowned: if a handler doesn't return, its attempt is settled when the handler disowns it or the grace is
+// over. It frees its slot, and the later outcome is ignored.
 func TestAttemptIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, ignores := range []bool{false, true} {
@@ -236,7 +235,7 @@ func TestAttemptIsDisowned(t *testing.T) {
 	})
 }
 
-// So is one whose middleware goes on when its program has ended, which ends in its time.
+// TestAttemptIsDisownedBehindAProgram: the same holds if middleware goes on after its program has ended in time.
 func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
 	suite(t, func(s shop) {
 		const grace = 100 * time.Millisecond
@@ -271,7 +270,7 @@ func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
 	})
 }
 
-// A decision too: the policy decides.
+// TestDecisionIsDisowned: an abandoned decision is the policy's.
 func TestDecisionIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, ignores := range []bool{false, true} {
@@ -283,7 +282,7 @@ func TestDecisionIsDisowned(t *testing.T) {
 	})
 }
 
-// disown runs a job that is stuck, and then another in the same slot. It gives the first and its outcome.
+// disown runs a stuck job, and then another in the same slot. It returns the first and its outcome.
 func (s shop) disown(h stuck) (*job.Job, activity.Entry) {
 	s.t.Helper()
 	first := s.addJobs(s.emails, job.Params{Type: "once", Timeout: time.Second})[0]

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// The line may begin with as many slow jobs as it likes: those that have no lane go past them.
+// TestFullLaneHoldsNobodyUp: slow jobs ahead in the order don't delay jobs without their lane.
 func TestFullLaneHoldsNobodyUp(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
@@ -66,7 +66,7 @@ func TestLaneOfAQueue(t *testing.T) {
 		y.wantMost(s.t, "emails", 2)
 		y.wantMost(s.t, "all", 4)
 
-		// full, it leaves the rest to the others
+		// a full lane leaves the other slots to other jobs
 		s.add(s.emails, "send", 5)
 		s.add(s.reports, "send", 5)
 		emails, reports := s.gate(), s.gate()
@@ -84,7 +84,7 @@ func TestLaneOfAQueue(t *testing.T) {
 	})
 }
 
-// A lane that is wider than all of the worker is no wider for it.
+// TestLaneWiderThanTheWorker: a lane wider than the worker gets no more slots than the worker.
 func TestLaneWiderThanTheWorker(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
@@ -124,7 +124,7 @@ func TestLaneOfAHost(t *testing.T) {
 	})
 }
 
-// A worker that has the lane keeps another of the host from it, but not from what else is due, and not one of another host.
+// TestLaneIsOthers: a worker that holds a lane keeps others on its host out of it, but not other hosts or other jobs.
 func TestLaneIsOthers(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
@@ -159,7 +159,7 @@ func TestLaneIsOthers(t *testing.T) {
 	})
 }
 
-// A lane is left when there is nothing more to run in it, also while the worker goes on with other jobs.
+// TestLaneIsLeft: a lane is left when it has no jobs to run, even while the worker runs others.
 func TestLaneIsLeft(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
@@ -177,7 +177,7 @@ func TestLaneIsLeft(t *testing.T) {
 		s.add(s.emails, "once", 1)
 		second := s.gate()
 		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(second.handle)}))
-		// either may have it, and the other not
+		// either may have it, but not both
 		other := s.start(p)
 		select {
 		case <-second.started:
@@ -194,7 +194,7 @@ func TestLaneIsLeft(t *testing.T) {
 	})
 }
 
-// A worker that starts nothing any more keeps of its lanes what is in use, whatever it has of all slots.
+// TestLaneIsLeftWhenTheTimeIsUp: a worker that starts no more jobs keeps only the slots of its lanes that are in use.
 func TestLaneIsLeftWhenTheTimeIsUp(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
@@ -218,7 +218,7 @@ func TestLaneIsLeftWhenTheTimeIsUp(t *testing.T) {
 		if n != 1 && n != 2 {
 			s.t.Fatalf("%d run in the lane", n)
 		}
-		if n == 2 { // it depends on whose turn is first
+		if n == 2 { // depends on which comes first
 			slow.let()
 		}
 		eventually(s.t, "the lane is left", func() bool { return s.lanes(p.ID) == `{"emails/once":1}` })
@@ -236,23 +236,23 @@ func TestLaneOfADeadWorker(t *testing.T) {
 		s.exec("UPDATE shop_workers SET lanes = '{\"emails/once\":1}', lock_until = ? WHERE id = 'dead'", engine.At(s.clock().Add(time.Hour)))
 		y := newTally()
 		p := only(s.emails, s.worker(all(y.of(short, "once"))))
-		wantSummary(s.t, s.work(p), worker.Summary{}) // it lives, so far
+		wantSummary(s.t, s.work(p), worker.Summary{}) // it is still alive
 		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'dead'", engine.At(s.clock().Add(-time.Second)))
 		p = only(s.emails, s.worker(all(y.of(short, "once"))))
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1}) // the other was lost at its only attempt
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1}) // the other job was lost in its only attempt
 		y.want(s.t, "once", 1)
 	})
 }
 
-// While all that a worker may start waits in a full lane, also of a throttled queue, or its time is up, it looks once a second and
-// does nothing else.
+// TestCalm: while all startable jobs wait in a full lane, also of a throttled queue, or its time is up, the worker polls once
+// a second.
 func TestCalm(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ limit, lane, slow, fast, most, soon, tries int }{
 		"lane":                {lane: 2, slow: 20, tries: 8},
 		"lane under a limit":  {limit: 3, lane: 1, slow: 5, fast: 20, soon: 20, tries: 20},
 		"time is up":          {slow: 3, most: 1, tries: 8},
-		"lane and few may go": {lane: 1, slow: 5, fast: 5, most: 5, soon: 3, tries: 20}, // the last waits in the lane, or is of the others
+		"lane and few may go": {lane: 1, slow: 5, fast: 5, most: 5, soon: 3, tries: 20}, // the last one waits in the lane, or isn't of the lane
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite(t, func(s shop) {
@@ -280,7 +280,8 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// A job that takes the whole limit and has a lane of its own isn't overtaken by those that come behind it, of another lane or worker.
+// TestHeavyJobInALaneOfItsOwn: a job that takes the whole limit, in its own lane, isn't overtaken by later jobs of another
+// lane or worker.
 func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, shards := range map[string]int{"one": 1, "eight": 8} {
@@ -334,7 +335,7 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 	}
 }
 
-// A tick that finds the limit taken by another worker's job stays, and starts the first job when that has ended.
+// TestTickWaitsForRoom: a tick that finds the limit taken by another worker waits, and then starts the first job.
 func TestTickWaitsForRoom(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)

@@ -10,15 +10,15 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which can't be set.
+// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which are never set.
 type lease struct {
 	*loop
-	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.
+	// until is when jobs must stop unless the lock is renewed, in nanoseconds. All goroutines read it.
 	until atomic.Int64
 }
 
-// keep renews the lock every third of its time until ctx ends, also while interrupted jobs end. If it can't, it ends the jobs'
-// context so early that a handler which needs the whole grace is gone when the lock expires.
+// keep renews the lock every third of its life until ctx ends, also while interrupted jobs end. If it can't, it stops the
+// jobs early enough for the whole grace before the lock expires.
 func (l *lease) keep(ctx context.Context) {
 	expiry := time.AfterFunc(l.left(), func() { l.stopJobs(workers.ErrLockLost) })
 	defer expiry.Stop()
@@ -48,13 +48,13 @@ func (l *lease) keep(ctx context.Context) {
 			return
 		default:
 			l.Log.Log(ctx, levelOf(said), "could not renew the lock yet", "error", err)
-			said = true // until it has been renewed
+			said = true // until the next renewal
 			next.Reset(min(time.Second, l.LockFor/10))
 		}
 	}
 }
 
-// holds notes that the database has given the lock, which was asked for at a time.
+// holds records that the database granted the lock that was requested at asked.
 func (l *lease) holds(asked time.Duration) {
 	l.until.Store(int64(asked + l.LockFor - l.Grace - min(time.Second, l.LockFor/10)))
 	l.hear()
@@ -63,7 +63,7 @@ func (l *lease) holds(asked time.Duration) {
 	}
 }
 
-// left is how long jobs may still run under the lock as it is.
+// left returns how long jobs may run under the current lock.
 func (l *lease) left() time.Duration { return time.Duration(l.until.Load()) - process.Uptime() }
 
 func (l *lease) check() {

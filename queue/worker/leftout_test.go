@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// wantLeftOut makes sure that a worker has ended with the error about reports, and its remedy.
+// wantLeftOut wants a worker to end with the error about reports and its remedy.
 func wantLeftOut(t *testing.T, r *run, want worker.Summary) {
 	t.Helper()
 	got, err := r.end()
@@ -31,8 +31,8 @@ func (s shop) dropIndex(name string) {
 	}
 }
 
-// A queue whose table is dropped while the worker runs is left out: the others go on, and their handlers run to their end. What runs
-// of it comes to its end too, and is lost.
+// TestTableIsDropped: a queue whose table is dropped while the worker runs is left out. Other queues go on, and all handlers
+// run to their end; the dropped jobs are lost.
 func TestTableIsDropped(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 1)
@@ -59,7 +59,7 @@ func TestTableIsDropped(t *testing.T) {
 	})
 }
 
-// Without an index nothing more is started, but what runs is settled.
+// TestIndexIsDropped: without an index no more jobs start, but running ones are settled.
 func TestIndexIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, index := range []string{"wake", "claim"} {
@@ -85,7 +85,7 @@ func TestIndexIsDropped(t *testing.T) {
 	}
 }
 
-// Where no queue is left the worker ends, also one that would linger, or would have had nothing to do.
+// TestOnlyTableIsDropped: if no queue is left, the worker ends, even with Linger, or with nothing to do.
 func TestOnlyTableIsDropped(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, linger := range []bool{false, true} {

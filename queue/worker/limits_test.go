@@ -16,8 +16,8 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// A worker that finds no slots ends at once, and one that finds some takes those and no more, until others leave theirs, also while
-// those that it has are all in use.
+// TestWorkerTakesWhatSlotsAreLeft: a worker without slots ends at once. A worker with some takes those, and more only when
+// others leave theirs, also while all of its own are in use.
 func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
@@ -47,8 +47,8 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	})
 }
 
-// A worker whose host's slots are all taken by one that starts nothing any more stays, and has them as they come free: those of the
-// host, and those of a lane.
+// TestSlotsOfOneThatStartsNothing: a worker that starts no more jobs may hold all slots of the host or a lane. Another worker
+// waits and gets them as they become free.
 func TestSlotsOfOneThatStartsNothing(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]int{"host": 4, "lane": 2} {
@@ -113,7 +113,7 @@ func TestIdleWorkerLeavesItsSlots(t *testing.T) {
 		busy := s.start(only(s.reports, s.worker(all(g.handle))))
 		g.holds(4)
 
-		// now there are none for the idle one, until some are left again
+		// the idle worker gets none until some are left again
 		id := s.add(s.emails, "send", 1)[0]
 		g.open()
 		busy.ended()
@@ -123,7 +123,7 @@ func TestIdleWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// A worker that waits for other hosts' jobs to make room under a throttle limit runs nothing, so it holds no slots.
+// TestThrottledWorkerLeavesItsSlots: a worker that waits for others' jobs under a throttle limit holds no slots.
 func TestThrottledWorkerLeavesItsSlots(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = openQueue(s.t, s.db, "emails", 1)
@@ -161,7 +161,7 @@ func (s shop) wantSlotsLeft() {
 	g.open()
 }
 
-// Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.
+// TestSlotsInUseStay: workers may have different limits. Slots in use are kept whichever limit is lower.
 func TestSlotsInUseStay(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.reports, "send", 2)
@@ -184,7 +184,7 @@ func TestSlotsInUseStay(t *testing.T) {
 		g.holds(6)
 		eventually(s.t, "a second passes, the worker may ask again", func() bool { return s.clock().Sub(asked) > 1100*time.Millisecond })
 		s.add(s.emails, "send", 1)
-		s.pass(2500 * time.Millisecond) // it looks once a second, and asks for more
+		s.pass(2500 * time.Millisecond) // it polls once a second, and asks for more
 		dbtest.Same(s.t, s.row(p.ID).Slots, 2, "slots while two jobs run")
 		s.wantCounts(s.emails, admin.Counts{Running: 2, Due: 1})
 		high.open()
@@ -193,13 +193,13 @@ func TestSlotsInUseStay(t *testing.T) {
 	})
 }
 
-// slots is how many the workers of host "here" have.
+// slots returns how many slots the workers of host "here" have.
 func (s shop) slots() int64 {
 	s.t.Helper()
 	return s.count("SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'")
 }
 
-// starts are the times at which jobs of a queue were started, by the database's clock.
+// starts returns when a queue's jobs were started, by the database's clock.
 func (s shop) starts(q *queue.Queue) (at []time.Time) {
 	s.t.Helper()
 	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, State: activity.Starting}) {
@@ -219,7 +219,7 @@ func (s shop) wantRate(q *queue.Queue) {
 	}
 }
 
-// A worker waits for the rate; it goes on as soon as that allows, and doesn't end before.
+// TestRate: a worker waits for the rate, goes on as soon as it allows, and doesn't end before.
 func TestRate(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 3, Per: 1500 * time.Millisecond}}, nil)
@@ -235,7 +235,7 @@ func TestRate(t *testing.T) {
 		dbtest.Ensure(s.t, n <= int64(100*(1+time.Since(began).Seconds())), "it took about %d turns in %s", n, time.Since(began))
 		s.wantRate(s.emails)
 		at := s.starts(s.emails)
-		// it must take three seconds and two slices of the rate, and may something for a slow machine
+		// 3 s and two slices of the rate, and more for a slow machine
 		took := at[7].Sub(at[0])
 		dbtest.Ensure(s.t, took <= patience/2, "the eighth is started %s after the first", took)
 		s.wantHistory(s.emails, atOnce, ids...)
@@ -244,7 +244,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Two workers share the rate. Each attempt counts, also the second of a job, and one that ends with an error.
+// TestRateOverTwoWorkers: two workers share the rate. Each attempt counts, including retries and failures.
 func TestRateOverTwoWorkers(t *testing.T) {
 	suite(t, func(s shop) {
 		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 5, Per: time.Second}}
@@ -272,7 +272,7 @@ func TestRateOverTwoWorkers(t *testing.T) {
 	})
 }
 
-// What the rate doesn't allow within the worker's time is not worth waiting for.
+// TestRateBeyondTheWorkersTime: the worker doesn't wait for a rate beyond its time.
 func TestRateBeyondTheWorkersTime(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
@@ -283,7 +283,7 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 	})
 }
 
-// A lingering worker that waits for the rate holds no slots then.
+// TestRatedWorkerLeavesItsSlots: a lingering worker that waits for the rate holds no slots.
 func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
@@ -299,7 +299,7 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// A worker that had to wait for its turn starts its jobs after that, and counts their starts from then on.
+// TestRateCountsFromTheTurn: a worker that waited for its turn counts its starts from then on.
 func TestRateCountsFromTheTurn(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)

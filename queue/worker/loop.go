@@ -17,51 +17,54 @@ import (
 
 type loop struct {
 	Params
-	// self is how the table of workers, and the activity, name the worker.
+	// self identifies the worker in its table and the activity.
 	self  workers.Worker
 	db    *schema.DB
 	table *workers.Table
-	// sources are where its jobs come from; summary is what it has done so far.
+	// sources supply the jobs.
 	sources []*source
+	// summary counts what the worker did so far.
 	summary Summary
-	// told ends when the worker is told to stop. work, that of the tasks, goes on then. jobs is that of all handlers: its cause
-	// says why they must stop. starts ends when no more jobs are started.
+	// told ends when the worker is told to stop. work, of the tasks, goes on. jobs is the handlers' context, and its cause
+	// says why they must stop. starts ends when no more jobs start.
 	told, work, jobs, starts context.Context
 	stopWork, stopJobs       context.CancelCauseFunc
 	stopStarts               context.CancelFunc
-	// landed gets what the loop does when a task has come back; tasks is how many are out.
+	// landed receives the function that the loop runs when a task has returned.
 	landed chan func() error
-	tasks  int
-	// changedAt is when a job may last have become due, because others were settled, or a schedule has enqueued it.
+	// tasks counts running tasks.
+	tasks int
+	// changedAt is when a job may last have become due, after a settled job or a schedule.
 	changedAt time.Time
-	// pausedUntil is until when the database is left alone, after it didn't answer; awaySince is since when it doesn't, or zero.
+	// pausedUntil is when to use an unresponsive database again. awaySince is when it stopped answering, or zero.
 	pausedUntil, awaySince time.Time
-	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
+	// missed is the last database error, or nil.
 	missed   atomic.Pointer[error]
 	missedAt atomic.Pointer[time.Time]
+	// answered is when the database last answered.
 	answered atomic.Pointer[time.Time]
 }
 
-// task does something beside the loop, and what that gives back in the loop.
+// task runs do beside the loop, and then its result in the loop.
 func (l *loop) task(do func() (land func() error)) {
 	l.tasks++
 	go func() { l.landed <- do() }()
 }
 
-// accepting says whether jobs are still started. Tasks may ask.
+// accepting says whether the worker still starts jobs. Tasks may call it.
 func (l *loop) accepting() bool { return l.starts.Err() == nil }
 
 func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }
 
 func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), workers.ErrLockLost) }
 
-// trouble says what a task's error means. A database that will answer later is no reason to end: while the lock holds, waiting
-// loses nothing.
+// trouble handles a task's error. A database that will answer later doesn't end the worker, because waiting costs nothing
+// while the lock holds.
 func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
 		l.hear()
-		// what was sent before the trouble may be answered during it
+		// requests sent before the trouble may be answered during it
 		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
 			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
 			l.awaySince = time.Time{}
@@ -81,7 +84,7 @@ func (l *loop) trouble(err error) error {
 	return nil
 }
 
-// levelOf is the level of a warning in the log, which is said once.
+// levelOf returns the level of a warning that is logged as such once.
 func levelOf(said bool) slog.Level {
 	if said {
 		return slog.LevelDebug
@@ -89,17 +92,17 @@ func levelOf(said bool) slog.Level {
 	return slog.LevelWarn
 }
 
-// untilAnswer is how long the database is left alone, after it didn't answer.
+// untilAnswer returns how long to leave an unresponsive database alone.
 func (l *loop) untilAnswer() time.Duration { return time.Until(l.pausedUntil) }
 
-// miss takes note of the last trouble with the database. It may be called at any time.
+// miss records a database error. It is safe for concurrent use.
 func (l *loop) miss(err error) {
 	now := time.Now()
 	l.missed.Store(&err)
 	l.missedAt.Store(&now)
 }
 
-// away is why the database can't be reached, if it has not answered since; else nil.
+// away returns why the database is unreachable, unless it has answered since.
 func (l *loop) away() error {
 	missed, at, answered := l.missed.Load(), l.missedAt.Load(), l.answered.Load()
 	switch {
@@ -111,20 +114,20 @@ func (l *loop) away() error {
 	return *missed
 }
 
-// hear takes note that the database has answered. It may be called at any time.
+// hear records that the database answered. It is safe for concurrent use.
 func (l *loop) hear() {
 	now := time.Now()
 	l.answered.Store(&now)
 }
 
-// patience is how long the worker waits for the database when it has nothing else to do. Then it leaves the rest to others.
+// patience is how long a worker without running handlers waits for the database before it leaves the rest to others.
 func (l *loop) patience() time.Duration { return max(l.Grace, 10*time.Second) }
 
-// errWaited is part of the error of a worker whose database answers, but not with what it waited for.
+// errWaited is in the error of a worker whose database answers, but blocks what the worker needs.
 var errWaited = errors.New("waited for the database without success")
 
-// unanswered is the error of a worker that had no time left to wait for the database: the last trouble, if that is what the
-// engine said, else that there was no answer. The end of a context is no trouble, because the worker has ended it.
+// unanswered returns the error of a worker whose time to wait is over: the engine's last error, or no answer. A context's end
+// doesn't count, because the worker ended it.
 func (l *loop) unanswered(last error) error {
 	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
 	if missed := l.missed.Load(); ended && missed != nil {
@@ -139,10 +142,10 @@ func (l *loop) unanswered(last error) error {
 	return errors.Join(schema.ErrNoAnswer, last)
 }
 
-// The worker leaves a queue out if its table is not that of this hipq, or if that or an index disappears. It starts no more of
-// its jobs. It settles those that run if that can be; else they are lost. In the end its error says what it left out.
+// The worker leaves out a queue whose table doesn't fit, or loses its table or an index. It starts no more of its jobs,
+// settles running ones if possible, and finally reports the queue in its error.
 
-// leftOut says whether err means that a source's queue has lost its table, or has other shards, and leaves the queue out if so.
+// leftOut says whether err means that the queue lost its table or has other shards, and then leaves it out.
 func (d *dispatcher) leftOut(s *source, err error) bool {
 	if err == nil || !d.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// These tests wait more than they work, so four run where -parallel has one; 16 at most, because each has connections.
+	// these tests mostly wait, so four run for each of -parallel; 16 at most, because each has connections
 	parallel := flag.Lookup("test.parallel").Value
 	if n, err := strconv.Atoi(parallel.String()); err == nil && n > 1 {
 		_ = parallel.Set(strconv.Itoa(min(4*n, 16)))
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must happen.
 const patience = 2 * time.Minute
 
-// shop is an instance with two queues in a database of its own.
+// shop is an instance with two queues in its own database.
 type shop struct {
 	t               *testing.T
 	driver, source  string
@@ -49,7 +49,7 @@ type shop struct {
 	emails, reports *queue.Queue
 }
 
-// suite runs a test on both engines, beside other tests.
+// suite runs a test on both engines, in parallel with others.
 func suite(t *testing.T, f func(s shop)) {
 	t.Helper()
 	t.Parallel()
@@ -59,15 +59,14 @@ func suite(t *testing.T, f func(s shop)) {
 	})
 }
 
-// openShop opens the shop that is at source, on connections of its own.
+// openShop opens the shop at source, on its own connections.
 func openShop(t *testing.T, driver, source string) shop {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails", "reports")
 	return shop{t, driver, source, db, openQueue(t, db, "emails", 0), openQueue(t, db, "reports", 0)}
 }
 
-// openQueue opens a queue with three job types: send is tried three times, at once; later twice, an hour apart; once
-// once.
+// openQueue opens a queue with three job types: send has three attempts without delay, later two an hour apart, once one.
 func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue {
 	t.Helper()
 	send, later, once := job.DefaultType("send"), job.DefaultType("later"), job.DefaultType("once")
@@ -79,7 +78,7 @@ func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue
 	return q
 }
 
-// elsewhere is the same shop on other connections, past whatever stands between this one and its database.
+// elsewhere returns the same shop on other connections, past any proxy.
 func (s shop) elsewhere() shop {
 	s.t.Helper()
 	return openShop(s.t, s.driver, s.source)
@@ -141,7 +140,7 @@ func (s shop) clock() time.Time {
 	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
-// workerRow is a worker as its table has it.
+// workerRow is a worker's row.
 type workerRow struct {
 	ID        string
 	Host      string
@@ -154,7 +153,7 @@ type workerRow struct {
 	EndTime   engine.Time `db:"end_time"`
 }
 
-// row reads a worker's row; it is the zero row before the worker is there.
+// row reads a worker's row, or the zero row if it doesn't exist yet.
 func (s shop) row(id string) workerRow {
 	s.t.Helper()
 	var rows []workerRow
@@ -166,7 +165,7 @@ func (s shop) row(id string) workerRow {
 	return rows[0]
 }
 
-// entries is what the activity has, oldest first.
+// entries returns activity entries, oldest first.
 func (s shop) entries(by activity.Filter) (all []activity.Entry) {
 	s.t.Helper()
 	dbtest.OK(s.t, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
@@ -176,7 +175,7 @@ func (s shop) entries(by activity.Filter) (all []activity.Entry) {
 	return all
 }
 
-// life is the states that the activity has of a worker.
+// life returns a worker's states in the activity.
 func (s shop) life(id string) string {
 	s.t.Helper()
 	var states []string
@@ -191,7 +190,7 @@ func (s shop) wantLife(id, want string) {
 	dbtest.Same(s.t, s.life(id), want, "the worker")
 }
 
-// histories are the states that the activity has of each job of a queue, with their attempts.
+// histories returns the states and attempts of a queue's jobs in the activity.
 func (s shop) histories(q *queue.Queue) map[int64]string {
 	s.t.Helper()
 	all := map[int64]string{}
@@ -201,7 +200,7 @@ func (s shop) histories(q *queue.Queue) map[int64]string {
 	return all
 }
 
-// The histories of a job.
+// Histories of a job.
 const (
 	untouched = "added/0"
 	atOnce    = "added/0 starting/1 finished/1"
@@ -230,7 +229,7 @@ func wantSummary(t *testing.T, got, want worker.Summary) {
 	dbtest.Ensure(t, got == want, "summary %+v, want %+v", got, want)
 }
 
-// eventually waits until ok is.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -249,7 +248,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// receive takes what comes out of a channel.
+// receive receives from a channel.
 func receive[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -261,21 +260,21 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// wantCause waits for a handler to be stopped for this cause.
+// wantCause waits for a handler to be stopped with this cause.
 func wantCause(t *testing.T, what string, stopped <-chan error, want error) {
 	t.Helper()
 	cause := receive(t, what, stopped)
 	dbtest.Ensure(t, errors.Is(cause, want), "the context ends with %v, want %v", cause, want)
 }
 
-// all handles every job type of the queues' config in the same way.
+// all handles every configured job type alike.
 func all(f handler.Func) map[string]handler.Handler {
 	return map[string]handler.Handler{"send": f, "later": f, "once": f}
 }
 
 func nothing(context.Context, *job.Job) error { return nil }
 
-// worker gives the params of a worker of host "here" for both queues.
+// worker returns the params of a worker of host "here" for both queues.
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
@@ -293,7 +292,7 @@ func only(q *queue.Queue, p worker.Params) worker.Params {
 	return p
 }
 
-// run is a worker at work.
+// run is a running worker.
 type run struct {
 	t       *testing.T
 	stop    context.CancelFunc
@@ -307,7 +306,7 @@ func (s shop) start(p worker.Params) *run {
 	return r
 }
 
-// end waits for the end of the worker, whose error is for people.
+// end waits for the worker's end.
 func (r *run) end() (worker.Summary, error) {
 	r.t.Helper()
 	receive(r.t, "the worker's end", r.done)
@@ -315,14 +314,14 @@ func (r *run) end() (worker.Summary, error) {
 	return r.summary, r.err
 }
 
-// endsWith waits for the end of the worker, which must be this error.
+// endsWith waits for the worker's end with this error.
 func (r *run) endsWith(want error) {
 	r.t.Helper()
 	_, err := r.end()
 	dbtest.Ensure(r.t, errors.Is(err, want), "the worker ends with %v, want %v", err, want)
 }
 
-// ended waits for the end of the worker, which must be a good one.
+// ended waits for the worker's end without error.
 func (r *run) ended() worker.Summary {
 	r.t.Helper()
 	summary, err := r.end()
@@ -338,7 +337,7 @@ func (s shop) work(p worker.Params) worker.Summary {
 	return s.start(p).ended()
 }
 
-// startedBy waits for the end of workers, and says how many jobs they have started.
+// startedBy waits for the workers' end, and returns how many jobs they started.
 func startedBy(runs []*run) (n int) {
 	for _, r := range runs {
 		n += r.ended().Started
@@ -346,12 +345,12 @@ func startedBy(runs []*run) (n int) {
 	return n
 }
 
-// gate is a handler that holds its jobs until it lets them through.
+// gate is a handler that holds its jobs until let through.
 type gate struct {
 	t       *testing.T
 	started chan *job.Job
 	through chan struct{}
-	// stopped gets the cause of each context that ended first.
+	// stopped receives the cause of each context that ended first.
 	stopped chan error
 }
 
@@ -370,13 +369,13 @@ func (g *gate) handle(ctx context.Context, j *job.Job) error {
 	}
 }
 
-// next waits until a job has been started.
+// next waits for the start of a job.
 func (g *gate) next() *job.Job {
 	g.t.Helper()
 	return receive(g.t, "the start of a job", g.started)
 }
 
-// holds waits until n jobs have been started.
+// holds waits for the start of n jobs.
 func (g *gate) holds(n int) (jobs []*job.Job) {
 	g.t.Helper()
 	for range n {
@@ -395,7 +394,7 @@ func (g *gate) let() {
 	}
 }
 
-// open lets all jobs through from now on.
+// open lets all further jobs through.
 func (g *gate) open() { close(g.through) }
 
 // journal is a worker's log that can be read meanwhile.
@@ -418,7 +417,7 @@ func (j *journal) count(what string) int {
 	return strings.Count(j.text.String(), what)
 }
 
-// jobErrors is what the activity has of attempts that will be repeated.
+// jobErrors returns the activity of attempts to be retried.
 func (s shop) jobErrors() []activity.Entry {
 	s.t.Helper()
 	return s.entries(activity.Filter{Kind: activity.Job, State: activity.Error})

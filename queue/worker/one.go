@@ -9,25 +9,25 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// RunJob runs one job of the one queue now, whatever its time and its windows, beside the host's concurrency, and ends when it
-// is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotIngested and ErrNoRoom, and those of Run.
+// RunJob runs one job of the one queue now, whatever its time, windows and the host's concurrency. It returns when the job is
+// settled. Errors: queue.ErrNotFound, ErrFinal; admin.ErrStarted, ErrLocked, ErrNotIngested, ErrNoRoom; Run's.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.store().StartNow(w.work, store.NewRound(w.self), id)
 	})
 }
 
-// TakeOver runs an attempt that the worker from has begun under a token, and ends when it is settled. Params.Quarantine's
-// process calls it. admin.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
+// TakeOver runs an attempt that worker from began under a token, and returns when it is settled. The process of
+// Params.Quarantine calls it. admin.ErrStarted means that from no longer has the attempt; other errors are those of RunJob.
 func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.store().TakeOver(w.work, w.ID, id, from, token)
 	})
 }
 
-// runOne runs one job of the one queue that start gives, and ends when it is settled.
+// runOne runs the job that start returns, and ends when it is settled.
 func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source) (*job.Job, error)) (Summary, error) {
-	p.Quarantine = nil // it is in that process, or beside it
+	p.Quarantine = nil // this is the quarantine process, or a run beside it
 	w, err := newWorker(p)
 	if err != nil {
 		return Summary{}, err

@@ -20,7 +20,7 @@ import (
 // one is a worker for one job of emails.
 func (s shop) one(f handler.Func) worker.Params { return only(s.emails, s.worker(all(f))) }
 
-// startOne starts a worker of one job.
+// startOne starts a worker for one job.
 func (s shop) startOne(p worker.Params, id int64) *run {
 	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, id) })
 	return r
@@ -32,7 +32,7 @@ func (s shop) workOne(p worker.Params, id int64) worker.Summary {
 	return s.startOne(p, id).ended()
 }
 
-// refused wants a worker of one job to end with an error and to leave all as it was.
+// refused wants a worker for one job to end with an error, and to change nothing.
 func (s shop) refused(id int64, want error) {
 	s.t.Helper()
 	p := s.one(func(context.Context, *job.Job) error {
@@ -48,7 +48,7 @@ func (s shop) refused(id int64, want error) {
 	dbtest.Ensure(s.t, row.State != "working", "its row says that it still works")
 }
 
-// closed is a window that isn't open now.
+// closed returns a window that is closed now.
 func (s shop) closed() *job.Windows {
 	s.t.Helper()
 	now := s.clock().UTC()
@@ -88,7 +88,7 @@ func TestOneJob(t *testing.T) {
 	})
 }
 
-// It is beside all limits of the host, and takes none of its slots.
+// TestOneJobBesideTheHostsSlots: RunJob ignores the host's limits, and takes none of its slots.
 func TestOneJobBesideTheHostsSlots(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 3}, laned("once", 1))
@@ -130,11 +130,11 @@ func TestOneJobUnderALimit(t *testing.T) {
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantCalm(asked)
 		g.open()
-		// and ends then, though there is room again for others
+		// it ends although the limit has room for other jobs
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, untouched, ids[1])
 
-		// the rate holds too; a job that it doesn't allow stays where it is
+		// the rate applies too; a job that it doesn't allow stays unchanged
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
 		ids = s.add(s.emails, "send", 2)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[0]), worker.Summary{Started: 1, Finished: 1})
@@ -143,7 +143,7 @@ func TestOneJobUnderALimit(t *testing.T) {
 	})
 }
 
-// A long job: the worker waits for it calmly, renews its lock, and stops it when it is told to.
+// TestOneLongJob: during a long job the worker waits calmly, renews its lock, and stops the job when told to.
 func TestOneLongJob(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
@@ -170,7 +170,8 @@ func TestOneLongJob(t *testing.T) {
 	})
 }
 
-// One attempt is all it does: a retry that is due at once is for the next worker. Its retry handler is asked.
+// TestOneJobFails: RunJob makes one attempt, and asks the retry handler. A retry that is due at once is left to the next
+// worker.
 func TestOneJobFails(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
@@ -183,7 +184,7 @@ func TestOneJobFails(t *testing.T) {
 		})
 		wantSummary(s.t, s.workOne(p, ids[1]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "no luck", 1)
-		// also from there it runs at once
+		// a retry also runs at once
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 
@@ -194,7 +195,7 @@ func TestOneJobFails(t *testing.T) {
 	})
 }
 
-// A job that the worker has no handler for is refused, and doesn't run without a handler; and a row by plain SQL is no job yet.
+// TestOneJobWithoutHandler: a job without a handler is refused, and so is a row that isn't ingested yet.
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]
@@ -209,7 +210,7 @@ func TestOneJobWithoutHandler(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop before it has begun leaves the job as it is.
+// TestOneJobIsStoppedBeforeItBegins: a worker told to stop before it began leaves the job unchanged.
 func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.addJobs(s.emails, job.Params{Type: "send", In: time.Hour})[0]
@@ -228,8 +229,8 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 	})
 }
 
-// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when the worker is
-// gone, it runs at its time, not at once.
+// TestJobThatIsOnlyLocked: SQL workers may lock jobs before they start them, perhaps early. If such a worker dies, its job
+// runs at its time, not at once.
 func TestJobThatIsOnlyLocked(t *testing.T) {
 	suite(t, func(s shop) {
 		in := job.Params{Type: "send", In: time.Hour}
@@ -251,7 +252,7 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 	})
 }
 
-// Whether a start was committed whose answer got lost, it finds out: the job runs once.
+// TestLostAnswerOfOneJob: after a lost answer to a start's commit, the worker checks it: the job runs once.
 func TestLostAnswerOfOneJob(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []bool{true, false} {

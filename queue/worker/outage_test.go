@@ -17,8 +17,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// outages runs a test on both engines, with the means to take the shop's database away and bring it back. On MySQL the
-// connections are cut; on SQLite another writer holds the file.
+// outages runs a test on both engines. cut takes the database away and mend restores it: on MySQL it cuts the connections; on
+// SQLite another writer holds the file.
 func outages(t *testing.T, f func(s shop, cut, mend func())) {
 	t.Helper()
 	t.Parallel()
@@ -43,7 +43,7 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 	})
 }
 
-// A database that comes back before the lock expires costs nothing.
+// TestDatabaseIsAwayForSomeSeconds: a database that returns before the lock expires costs nothing.
 func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 	outages(t, func(s shop, cut, mend func()) {
 		emails, reports := s.add(s.emails, "send", 6), s.add(s.reports, "once", 6)
@@ -94,7 +94,7 @@ func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-// A worker that can't renew its lock stops its handlers before others may take their jobs, and so early that a grace is left for them.
+// TestHandlersEndBeforeTheLock: a worker that can't renew its lock stops its handlers early enough for their grace.
 func TestHandlersEndBeforeTheLock(t *testing.T) {
 	outages(t, func(s shop, cut, mend func()) {
 		id := s.add(s.emails, "send", 1)[0]
@@ -113,7 +113,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		g.next()
 		cut()
 		wantCause(s.t, "the lock is given up", g.stopped, workers.ErrLockLost)
-		// the grace, without something for a slow machine
+		// the grace, less something for a slow machine
 		end, row := receive(s.t, "the end of the handler", ends), direct.row(p.ID)
 		left := row.LockUntil.Sub(end)
 		dbtest.Ensure(s.t, left >= time.Second && left <= p.LockFor, "the handler ends %s before the lock", left)
@@ -124,7 +124,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		next := direct.worker(all(nothing))
-		next.Linger, next.Host, next.LockFor = true, "there", time.Minute // a slow machine must not take the job from this one too
+		next.Linger, next.Host, next.LockFor = true, "there", time.Minute // a slow machine must not take the job from this worker too
 		direct.start(next)
 		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State() == job.Final })
 		eventually(s.t, "the worker is buried", func() bool { return direct.life(p.ID) == "starting error" })
@@ -132,7 +132,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 	})
 }
 
-// A database that neither answers nor hangs up: the handlers end in time, and then the worker does.
+// TestDatabaseFallsSilent: if the database neither answers nor hangs up, the handlers end in time, and then the worker does.
 func TestDatabaseFallsSilent(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -143,7 +143,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	p.LockFor, p.Grace = 9*time.Second, 4*time.Second
 	r := s.start(p)
 	g.next()
-	// a transaction that the silence cuts short would hold its rows
+	// a transaction cut short by the silence would hold its rows
 	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
 	proxy.Stall()
 	defer proxy.Resume()
@@ -162,7 +162,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	wantSummary(t, summary, worker.Summary{Started: 1, Lost: 1})
 }
 
-// transactions are those of a worker, by the parts of statements that only they have.
+// transactions are a worker's transactions, by parts of statements that only they contain.
 var transactions = map[string][]string{
 	"register":         {"INSERT INTO shop_workers"},
 	"slots":            {"_shards SET turn = ", " WHERE queue = 'NONE'"},
@@ -175,7 +175,7 @@ var transactions = map[string][]string{
 	"sign off":         {"SET state = 'finished', slots = 0"},
 }
 
-// A tick keeps to its time, also while its lock holds: here its renewals would have an hour.
+// TestTimeIsUpAndTheDatabaseIsSilent: a tick ends in time even while its lock holds: here renewals would have an hour.
 func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -201,7 +201,7 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	dbtest.Ensure(t, took <= 30*time.Second, "it took %s", took)
 }
 
-// A worker that can't sign off says why: the database, or that the lock is lost meanwhile.
+// TestDatabaseIsSilentAtTheEnd: a worker that can't sign off says why: the database, or the lost lock.
 func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -237,7 +237,7 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop before the database has ever answered says so.
+// TestStoppedBeforeTheDatabaseAnswers: a worker told to stop before the database ever answered says so.
 func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -248,7 +248,7 @@ func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	r.endsWith(schema.ErrNoAnswer)
 }
 
-// Nor does a tick wait longer than its lock would last for the answer that it has it.
+// TestDatabaseIsSilentAtTheBeginning: a tick waits for its lock no longer than the lock would last.
 func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -262,7 +262,7 @@ func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 	r.endsWith(schema.ErrNoAnswer)
 }
 
-// A worker whose jobs were interrupted signs off as soon as the database lets it.
+// TestSignOffAfterAnInterruption: a worker whose jobs were interrupted signs off as soon as the database permits.
 func TestSignOffAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	s, _ := proxied(t)
@@ -282,7 +282,7 @@ func TestSignOffAfterAnInterruption(t *testing.T) {
 	s.wantLife(p.ID, "starting finished")
 }
 
-// has says whether a transaction with these statements is the one of that name.
+// has says whether statements are those of the named transaction.
 func has(statements, transaction string) bool {
 	for _, part := range transactions[transaction] {
 		if !strings.Contains(statements, part) {
@@ -292,7 +292,7 @@ func has(statements, transaction string) bool {
 	return true
 }
 
-// proxied opens a shop of its own behind a proxy. Its elsewhere is past it.
+// proxied opens a shop behind a proxy. Its elsewhere bypasses the proxy.
 func proxied(t *testing.T) (shop, *dbtest.Proxy) {
 	t.Helper()
 	p := dbtest.NewProxy(t)
@@ -301,7 +301,7 @@ func proxied(t *testing.T) (shop, *dbtest.Proxy) {
 	return s, p
 }
 
-// besideAnother is proxied with a second way to the database, as if to another node of a cluster.
+// besideAnother is proxied with a second address, as of another node of a cluster.
 func besideAnother(t *testing.T) (shop, *dbtest.Proxy) {
 	t.Helper()
 	p := dbtest.NewProxy(t)
@@ -310,13 +310,13 @@ func besideAnother(t *testing.T) (shop, *dbtest.Proxy) {
 	return s, p
 }
 
-// losesFirst makes the proxy lose the answer to the first commit of a transaction. What it returns is closed then.
+// losesFirst loses the answer to a transaction's first commit. The returned channel is closed then.
 func losesFirst(p *dbtest.Proxy, transaction string, then func()) <-chan struct{} {
 	return p.LosesFirst(func(statements string) bool { return has(statements, transaction) }, then)
 }
 
-// A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once,
-// whether the transaction can be repeated at once, or not for a while, or at another node.
+// TestLostAnswers: a commit may have happened although its answer was lost. Each attempt still runs and is logged once,
+// whether the transaction is repeated at once, later, or at another node.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name := range transactions {
@@ -345,7 +345,7 @@ func TestLostAnswers(t *testing.T) {
 					return errors.New("no luck")
 				}))
 				if name == "finish and start" {
-					p.Concurrency = 1 // else all may have started before the first has finished
+					p.Concurrency = 1 // otherwise all may start before the first finishes
 				}
 				var j journal
 				p.Log = j.log()
@@ -373,7 +373,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// The worker that has taken a job to decide about its retry learns of it though the commit's answer was lost.
+// TestLostAnswerBeforeADecision: a worker that took a job for a decision learns of it despite a lost answer.
 func TestLostAnswerBeforeADecision(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -394,7 +394,7 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 	s.wantHistory(s.emails, atSecond, id)
 }
 
-// A worker that is told to stop runs what it may have started: it asks the database whether it has. It starts nothing else.
+// TestStoppedAfterALostAnswer: a worker told to stop asks what it may have started, and runs that. It starts nothing else.
 func TestStoppedAfterALostAnswer(t *testing.T) {
 	stoppedAfter(t, false, worker.Summary{Started: 1, Finished: 1}, atOnce, job.StatusFinished)
 }
@@ -405,11 +405,11 @@ func TestStoppedAfterALostQuestion(t *testing.T) {
 
 func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, history string, status job.Status) {
 	t.Helper()
-	t.Parallel() // a test of its own each: they take longest, so they must not begin last
+	t.Parallel() // separate tests, because they take longest and must not begin last
 	s, proxy := proxied(t)
 	id := s.add(s.emails, "once", 1)[0]
 	p := s.worker(all(nothing))
-	p.Concurrency = 1 // one round: another beside it would go on trying
+	p.Concurrency = 1 // one round, because a concurrent one would retry
 	p.Grace = 10 * time.Second
 	var j journal
 	p.Log = j.debug()
@@ -427,7 +427,7 @@ func stoppedAfter(t *testing.T, questionIsLost bool, summary worker.Summary, his
 	}
 }
 
-// After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.
+// TestOutcomesAreToldOnce: after a lost answer to a commit, its attempts are settled again, together with others.
 func TestOutcomesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)

@@ -11,26 +11,26 @@ import (
 	"github.com/hipq/hipq/internal/store"
 )
 
-// pollEvery is how often a worker polls each source, and does the upkeep.
+// pollEvery is how often the worker polls each source.
 const pollEvery = time.Second
 
-// pollsMax is how many sources a worker polls at once, at most: each needs a connection.
+// pollsMax is how many polls run at once, because each needs a connection.
 const pollsMax = 10
 
-// poller polls each source once a second, and has the upkeep done.
+// poller polls each source once a second, and runs the upkeep.
 type poller struct {
 	*loop
 	dispatcher *dispatcher
-	// reapAt is when to look after the dead workers next, reapSent since when that is under way; zero if it isn't.
+	// reapAt is when to look for dead workers next. reapSent is when the running search was sent, or zero.
 	reapAt, reapSent time.Time
-	// news says that a source was seen since the last time that all polls were over.
+	// news says that a poll has succeeded since over last returned true.
 	news bool
-	// searched are the workers that are gone whose strays have been looked for on this host; polls share it.
+	// searched are dead workers whose stray processes were looked for on this host; tasks share it.
 	searching sync.Mutex
 	searched  map[string]bool
 }
 
-// nothingToDo says whether a poll finds nothing at all. It writes nothing.
+// nothingToDo says whether a poll finds nothing. It writes nothing.
 func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	if dead, err := p.table.Dead(ctx, p.self); len(dead) > 0 || err != nil {
 		return false, err
@@ -42,7 +42,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		switch found, err := s.store().Poll(ctx, s.types); {
 		case p.dispatcher.leftOut(s, err):
 		case engine.IsLockTimeout(err):
-			return false, nil // unknown
+			return false, nil // another session hides the answer
 		case err != nil || !found.Nothing():
 			return false, err
 		}
@@ -50,8 +50,8 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// poll looks after the dead, and after each source, once a second, and when a rate allows more. Each poll waits for the one
-// before, but at most a second. A worker that starts no more jobs only looks for jobs that it must stop.
+// poll looks for dead workers and polls each source, once a second and when a rate allows more starts. A poll waits up to a
+// second for the previous one. Once the worker starts no more jobs, polls only look for jobs to stop.
 func (p *poller) poll() {
 	for p.until() <= 0 {
 		s, _ := p.next()
@@ -68,14 +68,14 @@ func (p *poller) poll() {
 	}
 }
 
-// over says whether all polls have come back, except those that are blocked, and one has seen something since the last time.
+// over says whether all polls have returned, except blocked ones, and one has succeeded since the last time.
 func (p *poller) over() bool {
 	over := p.news && p.gate() <= 0
 	p.news = p.news && !over
 	return over
 }
 
-// next is the source that is polled next, and when; nil if the dead workers come first.
+// next returns the next source to poll, and when; nil means dead workers come first.
 func (p *poller) next() (next *source, at time.Time) {
 	at = time.Now().Add(pollEvery)
 	if p.accepting() && p.reapSent.IsZero() {
@@ -83,7 +83,7 @@ func (p *poller) next() (next *source, at time.Time) {
 	}
 	for _, s := range p.sources {
 		due := s.nextPoll
-		// its slots have been left meanwhile: it takes a poll to have some again
+		// the slots were left meanwhile; a poll claims new ones
 		if waits := s.waits(); s.gone == nil && p.accepting() && !waits.IsZero() && waits.Before(due) {
 			due = waits
 		}
@@ -94,13 +94,13 @@ func (p *poller) next() (next *source, at time.Time) {
 	return next, at
 }
 
-// until is how long no poll begins by the clock alone.
+// until returns how long no poll is due.
 func (p *poller) until() time.Duration {
 	_, at := p.next()
 	return max(time.Until(at), p.gate(), p.untilAnswer())
 }
 
-// gate is how long the polls that are out hold back the next. A database of one writer would hold up a poll beside them, too.
+// gate returns how long running polls delay the next. On a single-writer database, a poll would block a second one.
 func (p *poller) gate() time.Duration {
 	sent := append(make([]time.Time, 0, pollsMax), p.reapSent)
 	for _, s := range p.sources {
@@ -115,8 +115,8 @@ func (p *poller) gate() time.Duration {
 	return time.Until(slices.MaxFunc(sent, time.Time.Compare).Add(pollEvery))
 }
 
-// outdated says that a source has not been polled since a job may have become due, and has that done at once. The dead come
-// first: the process of a quarantined job may be among them.
+// outdated says whether a source hasn't been polled since a job may have become due, and has it polled at once. Dead workers
+// come first, because they may include a quarantined job's process.
 func (p *poller) outdated() (is bool) {
 	for _, s := range p.sources {
 		if s.gone == nil && !s.seenSince.After(p.changedAt) {
@@ -126,29 +126,29 @@ func (p *poller) outdated() (is bool) {
 	return is
 }
 
-// reap sends out what looks after the dead workers, so that the polls behind it find what those have left.
+// reap looks for dead workers first, so that later polls find their jobs.
 func (p *poller) reap() {
 	sent := time.Now()
 	p.reapSent, p.reapAt = sent, sent.Add(pollEvery)
 	p.task(func() func() error {
 		found, err := p.table.Reap(p.work, p.self, p.killOrphans)
 		return func() error {
-			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // a row that another holds is left to the next tick
+			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // the next search retries held rows
 				p.reapAt = time.Time{}
 			}
 			if found {
-				p.changedAt = time.Now() // if it took long, the poll behind it has not waited for it
+				p.changedAt = time.Now() // a slow search didn't hold back the next poll
 			}
 			return p.polled(sent, err)
 		}
 	})
 }
 
-// upkeep finds out what there is to do in a source. If a poll before has found upkeep, it has that done first.
+// upkeep polls a source, after doing the upkeep that an earlier poll found.
 func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	s.pollSent = sent
-	handled := map[string]bool{} // the queue's types, and whether a retry handler decides about each
+	handled := map[string]bool{} // by type: whether a retry handler decides
 	for t := range s.Handlers {
 		handled[t] = s.RetryHandlers[t] != nil
 	}
@@ -180,7 +180,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 				s.seenSince, s.vain, p.news = sent, nil, true
 				p.see(s, found, stopping)
 				rest := found
-				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // a round does the others
+				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // rounds do the others
 				if upkeep == nil && !rest.Nothing() {
 					p.upkeep(s, &found)
 				} else {
@@ -195,7 +195,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 	})
 }
 
-// polled takes note that a poll has come back. What another transaction blocks is done again with the next.
+// polled handles the return of a poll. The next poll retries what another transaction blocks.
 func (p *poller) polled(sent time.Time, err error) error {
 	if engine.IsLockTimeout(err) {
 		p.Log.Warn("another transaction holds what a poll needs", "error", err, "waited", time.Since(sent))
@@ -205,10 +205,10 @@ func (p *poller) polled(sent time.Time, err error) error {
 	return p.trouble(err)
 }
 
-// killOrphans kills what a dead worker has left running on this host, before anybody can start its jobs again. It ignores the
-// name of that worker's host: containers may share their processes and not the name, or the reverse.
+// killOrphans kills what a dead worker left running on this host, before its jobs can start again. It ignores the worker's
+// host name, because containers may share processes but not names, or the reverse.
 func (p *poller) killOrphans(dead string) {
-	p.searching.Lock() // also while they are killed: no queue's poll may go on before
+	p.searching.Lock() // held during the kill, so that no other poll goes on before
 	defer p.searching.Unlock()
 	if p.searched[dead] {
 		return
@@ -224,7 +224,7 @@ func (p *poller) killOrphans(dead string) {
 	}
 }
 
-// see takes note of what a poll has found in a source, and of the jobs that it is to stop.
+// see applies what a poll found in a source, and cancels the jobs to stop.
 func (p *poller) see(s *source, found store.Poll, stopping []int64) {
 	s.freedAt = time.Now()
 	for shard, seen := range found.Shards {

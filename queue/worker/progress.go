@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// progressEvery is how often the progress of jobs is written down, at most.
+	// progressEvery is how often progress is stored, at most.
 	progressEvery = time.Second
-	// progressWithin is how long that may take, at most: a worker that ends waits for it.
+	// progressWithin bounds the time to store it, because an ending worker waits for that.
 	progressWithin = 3 * time.Second
 )
 
 type progress struct {
 	*loop
-	// askedAt is when the attempts were last asked.
+	// askedAt is when the worker last collected the progress.
 	askedAt time.Time
-	// sending says that some is being written down, troubled that the last time failed.
+	// sending says that progress is being stored. troubled says that the last time failed.
 	sending, troubled bool
 }
 
-// until is how long it is until the attempts are to be asked.
+// until returns how long until progress is collected again.
 func (p *progress) until() time.Duration { return time.Until(p.askedAt.Add(progressEvery)) }
 
 func (p *progress) send() {
@@ -35,7 +35,7 @@ func (p *progress) send() {
 	said := map[*source][]store.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
-			a.context() // a handler that never asks for it is abandoned in time, too
+			a.context() // arms the timeout of handlers that never use their context
 			if p.sending || p.untilAnswer() > 0 {
 				continue
 			}
@@ -49,7 +49,7 @@ func (p *progress) send() {
 	}
 	p.sending = true
 	p.task(func() func() error {
-		// what goes wrong is no trouble of the worker's
+		// errors here are not the worker's trouble
 		ctx, cancel := context.WithTimeout(engine.Hearing(p.work, func(error) {}), progressWithin)
 		defer cancel()
 		var err error
@@ -67,14 +67,14 @@ func (p *progress) send() {
 	})
 }
 
-// land takes note of what could not be written down: it is said again, unless the handler has said more by now.
+// land keeps progress that couldn't be stored for the next time, unless the handler has reported more.
 func (p *progress) land(left map[*source][]store.Said, err error) {
 	if err != nil {
 		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be written down yet", "error", err)
 	}
 	p.sending, p.troubled = false, err != nil
 	for s, list := range left {
-		s.freedAt = time.Now() // the rows of attempts that have ended meanwhile
+		s.freedAt = time.Now() // the write may have held rows of ended attempts
 		for _, one := range list {
 			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
 				a.said.CompareAndSwap(nil, &one.Progress)

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// reached waits until a job's current attempt has come so far, as its row says.
+// reached waits until the current attempt's progress is in the job's row.
 func (s shop) reached(id int64, want string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("job %d has reached %s", id, want), func() bool {
@@ -26,7 +26,7 @@ func (s shop) reached(id int64, want string) {
 	})
 }
 
-// What a handler says of its progress is in the row while it runs, and counts for its attempt alone.
+// TestProgress: reported progress is in the row while the handler runs, and counts only for its attempt.
 func TestProgress(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")
@@ -42,7 +42,7 @@ func TestProgress(t *testing.T) {
 			if err := g.handle(ctx, j); err != nil {
 				return err
 			}
-			handler.Progress(ctx, 100, "done") // too late to be written
+			handler.Progress(ctx, 100, "done") // too late to be stored
 			if j.Attempt == 1 {
 				return errors.New("boo")
 			}
@@ -61,7 +61,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// However much handlers say, a job's row is written once a second at most, and a report that can't be kept does no harm.
+// TestProgressIsThrottled: however often handlers report, a row is written at most once a second. Invalid reports do no harm.
 func TestProgressIsThrottled(t *testing.T) {
 	suite(t, func(s shop) {
 		s.exec("CREATE TABLE writes (id INTEGER NOT NULL)")
@@ -103,8 +103,8 @@ func TestProgressIsThrottled(t *testing.T) {
 	})
 }
 
-// A transaction that holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
-// new starts.
+// TestProgressPassesOverAHeldRow: a transaction that holds a job's row delays only the storing of its progress: other jobs'
+// progress, results and starts go on.
 func TestProgressPassesOverAHeldRow(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		ids := s.add(s.emails, "once", 8)
@@ -149,7 +149,7 @@ func TestProgressPassesOverAHeldRow(t *testing.T) {
 	})
 }
 
-// That progress can't be written harms no job.
+// TestProgressCanNotBeWritten: progress that can't be stored harms no job.
 func TestProgressCanNotBeWritten(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "once", 1)[0]
@@ -172,7 +172,7 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 		r = s.start(p)
 		g.next()
 		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })
-		s.pass(1500 * time.Millisecond) // it is tried again
+		s.pass(1500 * time.Millisecond) // it is retried
 		g.let()
 		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		n := log.count("progress of jobs could not be written down")
@@ -181,7 +181,7 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 	})
 }
 
-// A job that was sent keeps its last progress, and so does one whose retry handler is asked, who has none of his own.
+// TestProgressIsKept: sent jobs keep their last progress, and so do jobs whose retry handler is asked, which reports none.
 func TestProgressIsKept(t *testing.T) {
 	suite(t, func(s shop) {
 		sent, asked := s.add(s.emails, "later", 1)[0], s.add(s.emails, "once", 1)[0]
@@ -214,7 +214,7 @@ func TestProgressIsKept(t *testing.T) {
 	})
 }
 
-// verdict is a handler that ends as it likes.
+// verdict is a handler that returns any outcome.
 type verdict struct {
 	end func(ctx context.Context) job.Outcome
 }

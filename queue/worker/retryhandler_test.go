@@ -27,7 +27,7 @@ func asking(p worker.Params, f handler.RetryFunc) worker.Params {
 	return p
 }
 
-// court is a retry handler that holds its jobs until it lets them through, and notes what it was asked.
+// court is a retry handler that holds its jobs until let through, and records the questions.
 type court struct {
 	t       *testing.T
 	asked   chan store.Settled
@@ -148,7 +148,7 @@ func TestRetryHandlerDecides(t *testing.T) {
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 			d := c.decision.In
 			if d == 0 {
-				d = time.Hour // the policy's
+				d = time.Hour // the policy's delay
 			}
 			if at := j.ScheduledRunTime; c.decision.At.IsZero() && (at.Before(before.Add(d)) || at.After(after.Add(d))) {
 				s.t.Errorf("%s: again at %s, want %s after %s", c.data, at, d, before)
@@ -167,7 +167,7 @@ func TestRetryHandlerDecides(t *testing.T) {
 	})
 }
 
-// What the policy says of attempts is nothing to a retry handler, in either direction.
+// TestRetryHandlerIsAskedOnEveryError: the policy's number of attempts doesn't affect a retry handler, in either direction.
 func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "once", 1)[0]
@@ -215,7 +215,7 @@ func TestRetryHandlerFails(t *testing.T) {
 	})
 }
 
-// A decision that can't be written down is an error of the retry handler, not of the worker.
+// TestDecisionThatIsNone: a decision that can't be stored is the retry handler's error, not the worker's.
 func TestDecisionThatIsNone(t *testing.T) {
 	suite(t, func(s shop) {
 		large, garbled, empty, priority := strings.Repeat("x", job.MaxDataBytes+1), "a\xff", "", 1<<31
@@ -242,7 +242,7 @@ func TestDecisionThatIsNone(t *testing.T) {
 	})
 }
 
-// Until the decision is written down the job is the worker's, and weighs nothing.
+// TestJobRestsForItsDecision: until the decision is stored, the worker keeps the job, which weighs nothing.
 func TestJobRestsForItsDecision(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
@@ -266,7 +266,7 @@ func TestJobRestsForItsDecision(t *testing.T) {
 		if j := g.next(); j.ID != ids[1] {
 			s.t.Errorf("started job %d", j.ID)
 		}
-		// another that looks leaves it alone
+		// another worker leaves it alone
 		other := asking(only(s.emails, s.worker(all(nothing))), func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
 			s.t.Error("another is asked")
 			return job.Decision{}, nil
@@ -307,7 +307,7 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		y.wantMost(s.t, "all", 3)
 		y.want(s.t, "once", 1)
 
-		// the one slot is for the question or for a job
+		// the only slot is for the decision or a job
 		ids := s.add(s.emails, "send", 2)
 		g, c := s.gate(), s.court()
 		p = only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -318,7 +318,7 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		})))
 		p.Concurrency = 1
 		r := s.start(asking(p, c.decide))
-		// whichever comes first, the other has to wait for it
+		// whichever comes first, the other waits
 		select {
 		case <-c.asked:
 			counts := s.counts(s.emails)
@@ -336,7 +336,7 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 	})
 }
 
-// Between the error and the decision the worker dies. What the attempt came to is not forgotten.
+// TestWorkerDiesBeforeTheDecision: if a worker dies between error and decision, the attempt's outcome is kept.
 func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 	suite(t, func(s shop) {
 		outcomes := []job.Outcome{
@@ -357,7 +357,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		for i, id := range ids[:3] {
 			s.wantJob(s.emails, id, job.Error, "deciding", outcomes[i].Error, 1)
 		}
-		// and the last was still running
+		// the last one was still running
 		outcomes = append(outcomes, job.Outcome{Verdict: job.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
 		var mu sync.Mutex
 		asked := map[int64]job.Outcome{}
@@ -377,7 +377,8 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 	})
 }
 
-// Rightly or not declared dead, the worker has nothing to say any more, neither before another has decided nor after.
+// TestDecisionOfAWorkerDeclaredDead: a worker declared dead, rightly or not, settles nothing, before or after another
+// decides.
 func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -431,7 +432,7 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop begins no decision; one that takes longer than the grace is left too.
+// TestStoppedWorkerLeavesDecisions: a worker told to stop begins no decision, and abandons those that outlast the grace.
 func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 3)
@@ -439,14 +440,14 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
 			switch j.ID {
 			case ids[0]:
-				return handler.DoNotRetry(errors.New("broken")) // is asked about when the worker is stopped
+				return handler.DoNotRetry(errors.New("broken")) // undecided when the worker is stopped
 			case ids[1]:
 				if err := g.handle(ctx, j); err != nil {
 					return err
 				}
-				return errors.New("no luck") // in the grace
+				return errors.New("no luck") // within the grace
 			}
-			<-ctx.Done() // at its end: there is nothing to decide about that
+			<-ctx.Done() // interrupted after the grace, which needs no decision
 			return ctx.Err()
 		})))
 		p.Grace = 5 * time.Second
@@ -491,7 +492,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 	})
 }
 
-// A worker whose time is up still decides about its own, and does so beside what runs.
+// TestDecisionsWhenTheTimeIsUp: a worker whose time is up still decides about its own jobs, while others run.
 func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -518,7 +519,7 @@ func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
 	})
 }
 
-// More jobs may wait for their decisions than there are slots: all are decided by the one worker, which starts nothing.
+// TestManyDecisions: if more jobs wait for decisions than there are slots, one worker that starts nothing decides about all.
 func TestManyDecisions(t *testing.T) {
 	suite(t, func(s shop) {
 		const n = 30
@@ -537,7 +538,7 @@ func TestManyDecisions(t *testing.T) {
 	})
 }
 
-// A commit of a decision may have happened though its answer was lost: it is told once.
+// TestLostAnswersOfDecisions: a decision is logged once, even if the answer to its commit was lost.
 func TestLostAnswersOfDecisions(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
@@ -561,7 +562,7 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			wantSummary(t, s.work(asking(only(s.emails, s.worker(all(noLuck))), again)), worker.Summary{Started: 1, Errors: 1})
 			once.Do(func() { t.Error("no answer was lost") })
 			if name == "take" {
-				// it doesn't know that it has taken the job, so that is the next one's
+				// it doesn't know that it took the job, so the next worker decides
 				wantSummary(t, s.work(asking(only(s.emails, s.worker(all(noLuck))), again)), worker.Summary{})
 			}
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)

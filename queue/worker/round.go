@@ -12,21 +12,22 @@ import (
 
 type round struct {
 	store.Round
-	// shard is the one in which it may start jobs; nil if it may not.
+	// shard is where the round may start jobs; nil means it starts none.
 	shard *shard
-	// decides says that it takes jobs that wait for a retry decision, and does nothing else.
+	// decides says that the round only takes jobs that wait for a retry decision.
 	decides bool
-	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
+	// apart says that the round may wait for another transaction, and that the source's other rounds don't wait for it.
 	apart bool
-	// isOut says that it is under way, sent is since when. A round that is not out is to be sent, or to be sent again.
+	// isOut says that the round is under way. Otherwise it is to be sent, perhaps again.
 	isOut bool
-	sent  time.Time
+	// sent is when it was sent.
+	sent time.Time
 }
 
-// apartMost is how many rounds apart a source may have out, because each needs a connection.
+// apartMost is how many rounds apart a source may have under way, because each needs a connection.
 const apartMost = 10
 
-// outs counts the rounds of a source that are out, of those that may have to wait or of the others.
+// outs counts a source's rounds under way, apart or not.
 func (s *source) outs(apart bool) (n int) {
 	for _, r := range s.rounds {
 		if r.isOut && r.apart == apart {
@@ -36,7 +37,7 @@ func (s *source) outs(apart bool) (n int) {
 	return n
 }
 
-// add makes a round one of the source's, and reserves its slots; remove does the opposite.
+// add adds a round to the source and reserves its slots; remove undoes it.
 func (s *source) add(r *round) {
 	s.rounds = append(s.rounds, r)
 	s.lane.count(0, r.Slots)
@@ -47,7 +48,7 @@ func (s *source) remove(r *round) {
 	s.lane.count(0, -r.Slots)
 }
 
-// addApart adds a round that only settles, and looks at each row first, because another transaction may hold it.
+// addApart adds a round that only settles. It tries each row first, because another transaction may hold it.
 func (d *dispatcher) addApart(s *source, list []store.Settled) {
 	r := &round{Round: store.NewRound(d.self), apart: true}
 	r.Settle, r.Again = list, true
@@ -59,11 +60,11 @@ func (d *dispatcher) sendWaiting(s *source) {
 		d.addApart(s, s.blocked)
 		s.blocked = nil
 	}
-	for _, r := range slices.Backward(s.rounds) { // one may be removed
+	for _, r := range slices.Backward(s.rounds) { // backward, because send may remove one
 		switch {
 		case r.isOut:
 		case r.decides && !d.accepting():
-			s.remove(r) // what it has taken is left to others
+			s.remove(r) // leave the taken jobs to other workers
 		case !r.apart || s.outs(true) < apartMost:
 			d.send(s, r)
 		}
@@ -75,7 +76,7 @@ func (d *dispatcher) send(s *source, r *round) {
 	if !r.apart {
 		s.sent = r.sent
 	}
-	r.Stopped = d.starts.Err // while the database was away the lock may have been given up
+	r.Stopped = d.starts.Err // the lock may have been given up while the database was away
 	d.task(func() func() error {
 		done, err := r.do(d.work, s)
 		took := time.Since(r.sent)
@@ -111,8 +112,8 @@ func (r *round) do(ctx context.Context, s *source) (done store.Done, err error) 
 	return s.store().Round(ctx, r.Round)
 }
 
-// part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock for one of the
-// results. Then each result has a round of its own, and only that one waits: alone, it waits for the next poll.
+// part repeats a round in parts, because another transaction holds its turn or a result's lock. Each result gets its own
+// round, so that only the blocked one waits. A round of one result waits for the next poll.
 func (d *dispatcher) part(s *source, r *round, err error) {
 	settle := r.Settle
 	if r.Slots == 0 {
@@ -123,24 +124,24 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 		}
 	} else {
 		s.vain = err
-		r.Settle, r.Again, r.apart = nil, true, true // an earlier try of it may have been committed
+		r.Settle, r.Again, r.apart = nil, true, true // an earlier try may have been committed
 	}
 	for one := range slices.Chunk(settle, 1) {
 		d.addApart(s, one)
 	}
 }
 
-// block takes note of results that wait for other transactions, as a round has found.
+// block records results that a round found blocked by other transactions.
 func (s *source) block(list []store.Settled, r *round) {
 	if len(list) > 0 {
 		s.blocked, s.blockedAt = append(s.blocked, list...), r.sent
 	}
 }
 
-// drop gives up a round of a source that is left out. It tries once more to settle its results alone, which needs no index.
+// drop gives up a round of a queue that was left out. It tries once more to settle its results apart, which needs no index.
 func (d *dispatcher) drop(s *source, r *round) {
 	if !slices.Contains(s.rounds, r) {
-		return // it was given up with the queue
+		return // already dropped with the queue
 	}
 	s.remove(r)
 	switch {
@@ -159,7 +160,7 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.block(done.Unsettled, r)
 	for _, u := range done.Resting {
 		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
-			s.ended = append(s.ended, u) // there is nothing to ask
+			s.ended = append(s.ended, u) // cancelled: no retry handler is asked
 		} else {
 			s.undecided = append(s.undecided, u)
 		}
@@ -178,24 +179,24 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	}
 }
 
-// learn takes note of what a round that could start jobs has found out about its shard.
+// learn records what a round that could start jobs found in its shard.
 func (d *dispatcher) learn(s *source, r *round, done store.Done) {
-	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // else it may have been stopped before it came to that
+	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // otherwise it may have stopped before the claim
 	r.shard.full = done.Full
 	if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
 		r.shard.waitUntil = time.Now().Add(done.Wait)
 	}
 	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
-		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: the other shards may have room to give
+		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: other shards may give up room
 	}
 	switch {
 	case done.More && s.gone == nil:
 		r.shard.foundMore()
 	case r.sent.After(r.shard.moreAt):
-		r.shard.moreAt = time.Time{} // else the round beside it, or a poll, has found something since
+		r.shard.moreAt = time.Time{} // unless a concurrent round or a poll has found jobs since
 	}
 	if len(done.Started) == 0 {
-		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots
+		d.slots.balance(false) // the wait may be long, and other sources need the slots
 	}
 }
 
@@ -212,7 +213,7 @@ func (d *dispatcher) count(s *source, r *round, done store.Done) {
 			d.summary.Lost++
 			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
 		case slices.ContainsFunc(done.Unsettled, func(u store.Settled) bool { return u.Job == e.Job }):
-		case e.Asked: // counted when its attempt ended
+		case e.Asked: // counted when the attempt ended
 		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped, e.Outcome.Verdict == job.Interrupted:
 			d.summary.Errors++
 		default:

@@ -9,20 +9,22 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// schedules sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
+// schedules enqueues due slots beside the loop, so that a blocked schedule blocks no job.
 type schedules struct {
 	*loop
 	scheduler *scheduler.Scheduler
-	// at is when to look at the schedules again, busy says that a task does so, and err is why the last one failed.
-	at   time.Time
+	// at is when to look at the schedules again.
+	at time.Time
+	// busy says that a task does so.
 	busy bool
-	err  error
+	// err is why the last one failed.
+	err error
 }
 
-// tendEvery is how often the schedules are looked at, at least: somebody may have resumed one.
+// tendEvery is how often schedules are checked at least, because an operator may have resumed one.
 const tendEvery = 10 * time.Second
 
-// run sees to the slots that are due.
+// run enqueues the due slots.
 func (s *schedules) run() {
 	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
 		return
@@ -47,15 +49,15 @@ func (s *schedules) run() {
 			}
 			s.err = err
 			for _, one := range s.Schedules {
-				if err := failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue
+				if err := failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // the queue's own error covers the rest
 					s.err = errors.Join(s.err, fmt.Errorf("schedule %s: %w", one.Name, err))
 				}
 			}
-			if s.work.Err() != nil { // the worker has ended that
+			if s.work.Err() != nil { // the worker ended the task
 				s.err = nil
 			}
 			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
-				return s.trouble(err) // which says so
+				return s.trouble(err) // trouble logs it
 			}
 			if s.err != nil {
 				s.Log.Warn("the jobs of schedules could not be enqueued", "error", s.err)
@@ -65,7 +67,7 @@ func (s *schedules) run() {
 	})
 }
 
-// failure is the error of the last attempt to enqueue due slots, if it is permanent; the slots are still due.
+// failure returns the error of the last attempt to enqueue due slots, if it is permanent. The slots are still due.
 func (s *schedules) failure() error {
 	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
 		return nil

@@ -19,14 +19,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// stay starts a worker that stays.
+// stay starts RunUntilDone.
 func (s shop) stay(p worker.Params) *run {
 	p.ID = ""
 	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunUntilDone(ctx, p) })
 	return r
 }
 
-// It runs again and again, until it is told to stop.
+// TestStay: RunUntilDone runs again and again until it is told to stop.
 func TestStay(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
@@ -53,7 +53,7 @@ func TestStayUntilMaxJobs(t *testing.T) {
 	})
 }
 
-// A database that is away, before it begins and while it works, doesn't end it.
+// TestStayThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
 func TestStayThroughOutages(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
@@ -80,7 +80,7 @@ func TestStayThroughOutages(t *testing.T) {
 	wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 }
 
-// What somebody has to mend ends it, before it does anything; so it does Run, and RunJob.
+// TestRefusesOtherLayouts: an error that needs a person ends RunUntilDone, Run and RunJob before they do anything.
 func TestRefusesOtherLayouts(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
@@ -112,8 +112,8 @@ func TestRefusesOtherLayouts(t *testing.T) {
 	})
 }
 
-// One queue whose table is none of this hipq's is enough for a service to be refused, at once: Run would leave it out, and tell only
-// when it ends.
+// TestStayRefusesOneOfItsQueues: a single unfit queue table refuses the service at once. Run would skip the queue and report
+// it only at its end.
 func TestStayRefusesOneOfItsQueues(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 1)
@@ -128,7 +128,7 @@ func TestStayRefusesOneOfItsQueues(t *testing.T) {
 	})
 }
 
-// unchecked is the queue of emails for one that knows nothing of the database yet.
+// unchecked is the queue of emails before any use of the database.
 func (s shop) unchecked() *queue.Queue {
 	s.t.Helper()
 	db := dbtest.Must(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))(s.t)
@@ -145,7 +145,7 @@ func TestStayRefuses(t *testing.T) {
 	})
 }
 
-// A worker needs a database and queues with handlers; all else has a default.
+// TestWorkerOfNothingElse: a worker needs a database and queues with handlers; everything else has defaults.
 func TestWorkerOfNothingElse(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
@@ -159,7 +159,7 @@ func TestWorkerOfNothingElse(t *testing.T) {
 	})
 }
 
-// An id names one worker: a second would write under the first one's lock.
+// TestWorkerIDIsNew: an ID names one worker, because a second would write under the first one's lock.
 func TestWorkerIDIsNew(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
@@ -236,8 +236,8 @@ func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
 	return dbtest.Must(queue.Open(t.Context(), db, o))(t)
 }
 
-// On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool ensures that its
-// sessions are as they were.
+// TestOnPool: on an application's pool with any options, jobs behave as elsewhere; dbtest.Pool checks that sessions are
+// unchanged.
 func TestOnPool(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -246,7 +246,7 @@ func TestOnPool(t *testing.T) {
 		q := onPool(t, pool)
 		ctx := t.Context()
 
-		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
+		// must arrive unchanged: texts, and an hour that Berlin's clocks skip
 		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
 		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
 		added := dbtest.Must(q.Enqueue(ctx, job.Params{Type: "later", Key: "k'\\", Data: nasty, At: gap}))(t)
@@ -254,7 +254,7 @@ func TestOnPool(t *testing.T) {
 		dbtest.Ensure(t, later.Data == nasty && later.Key == "k'\\" && later.ScheduledRunTime.Equal(gap) && later.WakeTime.Equal(gap),
 			"%+v", later)
 
-		// in the application's transaction, for better or worse
+		// in the application's transaction, committed or rolled back
 		dbtest.Must(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))(t)
 		var sent job.Added
 		for _, commit := range []bool{false, true} {
@@ -305,7 +305,7 @@ func hundred(jobType string) []job.Params {
 	return jobs
 }
 
-// One connection is enough for a worker, whose handlers have none: that of a database in memory.
+// TestOnOneConnection: one connection is enough for a worker whose handlers use none, for example of a database in memory.
 func TestOnOneConnection(t *testing.T) {
 	t.Parallel()
 	pool := dbtest.Must(sql.Open("sqlite", ":memory:"))(t)

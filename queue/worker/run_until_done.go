@@ -11,19 +11,19 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// How long Stay waits before it tries again, after the first error and at most.
+// Pauses of RunUntilDone between tries: the first and the longest.
 const (
 	stayFirst = time.Second
 	stayMost  = 30 * time.Second
 )
 
-// RunUntilDone works until ctx ends, or MaxJobs have been started, and returns the sum of what it did: for a service, whose ctx is that
-// of signal.NotifyContext. It calls Run with Linger again and again, each time a new worker for RunFor; so ID must be empty.
+// RunUntilDone works until ctx ends or MaxJobs have started, and returns the sum of its runs. Use it for services, with the
+// ctx of signal.NotifyContext. It repeats Run with Linger, each time as a new worker for RunFor, so ID must be empty.
 //
-// When the database is away, busy or read-only, or the lock was lost, Stay tries again: after a second, then less and less
-// often, up to every 30 s. Log hears that once (warn), and once that it works again (info). What somebody has to mend ends it
-// at once with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as a queue's table of an older or a
-// newer hipq, for which it looks before each run. It may be called again, and beside others.
+// When the database is away, busy or read-only, or the lock was lost, RunUntilDone retries after 1 s, later every 30 s. Log
+// gets one warning, and an info once it works again. It returns errors that need a person: ErrParams, and those that
+// schema.Diagnose calls Misconfigured. It checks before each run that no queue's table is of another version. It may be
+// repeated, and is safe for concurrent use.
 func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
@@ -59,13 +59,13 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 			return sum, err
 		case err == nil:
 			continue
-		case kind != schema.TryLater && !errors.Is(err, workers.ErrLockLost) && !errors.Is(err, context.Canceled): // that may not be over soon
+		case kind != schema.TryLater && !errors.Is(err, workers.ErrLockLost) && !errors.Is(err, context.Canceled): // waiting may not help
 			log.Error("the worker ends", "error", err)
 			return sum, err
 		case ctx.Err() != nil:
 			return sum, nil
 		}
-		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
+		wait := pause*3/4 + rand.N(pause/2) // jitter keeps workers that failed together apart
 		log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
 		pause, away = min(2*pause, stayMost), true
 		select {
@@ -76,7 +76,7 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 	return sum, nil
 }
 
-// checkTables refuses tables that are not those of this hipq, also those of one queue, which Run would leave out.
+// checkTables refuses unfit tables, including those of a single queue, which Run would leave out.
 func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()

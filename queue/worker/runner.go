@@ -12,18 +12,18 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// errCancelled is the cause that a handler sees whose job an operator has cancelled.
+// errCancelled is the handler's cause when an operator has cancelled its job.
 var errCancelled = errors.New(job.Cancelled)
 
-// goneAway is the error of a handler in Go that has ended its goroutine.
+// goneAway is the error of a Go handler that ended its goroutine.
 const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
 
 type runner struct {
 	*loop
 	lease *lease
-	// begun gets the attempts that begin, if one that has ended left a goroutine for them.
+	// begun hands attempts to goroutines that an earlier attempt has left idle.
 	begun chan *attempt
-	// ended gets each attempt and each decision when it ends; it has room for all.
+	// ended gets each ended attempt and decision; its buffer has room for all.
 	ended chan *attempt
 }
 
@@ -49,7 +49,7 @@ func (r *runner) begin(s *source, j *job.Job) {
 	select {
 	case r.begun <- a:
 	default:
-		go func() { // its stack is large enough for others that begin later
+		go func() { // reuse the goroutine, because its stack has grown
 			for next := a; next != nil; next = <-r.begun {
 				r.run(next)
 			}
@@ -57,8 +57,8 @@ func (r *runner) begin(s *source, j *job.Job) {
 	}
 }
 
-// run runs one attempt, and returns when the handler does. An abandoned attempt has ended before; until its handler returns, its
-// job is not run again.
+// run runs one attempt until its handler returns. An abandoned attempt ends earlier, but its job doesn't run again until the
+// handler returns.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
 	j, here := a.Job, a.source.store().Abandoned()
@@ -68,11 +68,11 @@ func (r *runner) run(a *attempt) {
 		return
 	}
 	defer here.Returned(j)
-	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
+	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // applies if the handler ended its goroutine
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end notes the end of an attempt, if it has none. An abandoned one counts even if it was interrupted: its handler may still run.
+// end records an attempt's end once. If abandoned, it counts even if interrupted, because the handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
@@ -80,7 +80,7 @@ func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	o.Ran = time.Since(a.began)
 	if o.Verdict != job.Finished {
 		switch cause := context.Cause(a); {
-		case cause == errCancelled: //nolint:errorlint // it is this very one
+		case cause == errCancelled: //nolint:errorlint // the identical error
 			o.Verdict, o.Error = job.Stopped, job.Cancelled
 		case !abandoned && errors.Is(cause, ErrInterrupted) && o.Verdict == job.TryAgain && strings.HasPrefix(o.Error, ErrInterrupted.Error()):
 			o.Verdict = job.Interrupted
@@ -94,24 +94,24 @@ func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	return true
 }
 
-// ask asks a retry handler about one job. It returns when that does; a decision that is abandoned is taken before.
+// ask calls a retry handler for one job, until it returns. An abandoned decision is recorded earlier.
 func (r *runner) ask(s *source, u store.Settled) {
 	a := &attempt{runner: r, source: s, Settled: u, began: time.Now()}
 	defer a.returns()
 	fail := func(o job.Outcome) { r.decided(a, job.Decision{}, errors.New(o.Error)) }
-	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
+	defer fail(job.Outcome{Error: goneAway}) // applies if the retry handler ended its goroutine
 	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, End: fail})
-	a.context() // a decision that takes too long is abandoned
+	a.context() // arms the timeout of the decision
 	decision, err := s.RetryHandlers[u.Job.Type].Decide(a.handled, copied(u.Job), u.Outcome)
 	r.decided(a, decision, err)
 }
 
-// decided notes what a retry handler said. If it failed, the policy decides, and the log says so.
+// decided records a retry handler's decision. If the handler failed, the policy decides, and the log says so.
 func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	if !a.ended.CompareAndSwap(false, true) {
 		return
 	}
-	r.lease.check() // the worker's guard may have killed it: then another worker decides
+	r.lease.check() // if the guard may have killed the handler, another worker decides
 	if err == nil {
 		err = decision.Check()
 	}
@@ -119,15 +119,15 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case err == nil:
 		a.Decision = &decision
 	case r.jobs.Err() != nil:
-		a.left = true // another worker asks again, once this one is gone
+		a.left = true // another worker asks again after this one has ended
 	default:
 		a.Note = "the retry handler failed, so the policy decided: " + err.Error()
 	}
 	r.ended <- a
 }
 
-// quarantine has a job run in a process of its own, in a slot of this worker: its latest two attempts ended with their workers. That
-// process takes the attempt over. If it ends before that, this worker settles the attempt; else this changes nothing.
+// quarantine runs a job in its own process, in a slot of this worker. The process takes the attempt over. If it ends before
+// that, this worker settles the attempt; otherwise the settling changes nothing.
 func (r *runner) quarantine(a *attempt) {
 	ctx, cancel := context.WithCancel(r.told)
 	unwatch := context.AfterFunc(r.jobs, cancel)
@@ -136,7 +136,7 @@ func (r *runner) quarantine(a *attempt) {
 		defer unwatch()
 		switch err := r.Quarantine(ctx, a.source.Name, a.Job); {
 		case err == nil:
-			a.left = true // that process has settled it
+			a.left = true // the process has settled it
 		case ctx.Err() != nil:
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:

@@ -19,14 +19,14 @@ func (s shop) yearly(name, queue string) schedule.Schedule {
 	return schedule.Schedule{Name: name, Spec: dbtest.Must(schedule.ParseSpec("@yearly"))(s.t), Queue: queue, Job: job.Params{Type: "send"}}
 }
 
-// seen has the schedules last handled more than a year ago.
+// unseen makes the schedules last handled more than a year ago.
 func (s shop) unseen() {
 	s.t.Helper()
 	then := engine.At(s.clock().AddDate(0, 0, -400))
 	s.exec("UPDATE shop_schedules SET next_slot = ?, seen_until = ?", then, then)
 }
 
-// A tick enqueues what is due, and runs it; one that lingers does so when a slot comes.
+// TestSchedules: a tick enqueues and runs what is due. A lingering worker does so when a slot comes.
 func TestSchedules(t *testing.T) {
 	suite(t, func(s shop) {
 		ran := make(chan string, 10)
@@ -53,7 +53,7 @@ func TestSchedules(t *testing.T) {
 			s.t.Fatalf("%d jobs ran", len(ran))
 		}
 		first := <-ran
-		// the same slot once more, because a worker is there already
+		// the same slot again, for a worker already running
 		p.Linger, p.RunFor = true, patience
 		ctx, stop := context.WithTimeout(s.t.Context(), patience)
 		defer stop()
@@ -75,7 +75,7 @@ func TestSchedules(t *testing.T) {
 	})
 }
 
-// The job of a slot waits like any other: in a queue that is paused, and for its time window.
+// TestSchedulesWait: a slot's job waits like any other, in a paused queue or for its window.
 func TestSchedulesWait(t *testing.T) {
 	suite(t, func(s shop) {
 		closed := s.yearly("closed", "emails")
@@ -101,7 +101,7 @@ func TestSchedulesWait(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop leaves the slots that it has not come to: they are due as before.
+// TestSchedulesStop: a worker told to stop leaves unhandled slots due as before.
 func TestSchedulesStop(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
@@ -127,7 +127,7 @@ func TestSchedulesStop(t *testing.T) {
 	})
 }
 
-// An error of a schedule is reported, and keeps no job from running.
+// TestSchedulesFail: a schedule's error is reported, and blocks no job.
 func TestSchedulesFail(t *testing.T) {
 	suite(t, func(s shop) {
 		p := worker.Params{

@@ -10,25 +10,25 @@ import (
 
 type shard struct {
 	candidates *store.Candidates
-	// moreAt is when it was found out that a round may find something to start; zero if none may. waitUntil is until when the
-	// queue's rate is used up there.
+	// moreAt is when a round was found to have jobs to start; zero means none. waitUntil is when the rate allows more starts
+	// there.
 	moreAt, waitUntil time.Time
-	// full says that a round has found jobs that wait for room in the limit, and may get it soon.
+	// full says that a round found jobs waiting for room in the limit, which may come soon.
 	full bool
-	// lastRound is the number of the source's last round for it.
+	// lastRound is the number of the source's latest round for this shard.
 	lastRound int
-	// preferred says that it has more rounds than the others.
+	// preferred says that the shard gets more rounds than others.
 	preferred bool
 }
 
-// preference is how many rounds a preferred shard has for one of another that is not: no shard starves.
+// preference is how many rounds a preferred shard gets for each of another shard, so that no shard starves.
 const preference = 16
 
-// addShards adds a source's shards. The worker prefers some, so that workers on different hosts or nodes seldom meet at one.
+// addShards adds a source's shards. Workers on different hosts or nodes prefer different shards, so that they seldom meet.
 func (w *worker) addShards(s *source) {
 	nodes, of := w.db.Nodes()
 	n := max(1, s.Shards)
-	first := rand.IntN(n) // else many short runs would serve the same one only
+	first := rand.IntN(n) // many short runs must not all begin with the same shard
 	for number := range n {
 		prefers := slices.Contains(w.Shards, number)
 		if len(w.Shards) == 0 && of > 0 {
@@ -46,17 +46,17 @@ func (s *source) numbered(number int) *shard {
 	return s.shards[number]
 }
 
-// more says that a round may find something to start in one of the shards.
+// more says that a round may find jobs to start in a shard.
 func (s *source) more() bool {
 	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more() })
 }
 
-// full says that jobs wait for room in the limit in one of the shards.
+// full says that jobs in a shard wait for room in the limit.
 func (s *source) full() bool {
 	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.full })
 }
 
-// waits says until when the first of the shards waits that do; zero if none does.
+// waits returns when the first waiting shard may go on; zero if none waits.
 func (s *source) waits() (until time.Time) {
 	for _, one := range s.shards {
 		if !one.waitUntil.IsZero() && (until.IsZero() || one.waitUntil.Before(until)) {
@@ -66,9 +66,8 @@ func (s *source) waits() (until time.Time) {
 	return until
 }
 
-// next is the shard in which the next round may start something: the one whose last round is longest ago. If there is none,
-// because all wait for room where the queue takes turns, it is that of most attempts to settle: the round fills the room that
-// they make. nil if there is none either.
+// next returns the shard for the next round that starts jobs: the one served longest ago. If all wait for room in a queue
+// with turns, it is the shard with most attempts to settle, whose room the round fills. nil means none.
 func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
@@ -100,19 +99,19 @@ func (s *source) next() (next *shard) {
 	return next
 }
 
-// isBusy says that a shard takes turns, and a round of the source has one or waits for it: another would only wait behind it.
+// isBusy says that the shard takes turns and a round of this source already has or awaits one.
 func (s *source) isBusy(one *shard) bool {
 	return s.store().TakesTurns() && slices.ContainsFunc(s.rounds, func(r *round) bool { return r.shard == one })
 }
 
-// nothing takes note that nothing is to be started any more.
+// nothing records that there is nothing left to start.
 func (s *source) nothing() {
 	for _, one := range s.shards {
 		one.moreAt, one.full, one.waitUntil = time.Time{}, false, time.Time{}
 	}
 }
 
-// foundMore takes note that a round may find something to start there.
+// foundMore records that a round may find jobs to start in the shard.
 func (one *shard) foundMore() { one.moreAt = time.Now() }
 
 func (one *shard) more() bool { return !one.moreAt.IsZero() }

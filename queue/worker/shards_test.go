@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// divide makes the emails a queue of 8 shards.
+// divide makes emails a queue of 8 shards.
 func (s *shop) divide(o queue.Options) {
 	s.t.Helper()
 	o.Name, o.Shards, o.Types = "emails", 8, s.emails.Types
@@ -29,10 +29,10 @@ func (s *shop) divide(o queue.Options) {
 	s.emails = q
 }
 
-// shardOf is the shard that a job is in.
+// shardOf returns a job's shard.
 func shardOf(j *job.Job) int { return j.Place % 1000 }
 
-// shardLog notes in which shard each job was that a worker has run, by the worker.
+// shardLog records the shards of the jobs that each worker ran.
 type shardLog struct {
 	mu    sync.Mutex
 	by    map[string][]int
@@ -51,7 +51,7 @@ func (l *shardLog) handle(who string) func(context.Context, *job.Job) error {
 	}
 }
 
-// in counts the jobs that a worker has run in these shards.
+// in counts the jobs that a worker ran in these shards.
 func (l *shardLog) in(who string, shards ...int) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *shardLog) in(who string, shards ...int) (n int) {
 	return n
 }
 
-// One worker drains all shards, whichever are at home, and whatever limits there are; each job runs once.
+// TestDrainsAllShards: one worker drains all shards, whichever it prefers and whatever the limits. Each job runs once.
 func TestDrainsAllShards(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]queue.Options{
@@ -89,7 +89,7 @@ func TestDrainsAllShards(t *testing.T) {
 	}
 }
 
-// Two workers with homes of their own start jobs there, as long as there are any, but let no other job starve.
+// TestWorkersStayAtHome: two workers start jobs in their preferred shards while there are any, but starve no other.
 func TestWorkersStayAtHome(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{})
@@ -115,7 +115,7 @@ func TestWorkersStayAtHome(t *testing.T) {
 	})
 }
 
-// A lane is of all shards together.
+// TestLaneOverShards: a lane spans all shards.
 func TestLaneOverShards(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{Concurrency: 2})
@@ -131,7 +131,7 @@ func TestLaneOverShards(t *testing.T) {
 	})
 }
 
-// Where each shard has its turns, one whose turn somebody holds keeps the others from nothing.
+// TestTurnsOfShardsSideBySide: a held turn of one shard blocks no other shard.
 func TestTurnsOfShardsSideBySide(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.divide(queue.Options{ThrottleLimit: 100})
@@ -145,7 +145,7 @@ func TestTurnsOfShardsSideBySide(t *testing.T) {
 	})
 }
 
-// Commits whose answers are lost start no job twice, in one shard or in several.
+// TestManyAnswersAreLost: commits with lost answers start no job twice, in one shard or several.
 func TestManyAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]queue.Options{"one": {Shards: 1}, "shards": {}, "limit": {ThrottleLimit: 20}} {
@@ -176,7 +176,7 @@ func TestManyAnswersAreLost(t *testing.T) {
 	}
 }
 
-// The shards at home have their turns one after the other, also where the one slot of a worker is what they wait for.
+// TestHomeShardsInTurn: preferred shards take turns, even if they wait for a worker's only slot.
 func TestHomeShardsInTurn(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{ThrottleLimit: 400})
@@ -192,7 +192,7 @@ func TestHomeShardsInTurn(t *testing.T) {
 	})
 }
 
-// A tick doesn't end before a job has started that waits for room that another transaction keeps from being divided.
+// TestTickOutlastsAHeldTurn: a tick doesn't end while a job waits for room that another transaction keeps from being divided.
 func TestTickOutlastsAHeldTurn(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		s.divide(queue.Options{ThrottleLimit: 8})

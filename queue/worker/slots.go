@@ -6,32 +6,33 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// lane bounds how many jobs run at once on this host, over the instance's workers there: all jobs, those of a queue, or those
-// of a job type. What runs in a lane runs in the lanes around it too.
+// lane limits how many jobs run at once on this host, across the instance's workers: all jobs, a queue's or a job type's. A
+// job also counts in the lanes around its own.
 type lane struct {
 	name   string
 	around *lane
-	// limit is its own, width the least of it and those around.
+	// limit is the lane's own. width is the lowest limit of the lane and those around it.
 	limit, width int
-	// slots is how many jobs this worker may run in it now, running how many it does, reserved how many its rounds may start.
+	// slots is how many jobs this worker may run in it now. running is how many run. reserved is how many rounds may start.
 	slots, running, reserved int
-	// served says that other workers on this host, which still start jobs, have slots of it.
+	// served says that other workers here that still start jobs have slots of the lane.
 	served bool
 }
 
-// slots are the lanes of a worker, and what it holds of each on its host.
+// slots are the worker's lanes, and the slots it holds of each on its host.
 type slots struct {
 	*loop
-	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
-	host  *lane
+	// host is the lane of all jobs.
+	host *lane
+	// lanes are all lanes, each after the one around it.
 	lanes []*lane
-	// own says that the worker is for one job, whose slot is beside the host's others.
+	// own says that the worker runs a single job, in a slot outside the host's lanes.
 	own bool
-	// balancing says that slots are being claimed or left; declined that the host's others know that this worker starts no more.
+	// balancing says that a task changes the slots. declined says that other workers know that this one starts no more.
 	balancing, declined bool
 }
 
-// newLane makes a lane; that of all jobs has none around it.
+// newLane makes a lane; the lane of all jobs has none around it.
 func (s *slots) newLane(name string, around *lane, limit int) *lane {
 	l := &lane{name: name, around: around, limit: limit, width: limit}
 	if around != nil {
@@ -49,12 +50,12 @@ func (l *lane) free() int {
 	return free
 }
 
-// without says whether others on this host, which still start jobs, have all slots of it or of a lane around it.
+// without says whether other workers here hold all slots of the lane, or of one around it, and still start jobs.
 func (l *lane) without() bool {
 	return l.slots == 0 && l.served || l.around != nil && l.around.without()
 }
 
-// count counts jobs that run, and those that may be started.
+// count adds to the running jobs and reserved slots.
 func (l *lane) count(running, reserved int) {
 	for ; l != nil; l = l.around {
 		l.running += running
@@ -62,12 +63,12 @@ func (l *lane) count(running, reserved int) {
 	}
 }
 
-// inUse is how many slots it can't give away.
+// inUse returns how many slots the lane can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
-// workers, who are told when none is started any more. A lane of which nothing is to be started keeps what is in use or about
-// to be; so does the lane around one that is full, because what waits there has no use for more.
+// balance claims missing slots if asked to, and leaves unneeded ones to the host's other workers. It tells them when this
+// worker starts no more jobs. A lane without jobs to start keeps only slots in use or reserved. So does the lane around a
+// full one, because its waiting jobs can't use more.
 func (s *slots) balance(claim bool) {
 	if s.own || s.balancing {
 		return
@@ -77,13 +78,13 @@ func (s *slots) balance(claim bool) {
 	for _, one := range s.sources {
 		wants[one.lane] += one.want(accepting)
 	}
-	for _, l := range slices.Backward(s.lanes) { // each before the one around it
+	for _, l := range slices.Backward(s.lanes) { // inner lanes first
 		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
 			wants[l.around] += want
 		}
 		takes, leaves = takes || claim && want > l.slots, leaves || want < l.slots
-		l.slots = min(l.slots, want) // at once, because what is about to be left must not be used meanwhile
+		l.slots = min(l.slots, want) // at once, because slots about to be left must not be used
 		if !claim {
 			want = l.slots
 		}
@@ -103,7 +104,7 @@ func (s *slots) balance(claim bool) {
 				}
 				for _, one := range s.sources {
 					if s.host.inUse() == 0 && one.lane.without() {
-						one.nothing() // those who have the slots will look after it
+						one.nothing() // the workers with the slots serve these jobs
 					}
 				}
 			}

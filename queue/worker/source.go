@@ -10,52 +10,59 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
+// source is a queue, or the part of one with a lane of its own, as the worker sees it.
 //
-// An attempt is first among its attempts, then among those that ended, then in one of its rounds. After that it is over, or
-// among those blocked, which go into another round, or among those undecided, about which a retry handler is asked.
+// An attempt moves from attempts to ended and into a round. Then it is over, or goes on to blocked for another round, or to
+// undecided for a retry handler.
 type source struct {
 	Queue
-	// types are those of its jobs; asked are those of them that have a retry handler.
+	// types are the job types of the source. asked are those with a retry handler.
 	types, asked []string
 	lane         *lane
-	// shards are the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a poll was last asked
-	// to divide the limit again.
-	shards    []*shard
-	counted   int
+	// shards are the queue's shards, by number.
+	shards []*shard
+	// counted is the number of rounds so far that could start jobs.
+	counted int
+	// dividedAt is when a poll was last asked to divide the limit again.
 	dividedAt time.Time
 
-	// running is how many attempts and decisions run; attempts are those that a handler in this process has, by the job's id.
-	running  int
+	// running counts running attempts and decisions.
+	running int
+	// attempts are those with a handler in this process, by job ID.
 	attempts map[int64]*attempt
-	// ended are the attempts to settle. They wait for others until gatherUntil, and until freshUntil for those that have just
-	// begun, which may be over at once: else rounds of half as many jobs would follow one another.
-	ended                   []store.Settled
+	// ended are attempts to settle.
+	ended []store.Settled
+	// gatherUntil is how long they wait to share a commit. freshUntil is longer, for jobs that just began and may end at
+	// once; otherwise rounds would halve in size.
 	gatherUntil, freshUntil time.Time
-	// rounds are those that are out or still to be sent. sent is when the latest that is not apart was.
+	// rounds are under way or waiting to be sent.
 	rounds []*round
-	sent   time.Time
-	// blocked are attempts whose rows another transaction held, as a round found that was sent at blockedAt. They are settled apart
-	// once freedAt is later: a poll has come back since, or a write of progress, which may have held them itself.
-	blocked            []store.Settled
+	// sent is when the latest round that isn't apart was sent.
+	sent time.Time
+	// blocked are attempts whose rows another transaction held.
+	blocked []store.Settled
+	// blockedAt is when the round that found so was sent. After a later freedAt they are settled apart: a poll or a write of
+	// progress, which may have held the rows, has ended.
 	blockedAt, freedAt time.Time
-	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
-	failing   bool
+	// failing says that jobs may be waiting for a retry handler.
+	failing bool
+	// undecided are the jobs that this worker took for a decision.
 	undecided []store.Settled
 
-	// nextPoll is when to poll it next; zero is at once. again says that the last poll left something. pollSent is when the
-	// poll or the upkeep that is out was sent, or zero. seenSince is when the last was sent that has seen something.
+	// nextPoll is when the next poll is due; zero means now. pollSent is when the running poll or upkeep was sent, or zero.
+	// seenSince is when the latest successful poll was sent.
 	nextPoll, pollSent, seenSince time.Time
-	again                         bool
-	// reached says that a poll has found nothing to start, or a round could have started something. vain is the last error of
-	// either because of another transaction, since a poll succeeded.
+	// again says that the last poll left work.
+	again bool
+	// reached says that a poll found nothing to start, or that a round could start jobs.
 	reached bool
-	vain    error
-	// gone is why its queue is left out; nil as long as it isn't.
+	// vain is the last lock timeout of a poll or round since the last successful poll.
+	vain error
+	// gone is why the queue is left out; else nil.
 	gone error
 }
 
-// addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
+// addSources adds a source for each of the queue's types with a lane of its own, and one for all other types.
 func (w *worker) addSources(q Queue) {
 	around := w.slots.host
 	if q.Concurrency > 0 {
@@ -89,7 +96,7 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 	w.sources = append(w.sources, s)
 }
 
-// owed is how many slots the retry decisions need: of jobs that wait for one, and of attempts that will.
+// owed returns how many slots retry decisions need, now and for attempts that will need one.
 func (s *source) owed() int {
 	if len(s.asked) == 0 {
 		return 0
@@ -101,7 +108,7 @@ func (s *source) owed() int {
 	return n
 }
 
-// resting counts the attempts that will wait for this worker's retry handlers.
+// resting counts attempts that will wait for this worker's retry handlers.
 func resting(list []store.Settled) (n int) {
 	for _, e := range list {
 		if e.Outcome.Verdict.IsError() && e.Waits == job.StatusDeciding && !e.Asked {
@@ -111,7 +118,7 @@ func resting(list []store.Settled) (n int) {
 	return n
 }
 
-// want is how many slots the source has a use for, at most.
+// want returns how many slots the source can use.
 func (s *source) want(accepting bool) int {
 	if (s.more() || s.failing) && accepting {
 		return s.lane.width
@@ -123,12 +130,12 @@ func (s *source) want(accepting bool) int {
 	return n
 }
 
-// isUnsettled says that there is an attempt to settle, or a decision to take.
+// isUnsettled says that attempts must be settled, or decisions taken.
 func (s *source) isUnsettled() bool {
 	return len(s.ended)+len(s.rounds)+len(s.blocked)+len(s.undecided) > 0
 }
 
-// unwritten are the jobs whose results wait for other transactions, by id.
+// unwritten returns the IDs of jobs whose results wait for other transactions.
 func (s *source) unwritten() (ids []int64) {
 	list := s.blocked
 	for _, r := range s.rounds {
@@ -142,12 +149,12 @@ func (s *source) unwritten() (ids []int64) {
 	return ids
 }
 
-// settlesApart says that a round is out, or is to be sent, with results that may have to wait for other transactions.
+// settlesApart says that a round under way or to be sent has results that may wait for other transactions.
 func (s *source) settlesApart() bool {
 	return slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
 }
 
-// occupy counts n attempts or decisions that run.
+// occupy counts n more running attempts or decisions.
 func (s *source) occupy(n int) {
 	s.running += n
 	s.lane.count(n, 0)

@@ -42,7 +42,7 @@ func TestStop(t *testing.T) {
 		dbtest.Ensure(s.t, grace >= p.Grace, "interrupted after %s", grace)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		for _, id := range ids[1:3] { // due at once, also the one that has one attempt only
+		for _, id := range ids[1:3] { // due at once, even the one with a single attempt
 			s.wantJob(s.emails, id, job.Retry, "available", "interrupted", 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		}
@@ -54,7 +54,8 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// However often its worker is told to stop, a job has all the attempts of its retry policy. What ends by itself in the grace counts.
+// TestInterruptedAttemptsDontCount: however often its worker is stopped, a job has all its attempts. Attempts that end in the
+// grace count.
 func TestInterruptedAttemptsDontCount(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.addJobs(s.emails, job.Params{Type: "send"}, job.Params{Type: "later"}, job.Params{Type: "once"})
@@ -88,7 +89,7 @@ func TestInterruptedAttemptsDontCount(t *testing.T) {
 	})
 }
 
-// The grace is for what runs; the worker doesn't wait for its end.
+// TestStopWaitsNoLongerThanItMust: the grace is for running jobs: the worker doesn't wait until it is over.
 func TestStopWaitsNoLongerThanItMust(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 1)
@@ -125,13 +126,13 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 	})
 }
 
-// A worker lives until its last handler has ended, and so does its lock.
+// TestInterruptedWorkerKeepsItsLock: a worker and its lock last until its last handler has ended.
 func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
 		started, interrupted, tidy := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		p := s.worker(all(func(ctx context.Context, _ *job.Job) error {
-			handling.Instead(ctx, func() {}) // as one whose program takes long to end
+			handling.Instead(ctx, func() {}) // like a handler whose program ends slowly
 			close(started)
 			<-ctx.Done()
 			close(interrupted)
@@ -160,7 +161,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 	})
 }
 
-// An error that waiting doesn't mend ends the worker, and before it the handlers; others take its jobs at once.
+// TestErrorEndsTheWorker: a permanent error ends the handlers and then the worker; others take its jobs at once.
 func TestErrorEndsTheWorker(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]

@@ -16,10 +16,10 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// cancelled is the history of a job that was stopped in its first attempt.
+// cancelled is the history of a job that was cancelled in its first attempt.
 const cancelled = "added/0 starting/1 failed/1"
 
-// stop asks for the end of jobs, and wants this worker to be asked.
+// stop cancels jobs, and wants this worker to be asked.
 func (s shop) stop(worker string, ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -34,7 +34,7 @@ func (s shop) wantCancelled(id int64, attempt int) {
 	dbtest.Ensure(s.t, len(list) != 0 && list[len(list)-1].Error == job.Cancelled, "the activity of job %d: %+v", id, list)
 }
 
-// wantCancelled waits for a context to end, which must do so because its job was cancelled.
+// wantCancelled waits for a context to end because its job was cancelled.
 func (g *gate) wantCancelled() {
 	g.t.Helper()
 	cause := receive(g.t, "the handler is stopped", g.stopped)
@@ -49,7 +49,7 @@ func TestRunningJobIsStopped(t *testing.T) {
 		r := s.start(asking(p, c.decide))
 		g.holds(3)
 		s.stop(p.ID, ids[0])
-		s.stop(p.ID, ids[0]) // once more is no harm
+		s.stop(p.ID, ids[0]) // repeating it is harmless
 		g.wantCancelled()
 		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
 		s.wantCancelled(ids[0], 1)
@@ -68,7 +68,7 @@ func TestRunningJobIsStopped(t *testing.T) {
 	})
 }
 
-// The policy isn't asked either: it would try again.
+// TestStoppedJobIsNotTriedAgain: the policy isn't asked either, because it would retry.
 func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -94,7 +94,7 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// A handler that finishes before it is stopped has finished; one that fails before that is cancelled anyway.
+// TestStoppedTooLate: a handler that finishes before it is stopped has finished. If it fails before, it is cancelled.
 func TestStoppedTooLate(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -104,7 +104,7 @@ func TestStoppedTooLate(t *testing.T) {
 			g.started <- j
 			select {
 			case <-ends:
-			case <-time.After(patience): // its context is nothing to it
+			case <-time.After(patience): // it ignores its context
 			}
 			if j.ID == ids[0] {
 				return nil
@@ -124,13 +124,14 @@ func TestStoppedTooLate(t *testing.T) {
 	})
 }
 
-// A worker whose time is up, or that was told to stop, stops jobs too: those that take long are what one wants to stop.
+// TestJobIsStoppedAfterTheWorkersTime: a worker whose time is up, or that was told to stop, still cancels jobs: those take
+// long.
 func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
 		g := s.gate()
 		p := only(s.emails, s.worker(all(g.handle)))
-		p.MaxJobs = 1 // from its start on the worker takes in nothing, as when its time is up
+		p.MaxJobs = 1 // from its start on it takes no more jobs, as when its time is up
 		r := s.start(p)
 		g.next()
 		s.stop(p.ID, id)
@@ -151,14 +152,14 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 	})
 }
 
-// The worker was asked, and dies before it has done it. The worker that rescues the job ends it.
+// TestWorkerOfAStoppedJobDies: the asked worker dies first. The worker that rescues the job ends it.
 func TestWorkerOfAStoppedJobDies(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
 		s.addJobs(s.emails, job.Params{Type: "later"})
 		s.die(s.emails, "dead", 3)
 		s.stop("dead", ids...)
-		// they are of a type that has a retry handler
+		// their type has a retry handler
 		c := s.court()
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(c.decide)}
@@ -182,14 +183,14 @@ func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
 		s.stop(p.ID, id)
 		s.declareDead(p.ID)
 		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
-		_ = receive(s.t, "the handler ends", g.stopped) // by whichever comes first
+		_ = receive(s.t, "the handler ends", g.stopped) // whichever comes first
 		r.endsWith(workers.ErrLockLost)
 		s.wantCancelled(id, 1)
 		s.wantHistory(s.emails, cancelled, id)
 	})
 }
 
-// A job that is only being decided about, or waits for that, or for its answer, ends at once or with the decision.
+// TestJobIsStoppedBeforeItsDecision: a job in or before its decision, or sent, ends at once or with the decision.
 func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
@@ -212,7 +213,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		r.stop()
 		r.ended()
 
-		// no worker's: it waits for a decision
+		// without a worker: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
 		s.round(s.emails, "gone", 0, store.Settled{

@@ -44,7 +44,7 @@ func laned(name string, concurrency int) func(*job.Type) {
 	return typed(name, func(t *job.Type) { t.Concurrency = concurrency })
 }
 
-// watched is a context that counts how often it is asked whether it has ended. A worker asks in each of its turns.
+// watched is a context that counts its checks. A worker checks in each turn of its loop.
 type watched struct {
 	context.Context
 	asked *atomic.Int64
@@ -55,12 +55,12 @@ func (c watched) Err() error {
 	return c.Context.Err()
 }
 
-// startWatched starts a worker and counts its turns, more or less: some times each.
+// startWatched starts a worker and counts its turns, some checks each.
 func (s shop) startWatched(p worker.Params) (*run, *atomic.Int64) {
 	return s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.Run(ctx, p) })
 }
 
-// runWatched does so with whatever runs a worker.
+// runWatched does so with any function that runs a worker.
 func (s shop) runWatched(work func(context.Context) (worker.Summary, error)) (*run, *atomic.Int64) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	asked := new(atomic.Int64)
@@ -76,31 +76,31 @@ func (s shop) runWatched(work func(context.Context) (worker.Summary, error)) (*r
 	return r, asked
 }
 
-// pass waits until the database's clock has gone on by d.
+// pass waits until the database's clock has advanced by d.
 func (s shop) pass(d time.Duration) {
 	s.t.Helper()
 	until := s.clock().Add(d)
 	eventually(s.t, d.String()+" pass", func() bool { return s.clock().After(until) })
 }
 
-// wantCalm makes sure that a worker whose turns are counted doesn't spin while nothing happens: it looks once a second.
+// wantCalm wants a watched worker not to spin while nothing happens: it polls once a second.
 func (s shop) wantCalm(asked *atomic.Int64) {
 	s.t.Helper()
 	const d = 2500 * time.Millisecond
 	before, began := asked.Load(), time.Now()
 	s.pass(d)
-	// as many as 20 a second could be a matter of how it asks, a spin is some 100,000
+	// 20 a second may come from how it checks; a spin has some 100,000
 	if n := asked.Load() - before; n > int64(100*(1+time.Since(began).Seconds())) {
 		s.t.Errorf("the worker took about %d turns in %s", n, time.Since(began).Round(time.Millisecond))
 	}
 }
 
-// debug is a log of everything.
+// debug is a log at all levels.
 func (j *journal) debug() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// tally counts what runs at once, by name and of all.
+// tally counts what runs at once, by name.
 type tally struct {
 	mu        sync.Mutex
 	now, peak map[string]int
@@ -153,14 +153,14 @@ func short(ctx context.Context, _ *job.Job) error {
 	return ctx.Err()
 }
 
-// lanes are the slots that a worker has of its lanes, as its row has them.
+// lanes returns a worker's slots by lane from its row.
 func (s shop) lanes(id string) (text string) {
 	s.t.Helper()
 	dbtest.OK(s.t, s.db.SQL.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
 	return text
 }
 
-// outcomes is what the activity has of a job apart from its starts, oldest first.
+// outcomes returns a job's activity except starts, oldest first.
 func (s shop) outcomes(q *queue.Queue, id int64) (list []activity.Entry) {
 	s.t.Helper()
 	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}) {
@@ -177,7 +177,7 @@ func (s shop) declareDead(id string) {
 	s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", id)
 }
 
-// within is eventually for what would happen later without what is tested.
+// within is eventually for what would otherwise happen later.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()

@@ -1,11 +1,11 @@
-// Package worker is one execution of hipq's worker: it starts jobs, runs their handlers, and settles them, until nothing is
-// due or the time is up.
+// Package worker runs hipq's worker: it starts jobs, runs their handlers and settles them, until nothing is due or its time
+// is up.
 //
-// Each queue, and each part of one that has a lane of its own, is a source. The worker sends rounds to a source when attempts
-// have ended or slots are free, and looks after each once a second.
+// Each queue, and each part of one with a lane of its own, is a source. The worker polls each source once a second, and sends
+// it rounds when attempts have ended or slots are free.
 //
-// One goroutine, the loop, owns all state. What waits for the database is a task beside it, which gives back what the loop does
-// with the answer: so neither a slow commit nor a silent database holds up the loop.
+// One goroutine, the loop, owns all state. Database work runs in tasks beside the loop. Each task returns a function that the
+// loop runs, so a slow commit or a silent database never blocks the loop.
 package worker
 
 import (
@@ -25,25 +25,25 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// ErrInterrupted is the handlers' cause, and their jobs' error, when the worker was told to stop and the grace is over.
+// ErrInterrupted is the cause that handlers see, and their jobs' error, after the grace of a worker told to stop.
 var ErrInterrupted = errors.New("interrupted")
 
-// Summary is what a worker did.
+// Summary counts what a worker did.
 type Summary struct {
 	Started, Finished, Errors int
-	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
+	// Lost counts attempts that weren't settled because the worker lost its lock.
 	Lost int
-	// Answered is when the database last answered, by this host's clock, if the worker ended because of its silence; else zero.
+	// Answered is when the database last answered, by this host's clock, if its silence ended the worker; else zero.
 	Answered time.Time
 }
 
-// Unsettled is how many attempts have begun whose outcome the worker could not write.
+// Unsettled counts started attempts whose outcomes the worker couldn't write.
 func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 
-// ErrLockLost is the error of a worker that didn't renew its lock in time, and its handlers' cause: others take its jobs.
+// ErrLockLost is the error of a worker that didn't renew its lock in time, and its handlers' cause. Others take its jobs.
 var ErrLockLost = workers.ErrLockLost
 
-// ErrDuplicateID is the error of a worker with an ID that another has had.
+// ErrDuplicateID is the error of a worker whose ID has been used before.
 var ErrDuplicateID = workers.ErrDuplicateID
 
 type worker struct {
@@ -55,7 +55,7 @@ type worker struct {
 	runner     *runner
 	dispatcher *dispatcher
 	poller     *poller
-	// quietSince is since when nothing runs any more, and only the database is waited for.
+	// quietSince is when the last handler ended, if the worker now waits only for the database.
 	quietSince time.Time
 }
 
@@ -78,16 +78,17 @@ func newWorker(p Params) (*worker, error) {
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
 	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
-	w.dispatcher.nextSource = rand.IntN(len(w.sources)) // else many short runs would serve the first only
+	w.dispatcher.nextSource = rand.IntN(len(w.sources)) // many short runs must not all begin with the first source
 	return w, nil
 }
 
-// Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
-// that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
-// nil. It leaves out a queue whose table is missing, lacks an index, or is of an older or a newer hipq; the error says so in
-// the end. For the instance's tables that is schema.ErrNotMigrated or ErrNewer. ErrParams says that p can't be, ErrDuplicateID that
-// its ID is not new. After ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, other workers take its
-// jobs. Run may be called again, and beside others, each with an ID of its own or none.
+// Run registers the queues and the worker, and works until nothing is due and its jobs have ended. With Linger it works until
+// RunFor is over. When ctx ends, it starts no more jobs, waits for Grace, interrupts the rest and returns nil.
+//
+// Run skips a queue whose table is missing, lacks an index or has another version, and finally returns an error about it.
+// Other errors are schema.ErrNotMigrated and ErrNewer for the instance's tables, ErrParams, and ErrDuplicateID. After
+// ErrLockLost, schema.ErrNoAnswer or errors that schema.Diagnose calls TryLater, other workers take its jobs. Run may be
+// repeated and is safe for concurrent use, with a new or empty ID each time.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -102,7 +103,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		if err != nil || !idle {
 			return err
 		}
-		wait, failed := w.scheduler.scheduler.Wait(work) // what stands in its way is met again where it keeps nothing else
+		wait, failed := w.scheduler.scheduler.Wait(work) // an error comes up again in the loop, where it blocks no jobs
 		if idle = wait > 0 && failed == nil; idle && !p.Linger {
 			err = w.table.Pass(work, w.self)
 		}
@@ -114,7 +115,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	return w.live(ctx, func() error { return nil })
 }
 
-// begins checks that the tables are those of this hipq, and registers the queues. It leaves out those whose table isn't.
+// begins checks the tables and registers the queues. It leaves out queues whose table is unfit.
 func (w *worker) begins(ctx context.Context) error {
 	err := w.db.CheckOnce(ctx, w.tables())
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
@@ -136,7 +137,7 @@ func (w *worker) begins(ctx context.Context) error {
 	return nil
 }
 
-// bounded does what comes before the loop, within a time. It goes on for a while when ctx ends: a worker ends in order.
+// bounded runs a step before the loop with a timeout. After ctx ends, the step has w.patience() to end in order.
 func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
 	work, cancel := context.WithTimeout(engine.Hearing(context.WithoutCancel(ctx), w.miss), most)
 	defer cancel()
@@ -149,7 +150,7 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 	return err
 }
 
-// live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
+// live registers the worker, calls begin, and runs the loop under a lock that the lease renews.
 func (w *worker) live(ctx context.Context, begin func() error) (done Summary, err error) {
 	defer func() {
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, workers.ErrLockLost)) {
@@ -160,7 +161,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		}
 		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
 	}()
-	// what a job needs to be settled in order goes on when ctx has ended
+	// settling must go on after ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)
 	w.work, w.stopWork, w.told = work, stopWork, ctx
@@ -171,7 +172,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer context.AfterFunc(ctx, w.stopStarts)()
 	defer context.AfterFunc(w.jobs, func() {
 		if w.lockLost() {
-			// nothing can be written under an expired lock, and the database may neither answer nor hang up
+			// an expired lock permits no writes, and the database may neither answer nor hang up
 			time.AfterFunc(w.Grace+time.Second, func() { stopWork(workers.ErrLockLost) })
 		}
 	})()
@@ -179,7 +180,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer close(w.runner.begun)
 	began := process.Uptime()
 	register := func(ctx context.Context) error { return w.table.Register(ctx, w.self, w.LockFor) }
-	// a lock that is as old as it lasts is none
+	// a lock that took longer than it lasts has expired
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}
@@ -199,13 +200,13 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if errors.Is(err, workers.ErrLockLost) {
 			w.summary.Lost = w.summary.Unsettled()
 		}
-		// else others must wait for the lock to expire
+		// otherwise other workers wait until the lock expires
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollEvery)
 		defer cancel()
 		_ = w.table.End(end, w.self, activity.Error, w.summary.Started, err)
 		return w.summary, err
 	}
-	// all that it began is settled
+	// all attempts are settled
 	vain := w.inVain()
 	remark := vain
 	if w.Close != nil {
@@ -216,7 +217,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	return w.summary, errors.Join(vain, w.signOff(remark))
 }
 
-// signOff ends the worker's row, if the database answers soon and while the lock holds. remark, if any, goes to the activity.
+// signOff ends the worker's row if the database answers in time and the lock holds. The activity gets the remark, if any.
 func (w *worker) signOff(remark error) error {
 	w.beQuiet()
 	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
@@ -239,7 +240,7 @@ func (w *worker) signOff(remark error) error {
 	}
 }
 
-// abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
+// abandon stops the handlers and waits for them. Other workers reclaim unsettled jobs when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
 	for _, s := range w.sources {

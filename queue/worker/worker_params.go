@@ -13,76 +13,76 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options bound what a worker takes on. They are a section of the config, whose names they have. A 0 stands for the value of
-// DefaultOptions, except in Grace and MaxJobs.
+// Options bound a worker's load. They match the config's worker section. 0 means the value of DefaultOptions, except for
+// Grace and MaxJobs.
 type Options struct {
-	// Concurrency is how many jobs run at once on this host, over all of the instance's workers on it.
+	// Concurrency is how many jobs run at once on this host, across all of the instance's workers there.
 	Concurrency int
-	// Batch is how many jobs one round starts at most.
+	// Batch is how many jobs one round may start.
 	Batch int
-	// RunFor is how long the worker starts new jobs.
+	// RunFor is how long the worker starts jobs.
 	RunFor time.Duration
-	// Linger makes it look for new jobs until RunFor is over; else it ends when nothing is due.
+	// Linger makes the worker poll until RunFor is over. Without Linger it ends when nothing is due.
 	Linger bool
-	// LockFor is how long a lock lasts unless it is renewed.
+	// LockFor is how long the worker's lock lasts without renewal.
 	LockFor time.Duration
-	// Grace is how long a job may go on after it was told to stop; 0 is not at all.
+	// Grace is how long handlers may go on after they were told to stop; 0 means not at all.
 	Grace time.Duration
-	// MaxJobs ends the worker after so many starts; 0 is without end.
+	// MaxJobs ends the worker after this many starts; 0 means no limit.
 	MaxJobs int
 }
 
-// DefaultOptions are those where the config says nothing.
+// DefaultOptions apply where the config has no value.
 var DefaultOptions = Options{Concurrency: 4, Batch: 100, RunFor: 55 * time.Second, LockFor: time.Minute, Grace: 10 * time.Second}
 
-// Queue is a queue with what runs its jobs, by job type. Jobs of other types are left to other workers.
+// Queue is a queue with its handlers by job type. The worker ignores jobs of other types.
 type Queue struct {
 	*queue.Queue
 	Handlers map[string]handler.Handler
-	// RetryHandlers decide after an error of their types; the policy decides for the others.
+	// RetryHandlers decide after errors, by job type; the retry policy decides for other types.
 	RetryHandlers map[string]handler.RetryHandler
 }
 
 func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
 
-// Params are what a worker works with. Only Queues are required.
+// Params are the parameters of a worker. Only Queues is required.
 type Params struct {
-	// Queues are all of one schema.DB.
+	// Queues must all belong to one schema.DB.
 	Queues []Queue
-	// Schedules are the recurring jobs that it enqueues into Queues, once a slot over all workers. All workers of a queue should
-	// have the same ones.
+	// Schedules are recurring jobs that the worker enqueues into Queues, once per slot across all workers. All workers of a
+	// queue should have the same schedules.
 	Schedules []schedule.Schedule
 	Options
-	// Shards are those that the worker prefers: they have 16 rounds for one of another. Without any it prefers those of its node:
-	// see schema.Options.Nodes.
+	// Shards are the preferred shards: each gets 16 rounds for one of another. By default the worker prefers the shards of
+	// its node: see schema.Options.Nodes.
 	Shards []int
-	// Middleware is around all handlers, the first outermost: handler.With.
+	// Middleware wraps all handlers, the first outermost: see handler.With.
 	Middleware []handler.Middleware
-	// ID names the worker in the activity; no other may have had it. Empty is a new one.
+	// ID names the worker in the activity and must never have been used before; empty means a new ID.
 	ID string
-	// Host is where it works, by default this host's name. It shares Concurrency with the other workers there.
+	// Host defaults to this host's name. Workers with the same Host share Concurrency.
 	Host string
-	// PID is by default this process.
+	// PID defaults to this process.
 	PID int
-	// ByHand says that a person has started it: that is no sign that cron, or what else starts workers, does so.
+	// ByHand says that a person started the worker, so its run doesn't prove that cron works.
 	ByHand bool
-	// ClockStands says that the database's clock stands still, as in a test: the worker doesn't wait for a queue's rate then.
+	// ClockStands says that the database's clock doesn't advance, as in tests; the worker then never waits for a rate.
 	ClockStands bool
-	// Renewed, if not nil, is told how long the lock lasts from now on.
+	// Renewed, if set, is called with the remaining life of the lock after each renewal.
 	Renewed func(lasts time.Duration)
-	// Close, if not nil, ends what the handlers have left, when all attempts are settled. What it says goes to the worker's last entry in
-	// the activity.
+	// Close, if set, cleans up after the handlers once all attempts are settled. Its text goes into the worker's last
+	// activity entry.
 	Close func() string
-	// Ended, if not nil, is told of each attempt when its handler has ended.
+	// Ended, if set, is called for each attempt when its handler has ended.
 	Ended func(Attempt)
-	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers. It does so in a process of its
-	// own, which calls TakeOver and ends with ctx. It returns nil if the attempt has finished.
+	// Quarantine, if set, runs a job whose last two attempts ended with their workers. It starts a process that calls
+	// TakeOver, and must end when ctx does. It returns nil if the attempt was settled.
 	Quarantine func(ctx context.Context, queue string, j *job.Job) error
-	// Unkilled is told, in words, which processes of a dead worker could not be killed on this host, before its jobs are
-	// reclaimed. If it is nil, the log is.
+	// Unkilled is called with a dead worker's processes that couldn't be killed on this host, before its jobs are reclaimed.
+	// If nil, the log gets them.
 	Unkilled func(workerID string, processes []string)
-	// Log, if not nil, is told of each round (debug), of trouble such as a database that is away (warn), and of what ends Stay
-	// (error). For jobs there is handler.Log.
+	// Log, if set, gets rounds (debug), trouble such as a database that is away (warn), and the error that ends RunUntilDone
+	// (error). To log jobs, see handler.Log.
 	Log *slog.Logger
 }
 
@@ -96,6 +96,6 @@ func (p Params) tables() (all []schema.Queue) {
 // Attempt is an attempt whose handler has ended.
 type Attempt struct {
 	Job *job.Job
-	// Outcome is what the handler said, or what it was told: that it was interrupted, or its job cancelled.
+	// Outcome is the handler's, or says that the attempt was interrupted or cancelled.
 	Outcome job.Outcome
 }

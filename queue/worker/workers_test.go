@@ -21,7 +21,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// die leaves behind what a worker leaves that was killed: its row, and so many jobs that run.
+// die leaves what a killed worker leaves: its row and n running jobs.
 func (s shop) die(q *queue.Queue, id string, n int) {
 	s.t.Helper()
 	at := s.clock().Add(-time.Minute)
@@ -36,7 +36,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 // types are those of the shop's queues.
 var types = []string{"send", "later", "once"}
 
-// newRound is a round of a worker that die has left behind.
+// newRound is a round of a worker from die.
 func newRound(q *queue.Queue, id string, slots int, settle ...store.Settled) store.Round {
 	r := store.NewRound(workers.Worker{ID: id, Host: "here", PID: 99})
 	r.Settle, r.Slots, r.Candidates = settle, slots, (*store.Queue)(q).Candidates(0, types)
@@ -48,7 +48,7 @@ func (s shop) round(q *queue.Queue, id string, slots int, settle ...store.Settle
 	return dbtest.Must((*store.Queue)(q).Round(s.t.Context(), newRound(q, id, slots, settle...)))(s.t)
 }
 
-// lock locks jobs without starting them, as the workers of former versions did.
+// lock locks jobs without starting them, as SQL workers may.
 func (s shop) lock(worker string, ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -56,8 +56,8 @@ func (s shop) lock(worker string, ids ...int64) {
 	}
 }
 
-// A worker whose process on this host is gone is found dead at once, although its lock holds: another has its slots and its jobs. One that
-// lives, and one of another host, are judged by their locks.
+// TestDeadProcess: a worker whose process on this host is gone is dead at once, although its lock holds: another takes its
+// slots and jobs. Living processes and those of other hosts are judged by their locks.
 func TestDeadProcess(t *testing.T) {
 	suite(t, func(s shop) {
 		child := exec.Command("sleep", "600")
@@ -76,7 +76,7 @@ func TestDeadProcess(t *testing.T) {
 
 		none := only(s.emails, s.worker(all(nothing)))
 		s.add(s.emails, "send", 1)
-		wantSummary(s.t, s.work(none), worker.Summary{}) // it lives, and has all slots
+		wantSummary(s.t, s.work(none), worker.Summary{}) // it is alive, and has all slots
 		dbtest.OK(s.t, child.Process.Kill())
 		_ = child.Wait()
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
@@ -98,14 +98,14 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 			job.Params{Type: "send"}, job.Params{Type: "once"})
 		s.die(s.emails, dead, 3)
 		s.lock(dead, ids[3:]...)
-		// several find it at once; they have its slots too
+		// several find it at once; they also take its slots
 		g := s.gate()
 		for range 3 {
 			p := s.elsewhere().worker(all(g.handle))
 			p.Linger = true
 			s.start(p)
 		}
-		g.holds(3) // the running job that is tried again, and those that were only locked
+		g.holds(3) // the running job is retried, and those only locked run
 		g.open()
 		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 3 })
 		const lost = "worker lost: dead-worker (pid 99 on here)"
@@ -129,10 +129,10 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 	})
 }
 
-// A host that is suspended for longer than the lock wakes with handlers whose jobs are others': they end within seconds, not when the
-// lock is renewed next.
+// TestHostWasSuspended: a host suspended for longer than the lock wakes with handlers of other workers' jobs. They end within
+// seconds, not at the next renewal.
 func TestHostWasSuspended(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) { // beside no other test, whose lock would end too
+	dbtest.Each(t, func(t *testing.T, driver, source string) { // not in parallel: other tests' locks would end too
 		s := openShop(t, driver, source)
 		s.add(s.emails, "send", 1)
 		g := s.gate()
@@ -146,7 +146,7 @@ func TestHostWasSuspended(t *testing.T) {
 	})
 }
 
-// Another has found the worker dead, rightly or not, and runs its jobs: whatever it does now is too late.
+// TestLockIsLost: once another worker declared this one dead, rightly or not, whatever this one does is too late.
 func TestLockIsLost(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 4)
@@ -159,11 +159,11 @@ func TestLockIsLost(t *testing.T) {
 			case <-time.After(patience):
 			}
 			if j.ID == ids[0] {
-				return nil // it has done its work, and says so
+				return nil // its work is done
 			}
 			return err
 		}))
-		// it doesn't look for what the dead have left, so that another does; and has time to settle what it has lost
+		// it doesn't look for dead workers' processes, so another does; and it has time to settle what it lost
 		p.Concurrency, p.MaxJobs, p.LockFor, p.Grace = 2, 2, 30*time.Second, 14*time.Second
 		var j journal
 		p.Log = j.log()
@@ -185,7 +185,7 @@ func TestLockIsLost(t *testing.T) {
 		for _, id := range ids[:2] {
 			s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
 		}
-		for _, id := range ids[2:] { // were not started
+		for _, id := range ids[2:] { // not started
 			s.wantJob(s.emails, id, job.Final, "finished", job.None, 1)
 		}
 		s.wantHistory(s.emails, atSecond, ids[:2]...)
@@ -200,7 +200,7 @@ func TestLockIsLost(t *testing.T) {
 	})
 }
 
-// A lingering worker with nothing to do that is declared dead ends too, with the same error.
+// TestLockIsLostWhileIdle: an idle lingering worker that is declared dead ends too, with the same error.
 func TestLockIsLostWhileIdle(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
@@ -210,7 +210,7 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
 		declared := time.Now()
 		r.endsWith(workers.ErrLockLost)
-		// the next renewal tells, within 8 s; the clock would not before 15
+		// the next renewal tells, within 8 s; the clock would only after 15 s
 		d := time.Since(declared)
 		dbtest.Ensure(s.t, d <= 14*time.Second, "the worker ends after %s", d)
 	})
@@ -265,7 +265,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		dbtest.Ensure(s.t, last != nil && last.ID == next.ID && last.State == "finished" && last.Host == "here",
 			"the last worker is %+v", last)
 
-		// one more that finds nothing all the while that it lingers; and one that dies, and is not known to have been idle
+		// one that lingers without finding anything, and one that dies and isn't known to have been idle
 		lingers := s.worker(all(nothing))
 		lingers.Linger, lingers.RunFor = true, 100*time.Millisecond
 		s.work(lingers)
@@ -281,7 +281,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 	})
 }
 
-// Whatever happened to its jobs meanwhile, a worker settles the very attempts that it has started, and changes nothing else.
+// TestAttemptThatIsNoLongerTheWorkers: whatever happened meanwhile, a worker settles only the attempts that it started.
 func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 4)
