@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/cmd"
 )
 
-// gcPercent lets the heap grow to 16 MB before the first collection. At Go's default of 4 MB a busy worker spends a quarter of its
-// processor time on collections.
+// gcPercent lets the heap grow to 16 MB before the first collection. At Go's default of 4 MB a busy worker spends a
+// quarter of its processor time on collections.
 const gcPercent = 400
 
 func main() {
