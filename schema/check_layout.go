@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date. Else
-// the error is ErrNotMigrated or ErrNewer, or QueueErrors, which wrap these, if only queues are affected. It takes one
+// Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date.
+// Otherwise the error is ErrNotMigrated or ErrNewer, or QueueErrors, which wrap these, if only queues are affected. It takes one
 // round trip, or two on an error, and may be repeated.
 func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)

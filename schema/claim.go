@@ -56,7 +56,7 @@ var (
 	Behind = compared(">", "?")
 	// Before is the condition for jobs claimed before a Position. Its parameters are Args.
 	Before = compared("<", "?")
-	// the attempt is for counts of jobs that wait for a retry, which would else read each row
+	// the attempt is for counts of jobs that wait for a retry, which would otherwise read each row
 	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
 )
 

@@ -135,7 +135,7 @@ func TestDDLOfEachOrder(t *testing.T) {
 	})
 }
 
-// TestPosition: Go compares as a database does: else workers with one and with several job types would claim in different orders.
+// TestPosition: Go compares as a database does. Otherwise workers with one and with several job types would claim in different orders.
 func TestPosition(t *testing.T) {
 	early, late := "2025-03-30 01:00:00.000000", "2025-03-30 01:00:00.000001"
 	list := []schema.Position{

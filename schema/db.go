@@ -65,7 +65,7 @@ type DB struct {
 	// SQL is the database itself: transactions, queries, and the differences between the engines.
 	SQL  *engine.DB
 	warn func(error)
-	// fit holds when each unit last passed a check. The key is a Queue; the instance has one too.
+	// fit holds when each unit last passed a check, by Queue. The instance counts as one.
 	fit *sync.Map
 	// nodes is the number of Options.Nodes; 0 if there are none.
 	nodes int

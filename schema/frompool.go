@@ -15,12 +15,13 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// FromPool uses an application's own pool, of go-sql-driver/mysql or modernc.org/sqlite. Other and wrapped drivers are
-// an ErrConfig. It sends one or two queries, so a database that is down or too old fails here. It may be repeated.
+// FromPool uses an application's own pool, of go-sql-driver/mysql or modernc.org/sqlite. For another driver, or a wrapped
+// one, the error is ErrConfig. FromPool sends one or two queries, so it fails if the database is down or too old. It may
+// be repeated.
 //
 // The DSN may have any options, and the sessions any settings. Each transaction and each read of hipq takes a
-// connection, sets up its session, and restores it afterwards. On MariaDB and MySQL this costs three round trips, but
-// none with EnqueueTx. On SQLite it costs microseconds, but each statement is parsed again. So use FromPool in an
+// connection, sets up its session, and restores it afterwards. On MariaDB and MySQL this costs three round trips, which
+// EnqueueTx saves. On SQLite it costs microseconds, but each statement is parsed again. So use FromPool in an
 // application that only enqueues, and Open for a busy worker. If your code holds every pooled connection, hipq blocks:
 // within your transaction, call only EnqueueTx, and leave a worker four connections besides those of its handlers. An
 // in-memory database exists per connection, so its pool needs SetMaxOpenConns(1).

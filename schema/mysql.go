@@ -25,7 +25,7 @@ const (
 	longSilence = 5 * time.Minute
 )
 
-// connector returns what makes connections. It doesn't connect.
+// connector returns the factory of connections. It doesn't connect.
 func (o Options) connector() (driver.Connector, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o Options) connector() (driver.Connector, error) {
 	return engine.Nodes(first, list, begin), nil
 }
 
-// session returns what makes connections to one server.
+// session returns the factory of connections to one server.
 func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	if o.TLS != nil {
 		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
@@ -133,8 +133,8 @@ func (o Options) Address() string {
 	return strings.Join(addresses(cfg), ", ")
 }
 
-// WithoutPassword is a DSN for people, without the values of its options, which may hold a password. An invalid DSN
-// becomes "***".
+// WithoutPassword is a DSN for people: *** replaces the password and the values of the options, which may hold one too.
+// An invalid DSN becomes "***".
 func WithoutPassword(dsn string) string {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || dsn == "" || strings.ContainsAny(cfg.Addr, "()?") { // then the driver took a slash in an option for the last one
@@ -240,17 +240,17 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 	return nil
 }
 
-// session sets up each connection once, because READ COMMITTED for each transaction would cost a round trip. Also,
-// MariaDB would turn a list of 1,000 ids into a table to join with, and scan all jobs.
+// session sets up each connection once. READ COMMITTED for each transaction would cost a round trip each. By default,
+// MariaDB turns a list of 1,000 ids into a table to join with, and scans all jobs: hence in_predicate_conversion_threshold.
 //
 // No hipq transaction may block others for long. The server drops an idle one after some seconds, because it would
-// otherwise keep the locks of a vanished client for hours. (MySQL can only time out idle sessions in general.) A
-// transaction waits a few seconds for locks and is then repeated, for as long as Tx has patience.
+// otherwise keep the locks of a vanished client for hours. (MySQL can only time out all idle sessions.)
+// A transaction waits a few seconds for locks, and is then repeated for as long as Tx has patience.
 //
 // Parameters are interpolated. In another character set, some of their bytes would read as quotes. So the session sets
 // its own after the DSN and the server's init_connect, and checks the result.
 //
-// MySQL caches next ids and table sizes for up to a day, unless the cache expires at once.
+// MySQL would cache next ids and table sizes for up to a day: hence information_schema_stats_expiry.
 //
 // Versioned comments hold the variables that only one kind of server has.
 type session struct {

@@ -124,7 +124,7 @@ func pairs(ctx context.Context, conn driver.QueryerContext, query string) (map[s
 func NodeOf(host string, of int) int { return int(crc32.ChecksumIEEE([]byte(host))) % of }
 
 // Nodes are the indexes, in Options.Nodes, of this process's node and of those tried before it. of is the number of
-// nodes; 0 if there is only one.
+// nodes; 0 with fewer than two.
 func (db *DB) Nodes() (places []int, of int) {
 	if db.nodes < 2 {
 		return nil, 0

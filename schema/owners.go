@@ -53,7 +53,7 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	return found, nil
 }
 
-// claim records the owner of tables before they are made, and version 0 for those that are gone. Else an interrupted
+// claim records the owner of tables before they are made, and version 0 for those that are gone. Otherwise an interrupted
 // run would leave an incomplete table that looks complete. Another cluster node may claim the same table at the same
 // time, so a duplicate reads the owners again.
 func (m migration) claim(ctx context.Context, u unit, found state) error {

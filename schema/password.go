@@ -84,7 +84,7 @@ func hidePassword(cfg *mysql.Config) error {
 			return g, err
 		}
 	}
-	// With this, the driver copies the config for each connection: else one fallback to plain text would apply to all.
+	// With this, the driver copies the config for each connection. Otherwise one fallback to plain text would apply to all.
 	return cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, one *mysql.Config) error {
 		if one.TLS.InsecureSkipVerify {
 			one.TLS.VerifyConnection = func(tls.ConnectionState) error {

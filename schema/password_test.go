@@ -162,7 +162,7 @@ func TestLocalhostIsIPv4(t *testing.T) {
 	}
 }
 
-// TestGreetingIsKeptAlone: only the greeting is kept, however it arrives: else each connection would keep the first answers for good.
+// TestGreetingIsKeptAlone: only the greeting is kept, however it arrives. Otherwise each connection would keep the first answers for good.
 func TestGreetingIsKeptAlone(t *testing.T) {
 	const greets, asks = "\x08\x00\x00\x00greeting", "\x0f\x00\x00\x00sha256_password"
 	for said, want := range map[string]int{

@@ -47,7 +47,7 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	// Pragmas are in the DSN, because Exec would set them on one pooled connection only. Transactions begin IMMEDIATE:
 	// one that first reads and then writes would fail at once, despite busy_timeout. The timeout is short, because
 	// SQLite checks less often the longer it waits; hipq retries instead. The cache of 16 MiB (the default is 2) holds
-	// the inner pages of a table with millions of jobs; memory is used only as needed. The constraints are for the rows
+	// the inner pages of a table with a few million jobs; memory is used only as needed. The constraints are for the rows
 	// of others: hipq checks its own, and constraints cost a fifth of a write.
 	parameters := url.Values{
 		"mode":    {"rw"},

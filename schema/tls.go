@@ -22,7 +22,7 @@ type TLS struct {
 	ServerName string
 }
 
-// Unverified says what is wrong if nothing proves the identity of a MySQL server on another host. Else it is empty. It
+// Unverified says what is wrong if nothing proves the identity of a MySQL server on another host; otherwise empty. It
 // doesn't connect.
 func (o Options) Unverified() string {
 	for _, cfg := range o.ways() {
@@ -38,7 +38,7 @@ func (o Options) Unverified() string {
 }
 
 // OnLoopback is the address of a MySQL server on this host if only its port identifies it: while the server is down,
-// another user may listen there. Else it is empty.
+// another user may listen there. Otherwise it is empty.
 func (o Options) OnLoopback() string {
 	for _, cfg := range o.ways() {
 		if assured(cfg) && !proven(cfg) {

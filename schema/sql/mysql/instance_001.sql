@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS {queues} (
   PRIMARY KEY (queue)
 ) ENGINE=InnoDB;
 
--- The shards of a queue with a limit, groups or a rate. Workers take turns at their shard only.
+-- The shards of each queue. In a queue with a limit, groups or a rate, rounds take turns at their shard only.
 CREATE TABLE IF NOT EXISTS {shards} (
   queue         VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   -- 1000 times the division, plus the shard: 8003 is shard 3 of 8

@@ -59,8 +59,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   part               VARBINARY(255) AS (CASE WHEN status = 'throttled' THEN throttle_group
     WHEN status = 'available' THEN IF(throttle_factor = 0, 'free', 'NONE')
     WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) STORED,
-  -- One index and one ORDER BY serve each order of a queue. This is the priority, its negative if the highest comes
-  -- first, or
+  -- One index and one ORDER BY serve each order of a queue. This is the priority, its negative if the highest comes first, or 0
+  -- if the schedule does. hipq init regenerates it when the order changes.
   run_rank           BIGINT AS (priority) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
@@ -79,4 +79,3 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- a server may be configured to accept 0000-00-00
   CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970-01-01' AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0)
 ) ENGINE=InnoDB;
--- if the schedule does. hipq init regenerates it when the order changes.
