@@ -108,7 +108,7 @@ func (b builder) database(s databaseSection) schema.Options {
 	o := schema.Options{Driver: b.text("database.driver", s.Driver, "sqlite")}
 	switch o.Driver {
 	case "sqlite":
-		// If the driver comes from the environment, the file's dsn is simply unused. Else its author believes that it is used.
+		// If the driver comes from the environment, the file's dsn is unused. Otherwise its author expects it to be used.
 		given, key := s.DSN, "database.dsn"
 		if given == "" {
 			given, key = s.DSNFile, "database.dsn_file"

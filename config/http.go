@@ -22,9 +22,9 @@ import (
 type HTTP struct {
 	URL, Method string
 	Headers     map[string]string
-	// HeaderFiles are absolute paths by header. SecretFile and CAFile are absolute paths too, or "".
+	// HeaderFiles are absolute paths by header.
 	HeaderFiles        map[string]string
-	SecretFile, CAFile string
+	SecretFile, CAFile string // absolute paths, or ""
 	Networks           []string
 	Proxy              bool
 }
