@@ -14,9 +14,9 @@ import (
 type FollowOptions struct {
 	// Every is the polling interval.
 	Every time.Duration
-	// Lost, if set, gets the error when the database becomes unreadable. Back, if set, is called when it is readable again.
+	// Lost, if set, gets the error when the database becomes unreadable.
 	Lost func(error)
-	Back func()
+	Back func() // if set, is called when the database is readable again
 }
 
 // Follow calls f once with each matching entry, existing and then new ones, until ctx ends (which is no error) or f

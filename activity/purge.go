@@ -32,9 +32,9 @@ func (o PurgeOptions) Tell(deleted int64) {
 type PurgeResult struct {
 	// Deleted is the number of deleted entries.
 	Deleted int64
-	// KeptHours and KeptEntries count what is old enough but stays, because the monitor has not aggregated it.
+	// KeptHours is the number of old hours that stay, because the monitor has not aggregated them.
 	KeptHours   int
-	KeptEntries int64
+	KeptEntries int64 // the entries in these hours
 	// Kept are the earliest maxKept of those hours.
 	Kept []KeptHour
 }

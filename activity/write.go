@@ -44,9 +44,9 @@ func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) e
 type JobRows struct {
 	Table string
 	IDs   []any
-	// Wait and Run are expressions for wait_ms and run_ms; empty means 0. Args are the parameters of both.
+	// Wait and Run are expressions for wait_ms and run_ms; empty means 0.
 	Wait, Run string
-	Args      []any
+	Args      []any // the parameters of Wait and Run
 }
 
 // WriteRows appends an entry per row, made by the database, which is cheaper than sending entries. e has all fields but
