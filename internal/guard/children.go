@@ -19,9 +19,9 @@ type children struct {
 	mu sync.Mutex
 	// own are the children that are waited for: programs, the guard process, and those from before Adopt.
 	own map[int]struct{}
-	// starting are the numbers of own children that may have forked but aren't known yet. begun is the last number.
+	// starting are the numbers of own children that may have forked but aren't known yet.
 	starting map[uint64]struct{}
-	begun    uint64
+	begun    uint64 // the last number
 	// strangers are the children that were unknown at the last count, with the value of begun when each was first seen.
 	strangers map[int]uint64
 	// named are the processes that left has named, with their birth times.

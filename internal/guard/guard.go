@@ -42,7 +42,7 @@ type Guard struct {
 	late           late
 	process        *exec.Cmd // nil while none runs
 	pipe           int       // its stdin, non-blocking
-	// started: a guard process has existed. sealed: there will be no other.
+	// started reports that there has been a guard process; sealed, that there will be no other.
 	started, sealed bool
 	counting        *time.Timer // until the next headcount; nil unless the worker adopts
 	killed          []string

@@ -49,7 +49,7 @@ func newHunt(workerID string) *hunt {
 func (h *hunt) addGroup(pgid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if pgid > 1 { // signals to 0 and 1 reach everything
+	if pgid > 1 { // kill(0) and kill(-1) reach far more
 		h.groups[pgid] = struct{}{}
 	}
 }

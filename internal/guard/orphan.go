@@ -13,7 +13,7 @@ import (
 
 type orphan struct {
 	process.Other
-	// termed: it has got its TERM. denied: it may not be signalled.
+	// termed reports that it has got its TERM; denied, that it may not be signalled.
 	termed, denied bool
 }
 
@@ -100,7 +100,7 @@ func has[V any](pids map[int]V, pid int) bool {
 // KillOrphans kills a worker's programs, what they started, and its guard, on this host. It returns descriptions of
 // what it could not kill. Call it for dead workers, before others take their jobs: a handler may have killed or stopped
 // the guard. On Linux it finds processes with the worker's id in their environment, and what they started. It waits up
-// to forksFor for possible forks of the worker. Elsewhere it finds none. It may be repeated.
+// to 10 s for possible forks of the worker. Elsewhere it finds none. It may be repeated.
 func KillOrphans(workerID string) (left []string) {
 	h := newHunt(workerID)
 	h.spared = os.Getpid() // it may itself be such a stray
