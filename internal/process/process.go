@@ -1,8 +1,8 @@
 //go:build !windows
 
-// Package process inspects and controls processes of each supported system: child_linux.go and child_other.go children
-// of this process, others_linux.go and others_other.go all processes, identity_linux.go and identity_other.go processes
-// named by another process, program_linux.go and program_other.go what a program may be given.
+// Package process inspects and controls processes. Each system has its own files: child_*.go for the children of this
+// process, others_*.go for all processes, identity_*.go for processes that another process has known, and program_*.go
+// for what a program may be given.
 package process
 
 import (
