@@ -28,7 +28,7 @@ type Program struct {
 	mu          sync.Mutex
 	reaped      bool // from now on the group's id may be reused
 	interrupted bool // told to end before it ended by itself
-	// deaf: it survived its grace, and so was killed.
+	// deaf reports that it survived its grace, and so was killed.
 	deaf  bool
 	grace time.Duration
 	kill  *time.Timer
@@ -36,15 +36,15 @@ type Program struct {
 
 // Command is what to start.
 type Command struct {
-	// Path is the program's file. Argv are its arguments, starting with its own name.
+	// Path is the program's file.
 	Path string
-	Argv []string
+	Argv []string // starts with the program's name
 	// Dir is the working directory; "" means the worker's.
 	Dir string
 	Env []string
-	// Credential is the user to run as; nil means the worker's. NewPrivs lets such a program gain rights by what it executes.
+	// Credential is the user to run as; nil means the worker's.
 	Credential *syscall.Credential
-	NewPrivs   bool
+	NewPrivs   bool // lets a program with a Credential gain rights by what it executes
 }
 
 // Sink receives output: written into Room, which is never empty, and then Took tells how much.
