@@ -28,10 +28,10 @@ func ever([]string) bool { return true }
 type cronLine struct {
 	// text is the line, prefixed by its file unless that is the user's own crontab.
 	text string
-	// fields are the five of its schedule. command is what it starts. env are the crontab's variables above it.
+	// fields are the five of its schedule.
 	fields  []string
-	command string
-	env     map[string]string
+	command string            // what the line starts
+	env     map[string]string // the crontab's variables above the line
 }
 
 // started is a line's command, split around hipq, and how often it should come.
