@@ -16,7 +16,6 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// must ends a test where there is an error.
 // open opens a shop whose worker runs until the test ends.
 func open(t *testing.T, driver, source string, send func(context.Context, Receipt) error) *Shop {
 	t.Helper()
