@@ -16,8 +16,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// BenchmarkProcedures drains a queue with one Python client: by the stored procedures, one and ten jobs per grab, and
-// by hand-written SQL on the same table, in the same three transactions per job and in four statements. It is skipped
+// BenchmarkProcedures drains a queue with one Python client: by the stored procedures, with one and ten jobs per grab,
+// and by hand-written SQL on the same table: in three transactions per job, and in four statements. It is skipped
 // without Python and PyMySQL.
 func BenchmarkProcedures(b *testing.B) {
 	const ways, roundsEach, chunk = 5, 60, 10

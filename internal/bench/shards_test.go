@@ -81,8 +81,8 @@ func BenchmarkShardsSkewed(b *testing.B) {
 	})
 }
 
-// BenchmarkShardsGalera compares workers at one cluster node on one queue with as many workers on a queue of three
-// shards, one per node with a home shard. Only make bench-galera starts a cluster.
+// BenchmarkShardsGalera drains one queue by workers at one cluster node, and a queue of three shards by as many workers,
+// one per node and home shard. Only make bench-galera starts a cluster.
 func BenchmarkShardsGalera(b *testing.B) {
 	const n = 12_000
 	nodes := dbtest.Galera(b)
