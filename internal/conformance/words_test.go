@@ -17,29 +17,26 @@ import (
 
 // words are what a job makes its handler report and do, in this order, for any kind of handler.
 type words struct {
-	// Log is written to the log; then Flood bytes without a newline. In between, Progress in percent is reported with
-	// Note, unless it is 0.
+	// Log is written to the log first.
 	Log      []byte `json:"log,omitempty"`
-	Progress int    `json:"progress,omitempty"`
-	Note     []byte `json:"note,omitempty"`
-	Flood    int    `json:"flood,omitempty"`
+	Progress int    `json:"progress,omitempty"` // percent; 0 reports none
+	Note     []byte `json:"note,omitempty"`     // goes with Progress
+	Flood    int    `json:"flood,omitempty"`    // bytes to log without a newline
 	// Crash is the text of a panic.
 	Crash string `json:"crash,omitempty"`
-	// Hangs makes the first attempt wait until it is told to stop. If Deaf, it ignores even that. Begun is a file
-	// created before.
+	// Hangs makes the first attempt wait until it is told to stop.
 	Hangs bool   `json:"hangs,omitempty"`
-	Deaf  bool   `json:"deaf,omitempty"`
-	Begun string `json:"begun,omitempty"`
-	// Verdict is the final verdict; empty means finished. Result and Error come with it: any bytes, as a careless
-	// program prints them. After is a delay in seconds.
+	Deaf  bool   `json:"deaf,omitempty"`  // hangs even then
+	Begun string `json:"begun,omitempty"` // a file that is created before
+	// Verdict is the final verdict; empty means finished.
 	Verdict job.Verdict `json:"verdict,omitempty"`
-	Result  []byte      `json:"result,omitempty"`
-	Error   []byte      `json:"error,omitempty"`
-	After   int         `json:"after,omitempty"`
-	// Object: the result is JSON. Fill: it has so many bytes. Digest: it is the digest of the received Text.
+	Result  []byte      `json:"result,omitempty"` // any bytes, as a careless program prints them
+	Error   []byte      `json:"error,omitempty"`  // likewise
+	After   int         `json:"after,omitempty"`  // a delay in seconds
+	// Object makes the result JSON.
 	Object bool   `json:"object,omitempty"`
-	Fill   int    `json:"fill,omitempty"`
-	Digest bool   `json:"digest,omitempty"`
+	Fill   int    `json:"fill,omitempty"`   // the result has so many bytes
+	Digest bool   `json:"digest,omitempty"` // the result is the digest of Text
 	Text   string `json:"text,omitempty"`
 	// Plain reports without a reply: by exit status or HTTP status.
 	Plain bool `json:"plain,omitempty"`
