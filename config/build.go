@@ -259,7 +259,7 @@ func (b builder) timeout(path, text string, outer time.Duration) time.Duration {
 	return b.seconds(path, text, outer, time.Second)
 }
 
-// retry overrides the policy of the level outside, key by key.
+// retry overrides the outer level's policy, key by key.
 func (b builder) retry(path string, s retrySection, outer job.RetryPolicy) job.RetryPolicy {
 	before, p := len(b.errs), outer
 	p.Attempts = b.integer(path+".attempts", s.Attempts, p.Attempts, 1, maxInt)

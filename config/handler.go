@@ -161,8 +161,8 @@ func (b builder) umask(path, text string) *fs.FileMode {
 	return new(fs.FileMode(n))
 }
 
-// roomIn is how many jobs of a type may run at once on this host without waiting for a program of their stream, at most
-// concurrency. A concurrency of 0 means all the worker's slots.
+// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream. It is
+// at most concurrency, where 0 means all the worker's slots.
 func (b builder) roomIn(h Handler, concurrency int) int {
 	room := h.Processes * h.InFlight
 	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {

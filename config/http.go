@@ -110,7 +110,7 @@ func (b builder) filePath(path, text string) string {
 func (h HTTP) Handler() (*handler.HTTP, error) {
 	made := &handler.HTTP{URL: h.URL, Method: h.Method, Header: http.Header{}, Proxy: h.Proxy}
 	for _, text := range h.Networks {
-		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only those are kept that are networks
+		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only valid networks are kept
 	}
 	for name, value := range h.Headers {
 		made.Header.Set(name, value)

@@ -13,7 +13,7 @@ import (
 
 // settings are the keys outside lists that the environment can also set: HIPQ_WORKER_RUN_FOR is worker.run_for. The
 // list is closed, because handler programs find other HIPQ_ variables in their environment (HIPQ_QUEUE, HIPQ_JOB_KEY,
-// …), which must not be settings for a hipq that they call.
+// …). These must not be settings for a hipq that they call.
 func settings() []string {
 	return []string{
 		"name", "tables", "timezone",
