@@ -21,8 +21,8 @@ type FollowOptions struct {
 
 // Follow calls f once with each matching entry, existing and then new ones, until ctx ends (which is no error) or f
 // returns an error. It waits out a busy or absent database. An entry comes when its transaction commits, however late.
-// An entry written before Follow began, or by another node of a Galera cluster, comes only if it is then among the
-// newest: see followed.
+// An entry that is uncommitted when Follow begins, or that another node of a Galera cluster writes, comes only if it is
+// then among the newest: see followed.
 func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Entry) error) error {
 	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
