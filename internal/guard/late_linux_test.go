@@ -98,8 +98,8 @@ func TestStoppedBeforeTheFork(t *testing.T) {
 	}
 }
 
-// TestNotKilledForBeingLate: a worker survives if it is stopped for less than its lock, if it renews its lock during a
-// slow start, or if its time was up before.
+// TestNotKilledForBeingLate: a worker survives a stop that is shorter than its lock. It also survives if it renews
+// its lock during a slow start, or if its time was up before.
 func TestNotKilledForBeingLate(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"stopped", "renewed", "too late"} {
