@@ -3,12 +3,12 @@
 //
 // Its environment configures it:
 //
-//	MARIA_DSN   a database of a MariaDB, in go-sql-driver's form; without it there is only SQLite
-//	SERVER_PID  the server's process, whose CPU time is wanted too
-//	BENCH_TMP   where SQLite's file goes
-//	N           how many jobs are drained at a time (20000)
-//	SINGLE      how many are enqueued one by one (2000)
-//	CASES       what to measure: plain (which is all by default), types20, throttle
+//	MARIA_DSN   a MariaDB database, in go-sql-driver's form; if unset, only SQLite is measured
+//	SERVER_PID  the server's process, to measure its CPU time
+//	BENCH_TMP   the folder of SQLite's file
+//	N           how many jobs to drain at a time (20000)
+//	SINGLE      how many to enqueue one by one (2000)
+//	CASES       what to measure: plain (the default), types20, throttle
 package main
 
 import (
