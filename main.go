@@ -1,4 +1,4 @@
-// Command hipq is a durable job queue for teams that have a database and cron and want nothing else.
+// Command hipq is a durable job queue that needs only a database and cron.
 package main
 
 import (
