@@ -1,4 +1,4 @@
-// Command hipq is a durable job queue for teams that have a database and cron and want nothing else.
+// Command hipq is a durable job queue that needs only a database and cron.
 package main
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/cmd"
 )
 
-// gcPercent lets the heap grow to 16 MB before the first collection. At Go's default of 4 MB a busy worker spends a quarter of its
-// processor time on collections.
+// gcPercent lets the heap grow to 16 MB before the first collection. At Go's default of 4 MB a busy worker spends a
+// quarter of its processor time on collections.
 const gcPercent = 400
 
 func main() {

@@ -1,4 +1,4 @@
-// Package activity is the append-only log of every transition of a worker or a job.
+// Package activity is the append-only log of all transitions of workers and jobs.
 package activity
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// NoRun is the RunMS of a job that was refused, or answered when its attempt had failed already. JSON has 0 for it.
+// NoRun is the RunMS of a job that was refused, or answered after its attempt had failed. It is 0 in JSON.
 const NoRun = -1
 
-// None is the word NONE, for a text that an entry or a job doesn't have.
+// None is the word NONE: the text that an entry or a job doesn't have.
 const None = texts.None
 
-// Kind says whose transition an entry records.
+// Kind says whether an entry is about a worker or a job.
 type Kind string
 
 // The kinds.
@@ -27,9 +27,9 @@ const (
 	Job    Kind = "job"
 )
 
-// State is what happened. A worker is Starting, then Finished, with an error if something that it waited for never came, or Error:
-// it died, or left unsettled what it had begun. A job is Added, then in each attempt Starting and, written with the decision,
-// one of Finished (final), Error (it will be tried again), Failed (final with an error).
+// State is what happened. A worker is Starting, then Finished, with an error if a wait failed, or Error if it died or
+// left attempts unsettled. A job is Added. Each attempt is Starting and, once decided, one of Finished (final), Error
+// (the job is retried), Failed (final with an error).
 type State string
 
 // The states.
@@ -43,7 +43,7 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// States are all states there are.
+// States are all states.
 var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
 
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
@@ -60,12 +60,12 @@ type Entry struct {
 	JobType  string `db:"job_type"`
 	JobKey   string `db:"job_key"`
 	Attempt  int
-	// WaitMS is, of Starting, how long the job was due before it started, in milliseconds.
+	// WaitMS is how long a Starting job was due before it started, in milliseconds.
 	WaitMS int64 `db:"wait_ms"`
-	// RunMS is, of an outcome, how long the attempt took, in milliseconds; NoRun if nothing ran.
+	// RunMS is how long an outcome's attempt took, in milliseconds; NoRun if nothing ran.
 	RunMS int64 `db:"run_ms"`
 	Error string
-	// Output is what the handler printed, its tail if it was long; of Added, what has enqueued the job if that was a schedule.
+	// Output is what the handler printed, or the tail of it. For Added, it names the schedule that added the job, if any.
 	Output string
 }
 
@@ -79,15 +79,15 @@ func (e Entry) OfWorker() bool {
 // Log is the log of one instance.
 type Log struct{ db *schema.DB }
 
-// New is the log in db's activity table.
+// New returns the log in db's activity table.
 func New(db *schema.DB) *Log { return &Log{db: db} }
 
-// readColumns are numbers where numbers belong, whatever a hand other than hipq's has put there.
+// readColumns casts numbers, because somebody may have edited the rows.
 const readColumns = "kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
 	" job_type, job_key, CAST(attempt AS SIGNED INTEGER) AS attempt, CAST(wait_ms AS SIGNED INTEGER) AS wait_ms," +
 	" CAST(run_ms AS SIGNED INTEGER) AS run_ms, error, output"
 
-// Filter narrows what Find gives. A zero field doesn't narrow.
+// Filter limits the entries that Find returns. A zero field doesn't filter.
 type Filter struct {
 	Kind    Kind
 	Queue   string
@@ -96,13 +96,13 @@ type Filter struct {
 	JobKey  string
 	Worker  string
 	State   State
-	// Error takes only entries whose error contains this text, as it is written.
+	// Error selects entries whose error contains this text, literally.
 	Error string
-	// Since and Until take only what happened since, and before.
+	// Since is inclusive, Until exclusive.
 	Since, Until time.Time
-	// After takes entries with a higher ID only: where to go on from.
+	// After selects entries with a higher ID, to resume.
 	After int64
-	// Limit takes the newest so many.
+	// Limit selects that many of the newest entries.
 	Limit int
 }
 
@@ -113,12 +113,12 @@ type row struct {
 
 func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ", " + readColumns }
 
-// Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
+// Find calls f with each matching entry, oldest first, until f returns an error, which it returns.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	return l.find(ctx, by, nil, f)
 }
 
-// find is Find, only among the ids in these spans if there are any.
+// find is Find among the ids in these spans, if there are any.
 func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) error) error {
 	w, from := by.terms(), l.db.Activity()
 	if len(among) > 0 {
@@ -133,7 +133,7 @@ func (l *Log) find(ctx context.Context, by Filter, among []span, f func(Entry) e
 	} else {
 		query += " ORDER BY id"
 	}
-	var own error // of f
+	var own error // f's error
 	err := engine.Each(ctx, l.db.SQL, query, args, func(r row) error {
 		r.Entry.At = r.At.Time
 		own = f(r.Entry)
@@ -171,7 +171,7 @@ func (by Filter) terms() (w engine.Where) {
 	return w
 }
 
-// JSON is an entry as scripts see it: what doesn't apply is null. The field names are fixed; new ones may come.
+// JSON is an entry for scripts: what doesn't apply is null. Field names don't change; new ones may be added.
 type JSON struct {
 	At       time.Time `json:"at"`
 	Kind     Kind      `json:"kind"`
@@ -190,7 +190,7 @@ type JSON struct {
 	Output   *string   `json:"output"`
 }
 
-// JSON gives the entry's fields, its time in UTC.
+// JSON returns the entry for scripts, its time in UTC.
 func (e Entry) JSON() JSON {
 	return JSON{
 		At: e.At, Kind: e.Kind, State: e.State, Queue: texts.NullText(e.Queue), WorkerID: texts.NullText(e.WorkerID), Host: texts.NullText(e.Host),

@@ -10,26 +10,26 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// FollowOptions say how Follow goes about it.
+// FollowOptions say how Follow polls.
 type FollowOptions struct {
-	// Every is how often it looks.
+	// Every is the polling interval.
 	Every time.Duration
-	// Lost, if there is one, is told why the database can't be read any more, and Back that it can be again.
+	// Lost, if set, gets the error when the database becomes unreadable.
 	Lost func(error)
-	Back func()
+	Back func() // if set, is called when the database is readable again
 }
 
-// Follow calls f with each entry that the filter lets pass, those that are there and then those that come, each once, until ctx
-// ends (which is no error) or f returns an error. A database that is busy, or away, it asks again until it answers. An entry comes
-// when its transaction commits, however late. One that was written before it began, and on a Galera cluster one of another node's
-// transaction, comes only if it is among the newest then: see followed.
+// Follow calls f once with each matching entry, existing and then new ones, until ctx ends (which is no error) or f
+// returns an error. It waits out a busy or absent database. An entry comes when its transaction commits, however late.
+// An entry that is uncommitted when Follow begins, or that another node of a Galera cluster writes, comes only if it is
+// then among the newest: see followed.
 func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Entry) error) error {
 	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
 	w := l.follow(by)
 	lost := false
 	for {
-		var own error // of f
+		var own error // f's error
 		err := w.look(ctx, func(e Entry) error {
 			own = f(e)
 			return own
@@ -59,33 +59,33 @@ func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Ent
 	}
 }
 
-// followed is how many of the newest ids are read each time: one that is missing among them may still be committed.
+// followed is how many of the newest ids each look reads: missing ids among them may still be committed.
 const followed = 10_000
 
-// follower is how far Follow has come.
+// follower is the state of Follow.
 type follower struct {
 	log *Log
 	by  Filter
-	// begin is the filter for what is there when it begins, without what has come of that; nil once all of it has.
+	// begin filters the remaining entries that existed at the start; nil once all have come.
 	begin *Filter
-	// known are the ids above floor that have come, or that the filter leaves out.
+	// known are the ids above floor that have come, or that don't match.
 	known map[int64]bool
 	floor int64
 	// late are the ids up to floor that open transactions have written.
 	late []span
-	// window is how many of the newest entries are above floor, at least.
+	// window is the minimum number of newest entries above floor.
 	window int
 }
 
 func (l *Log) follow(by Filter) *follower {
 	w := &follower{log: l, by: by, begin: &by}
-	if w.by.Limit = 0; l.db.SQL.Writers > 1 { // ids of one writer are committed in their order
+	if w.by.Limit = 0; l.db.SQL.Writers > 1 { // a single writer's ids are committed in order
 		w.window = followed
 	}
 	return w
 }
 
-// look calls f with each entry that has come since the last time. After an error it goes on where it was.
+// look calls f with each new entry. After an error it resumes.
 func (w *follower) look(ctx context.Context, f func(Entry) error) error {
 	pass := func(e Entry) error {
 		if e.ID > w.floor || w.begin == nil {
@@ -114,7 +114,7 @@ func (w *follower) look(ctx context.Context, f func(Entry) error) error {
 	return w.rise(ctx, there)
 }
 
-// lookFirst passes what is there.
+// lookFirst passes the existing entries.
 func (w *follower) lookFirst(ctx context.Context, pass func(Entry) error) error {
 	if w.known == nil {
 		newest := w.log.db.SQL.ByID + " WHERE id = (SELECT id FROM " + w.log.db.Activity() + " " + w.log.db.SQL.ByID + " ORDER BY id DESC LIMIT 1 OFFSET ?)"
@@ -142,7 +142,7 @@ func (w *follower) lookFirst(ctx context.Context, pass func(Entry) error) error 
 	return err
 }
 
-// rise puts the floor so high that a window of those that are there is above it. It keeps the ids below that may still be committed.
+// rise raises the floor, with a window of entries above it. It keeps the ids below that may still be committed.
 func (w *follower) rise(ctx context.Context, there []int64) error {
 	floor := w.floor
 	if n := len(there) - w.window; n > 0 {

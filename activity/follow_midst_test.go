@@ -23,7 +23,7 @@ func added(t *testing.T, db *schema.DB, jobs ...int64) {
 	}))
 }
 
-// TestFollowGoesOnInTheMidst: of the newest so many, some have come when the database goes away; others are newer by then.
+// TestFollowGoesOnInTheMidst: the database goes away after some of the newest entries; by its return, others are newer.
 func TestFollowGoesOnInTheMidst(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -50,7 +50,7 @@ func TestFollowGoesOnInTheMidst(t *testing.T) {
 	})
 }
 
-// TestFollowEachOnce: whatever order transactions commit in, or whether they do, each entry comes once, when it is committed.
+// TestFollowEachOnce: whatever the order of commits and rollbacks, each entry comes once, when it is committed.
 func TestFollowEachOnce(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
@@ -75,7 +75,7 @@ func TestFollowEachOnce(t *testing.T) {
 				written[n][job] = true
 			}
 		}
-		end := r.IntN(4*(n+1)) == 0 // some stay open for longer
+		end := r.IntN(4*(n+1)) == 0 // some stay open longer
 		switch {
 		case end && r.IntN(3) == 0:
 			dbtest.OK(t, open[n].Rollback())
@@ -102,11 +102,11 @@ func TestFollowEachOnce(t *testing.T) {
 	}
 }
 
-// TestFollowReadsLittle: a look reads the newest ids, however many entries there are that its filter leaves out, and what is late.
+// TestFollowReadsLittle: a look reads the newest and late ids, however many entries don't match.
 func TestFollowReadsLittle(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
-	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
+	db.SQL.SetMaxOpenConns(1) // the one whose reads are counted
 	reads := func() (n int64) {
 		dbtest.OK(t, db.SQL.Read(t.Context(), engine.Query{SQL: "SHOW SESSION STATUS LIKE 'Handler_read%'", Scan: engine.EachRow(func(row *sql.Rows) error {
 			var name string

@@ -25,7 +25,7 @@ func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 	dbtest.OK(t, err)
 }
 
-// TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost, and none comes twice, of those too that are written meanwhile.
+// TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost or repeated, including those written meanwhile.
 func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	proxy := dbtest.NewProxy(t)
@@ -49,7 +49,7 @@ func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	want(int64(6))
 }
 
-// follow follows the log until the test ends: the ids of the jobs, and what it tells besides, come as events.
+// follow follows the log until the test ends: job ids and calls of Lost and Back come as events.
 func follow(t *testing.T, l testLog, by activity.Filter) (events chan any, next func() any, want func(...any)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,8 +92,8 @@ func follow(t *testing.T, l testLog, by activity.Filter) (events chan any, next 
 	}
 }
 
-// TestFollowLateCommit: an entry comes when its transaction commits, once, although many others have been written and committed
-// since it was written.
+// TestFollowLateCommit: an entry comes once, when its transaction commits, although many later entries have been
+// committed before.
 func TestFollowLateCommit(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -121,7 +121,7 @@ func TestFollowLateCommit(t *testing.T) {
 			record(now.Add(-30*time.Second), 4)
 			want(int64(4))
 			record(now, 5)
-			want(int64(5)) // so what came before is settled
+			want(int64(5)) // so all earlier entries have come
 			record(now, 6)
 			want(int64(6))
 		}
@@ -132,14 +132,14 @@ func TestFollowLateCommit(t *testing.T) {
 	})
 }
 
-// TestFollowEndsForGood: what no waiting mends ends it, as does its caller's own error.
+// TestFollowEndsForGood: an error that waiting doesn't fix ends it, as does f's own error.
 func TestFollowEndsForGood(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
 		recordJobs(t, l, 1)
 		o := activity.FollowOptions{Every: time.Millisecond, Lost: func(err error) { t.Error(err) }}
-		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return schema.ErrNoAnswer }); err != schema.ErrNoAnswer { //nolint:errorlint // as it is
+		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return schema.ErrNoAnswer }); err != schema.ErrNoAnswer { //nolint:errorlint // unwrapped
 			t.Error(err)
 		}
 		mustExec(t, l.db, "DROP TABLE "+l.db.Activity())

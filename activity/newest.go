@@ -12,16 +12,16 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// newestPage is at how many entries Newest looks at once.
+// newestPage is how many entries Newest reads at once.
 const newestPage = 20_000
 
-// lateBy is how much earlier than those of lower ids an entry's time may be: it is that of its transaction's beginning.
+// lateBy is how far an entry's time may lie before those of lower ids: it is when its transaction began.
 const lateBy = 10 * time.Second
 
-// Newest gives the newest entries that the filter lets pass, oldest first, as many as its Limit, to somebody who waits for the
-// answer where no index serves the filter: it looks at one entry after the other, back from the newest. When it has done so for as
-// long as within, it ends, and back is the time of the entry to which it has come; to go on, ask for what was up to then. back is
-// zero if it has found enough, or looked at all. It may be repeated.
+// Newest returns the newest matching entries, oldest first, up to Limit. It is for interactive use of filters without
+// an index: it scans back from the newest entry. After the time within it stops, and back is the time of the entry that
+// it has reached; to continue, search up to back. back is zero if it has found enough or scanned the whole log. It may
+// be repeated.
 func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entries []Entry, back time.Time, err error) {
 	back, err = l.eachPageBack(ctx, by.Since, by.Until, within, func(last int64) (more bool, err error) {
 		entries, err = l.addNewest(ctx, entries, by, last)
@@ -34,9 +34,9 @@ func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entr
 	return entries, back, nil
 }
 
-// eachPageBack calls look with the id of the last entry of each page that may have one between two times, back from the newest, as
-// long as look wants more: once at least, and for as long as within. back is the time of the entry to which it has come then, else
-// zero. A zero time doesn't bound.
+// eachPageBack scans pages back from the newest that may have entries between two times, and calls look with the id of
+// each page's last entry. It stops if look wants no more, or after the time within, but not before the first page. back
+// is the time that it has then reached, else zero. A zero time is no bound.
 func (l *Log) eachPageBack(ctx context.Context, since, until time.Time, within time.Duration,
 	look func(last int64) (more bool, err error),
 ) (back time.Time, err error) {
@@ -53,7 +53,7 @@ func (l *Log) eachPageBack(ctx context.Context, since, until time.Time, within t
 	return time.Time{}, err
 }
 
-// place is an entry's place in the log.
+// place is an entry's position in the log.
 type place struct {
 	ID int64
 	At engine.Time
@@ -64,12 +64,12 @@ func (l *Log) upTo(ctx context.Context, id int64) (place, error) {
 	return l.place(ctx, l.db.SQL.ByID+" WHERE id <= ? ORDER BY id DESC", id)
 }
 
-// lastBefore is the place up to which there are entries before a time, or at all if that is zero.
+// lastBefore is the place of the last entry before a time, or of the last one if that is zero.
 func (l *Log) lastBefore(ctx context.Context, until time.Time) (place, error) {
 	if until.IsZero() {
 		return l.place(ctx, l.db.SQL.ByID+" ORDER BY id DESC")
 	}
-	// some that are written later have an earlier time
+	// entries written later may have earlier times
 	return l.place(ctx, l.db.SQL.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY "+l.db.Activity()+".at DESC", engine.At(until.Add(lateBy)))
 }
 
@@ -81,7 +81,7 @@ func (l *Log) place(ctx context.Context, which string, args ...any) (p place, er
 	return p, err
 }
 
-// addNewest adds the entries of the page that ends with an id, newest first, up to the filter's limit.
+// addNewest appends a page's matching entries, newest first, up to the filter's limit.
 func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
 	w := by.terms()
 	w.And("id > ? AND id <= ?", last-newestPage, last)
@@ -94,12 +94,12 @@ func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last in
 	return entries, err
 }
 
-// failedText is how much of an error Failed reads: as much as its kind is told by.
+// failedText is how much of an error Failed reads: enough for its fingerprint.
 const failedText = 4096
 
-// Failed calls f with the entry of each attempt that failed since a time, the newest first: Failed, or Error if it will be retried. It
-// has no key and no output, and the beginning of its error. No index has these entries: it looks at one after the other, for as long as within. back is
-// zero if it has looked at all of that time, else the time to which it has come. It may be repeated.
+// Failed calls f with each failed attempt since a time, newest first: Failed, or Error if it is retried. The entries
+// have no key, no output, and only the beginning of the error. No index serves this: it scans for at most the time
+// within. back is zero if it has scanned all since then, else the time that it has reached. It may be repeated.
 func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration, f func(Entry)) (back time.Time, err error) {
 	table, from := l.db.Activity(), engine.At(since)
 	first, err := l.place(ctx, l.db.SQL.Index(table, "at")+" WHERE at >= ? ORDER BY "+table+".at", engine.At(since.Add(-lateBy)))
@@ -117,7 +117,7 @@ func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration,
 	return back, texts.Wrap(err, "find attempts that failed")
 }
 
-// Started says whether a job of a type was started since a time. If none was, it reads all that has happened since.
+// Started reports whether a job of a type has started since a time. If none has, it reads all entries since then.
 func (l *Log) Started(ctx context.Context, queue, jobType string, since time.Time) (some bool, err error) {
 	table := l.db.Activity()
 	query := "SELECT EXISTS (SELECT 1 FROM " + table + " " + l.db.SQL.Index(table, "at") +

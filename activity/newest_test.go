@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// The caller learns how far back the search went, and goes on from there; what is found is what Find finds.
+// TestNewest: the caller learns how far back the scan went, and continues there; the result equals Find's.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -22,7 +22,7 @@ func TestNewest(t *testing.T) {
 			dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1))
 			return id
 		}
-		// Newest looks at a range of ids at once. In a cluster these are several apart, and the range has fewer entries.
+		// Newest reads a range of ids at once. In a cluster, ids have gaps, and the range has fewer entries.
 		if first, step := nth(1), nth(2)-nth(1); step > 1 {
 			mustExec(t, l.db, fmt.Sprintf("UPDATE "+l.db.Activity()+" SET id = (id - %d) DIV %d + 1 ORDER BY id", first, step))
 		}

@@ -11,17 +11,17 @@ import (
 
 // PurgeOptions say what Purge deletes.
 type PurgeOptions struct {
-	// Before: what is older than this goes.
+	// Before: older entries are deleted.
 	Before time.Time
-	// Force deletes hours too that the monitor has not aggregated: they can't be counted any more.
+	// Force also deletes hours that the monitor has not aggregated; they are then missing from its metrics.
 	Force bool
-	// DryRun counts what would go, and deletes nothing.
+	// DryRun counts what would be deleted.
 	DryRun bool
-	// OnDeleted, if there is one, is told after each batch how many of a kind are deleted by now.
+	// OnDeleted, if set, gets the number deleted so far after each batch.
 	OnDeleted func(deleted int64)
 }
 
-// Tell tells OnDeleted.
+// Tell calls OnDeleted.
 func (o PurgeOptions) Tell(deleted int64) {
 	if o.OnDeleted != nil {
 		o.OnDeleted(deleted)
@@ -30,12 +30,12 @@ func (o PurgeOptions) Tell(deleted int64) {
 
 // PurgeResult is what Purge did, or would do.
 type PurgeResult struct {
-	// Deleted is how many entries went.
+	// Deleted is the number of deleted entries.
 	Deleted int64
-	// KeptHours and KeptEntries count what is old enough and stays anyway, because the monitor has not aggregated it.
+	// KeptHours is the number of old hours that stay, because the monitor has not aggregated them.
 	KeptHours   int
-	KeptEntries int64
-	// Kept names those hours, the earliest maxKept of them.
+	KeptEntries int64 // the entries in these hours
+	// Kept are the earliest maxKept of those hours.
 	Kept []KeptHour
 }
 
@@ -45,12 +45,12 @@ type KeptHour struct {
 	Entries int64
 }
 
-// maxKept bounds a list that is for people.
+// maxKept bounds a list for people.
 const maxKept = 100
 
-// Purge deletes old entries, hour by hour, in small transactions between which others get their turn. Hours that the
-// monitor has not aggregated stay unless forced. When it is interrupted, what it had deleted is gone, and the result says how
-// much; it may be repeated, and run by several at once.
+// Purge deletes old entries, hour by hour, in small transactions with pauses for others. Hours that the monitor has not
+// aggregated stay unless forced. If interrupted, it returns what it has deleted. It may be repeated and run
+// concurrently.
 func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	var r PurgeResult
 	from := time.Unix(0, 0)
@@ -70,7 +70,7 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	}
 }
 
-// first is the time of the first entry in [from, to), zero if there is none.
+// first is the time of the first entry in [from, to); zero if there is none.
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
 	var at engine.Time
 	query := "SELECT " + l.db.SQL.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
@@ -120,7 +120,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 		}
 		ids := make([]any, len(found))
 		for i, e := range found {
-			ids[i], from = e.ID, e.At.Time // the next batch needn't walk over what this one leaves in the index
+			ids[i], from = e.ID, e.At.Time // the next batch skips this one's remains in the index
 		}
 		n, err := l.deleteByID(ctx, ids)
 		*deleted += n
@@ -134,7 +134,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 	}
 }
 
-// deleteByID deletes entries in a transaction of their own.
+// deleteByID deletes entries in its own transaction.
 func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err error) {
 	if len(ids) == 0 {
 		return 0, nil

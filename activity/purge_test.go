@@ -53,7 +53,7 @@ func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 	dbtest.OK(t, err)
 }
 
-// left are the times of the entries there are.
+// left counts the entries by time.
 func left(t *testing.T, l testLog) map[time.Time]int {
 	t.Helper()
 	times := map[time.Time]int{}
@@ -64,7 +64,7 @@ func left(t *testing.T, l testLog) map[time.Time]int {
 	return times
 }
 
-// maxKept is how many hours a purge names.
+// maxKept is how many hours a purge lists.
 const maxKept = 100
 
 var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
@@ -75,7 +75,7 @@ func TestPurge(t *testing.T) {
 		l := openLog(t, driver, source)
 		at := func(hours int, d time.Duration) time.Time { return purgeHour.Add(time.Duration(hours)*time.Hour + d) }
 		end := time.Hour - time.Microsecond
-		// hours 0, 2 and 5 were aggregated, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
+		// hours 0, 2 and 5 are aggregated, 1 and 4 not, 3 is empty; 1,250 entries are more than two batches
 		for _, h := range []int{0, 2, 5} {
 			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, aggregated_time) VALUES (?, ?)", engine.At(at(h, 0)), engine.At(at(9, 0)))
 		}
@@ -152,14 +152,14 @@ func TestPurgeStops(t *testing.T) {
 		err := <-done
 		dbtest.Ensure(t, errors.Is(err, context.Canceled), "stopped with %v", err)
 		dbtest.OK(t, l.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()))
-		// a commit whose answer the end of the context cut off may not be counted
+		// a commit whose answer was cut off by the context may not be counted
 		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+engine.PurgeBatch {
 			t.Errorf("%d entries are gone, %d reported", gone, r.Deleted)
 		}
 	})
 }
 
-// A row that somebody is writing, or has just written, must not hold up the purge of others.
+// TestPurgeWaitsForNobody: a row that is being written, or just was, must not block the purge of others.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	l := openLog(t, "mysql", dbtest.MySQL(t))

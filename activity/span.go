@@ -9,10 +9,10 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// span is a range of ids. Spans stand in their order, and don't overlap.
+// span is a range of ids. Lists of spans are sorted and don't overlap.
 type span struct{ first, last int64 }
 
-// spansMax is how many spans there are in a query.
+// spansMax is the maximum number of spans in a query.
 const spansMax = 1000
 
 // within is the condition for ids in one of the spans.
@@ -23,7 +23,7 @@ func within(of []span) (condition string, args []any) {
 	return "(" + strings.Repeat("id BETWEEN ? AND ? OR ", len(of)-1) + "id BETWEEN ? AND ?)", args
 }
 
-// spans are those of the ids that are not known: a span has no known id, and reaches into one of those that it lies within.
+// spans groups the unknown ids: each span has no known id, and lies within one of the given spans.
 func spans(ids []int64, of []span, known map[int64]bool) (unknown []span) {
 	for _, s := range of {
 		joined := false
@@ -41,14 +41,14 @@ func spans(ids []int64, of []span, known map[int64]bool) (unknown []span) {
 	return unknown
 }
 
-// ids are those of the entries there are in the spans.
+// ids are the ids of existing entries in the spans.
 func (l *Log) ids(ctx context.Context, in engine.Reader, of []span) (ids []int64, err error) {
 	condition, args := within(of)
 	query := "SELECT id FROM " + l.db.Activity() + " " + l.db.SQL.ByID + " WHERE " + condition + " ORDER BY id"
 	return ids, texts.Wrap(in.SelectContext(ctx, &ids, query, args...), "find activity")
 }
 
-// uncommitted are the ids in the spans of all entries that are written, also of transactions that are open.
+// uncommitted are the ids of entries in the spans, including those of open transactions.
 func (l *Log) uncommitted(ctx context.Context, of []span) ([]int64, error) {
 	tx, err := l.db.SQL.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
 	if err != nil {

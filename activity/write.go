@@ -14,13 +14,13 @@ const (
 	columns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
 	// values follows the expression for the time.
 	values = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
+	// maxRows keeps a statement below SQLite's 32,766 parameters, and short enough to parse well.
 	maxRows = 500
-	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
+	// maxBytes keeps a statement well below the smallest likely max_allowed_packet.
 	maxBytes = 4 << 20
 )
 
-// Write appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
+// Write appends entries in the caller's transaction, with the transaction's time. Empty texts become None.
 func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) error {
 	at, stamp := tx.Stamp()
 	for len(entries) > 0 {
@@ -40,17 +40,17 @@ func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) e
 	return nil
 }
 
-// JobRows are the rows of jobs that have all gone through the same transition, in the caller's transaction.
+// JobRows are the rows of jobs that made the same transition in the caller's transaction.
 type JobRows struct {
 	Table string
 	IDs   []any
-	// Wait and Run are expressions for wait_ms and run_ms, with the parameters of both; empty is 0.
+	// Wait and Run are expressions for wait_ms and run_ms; empty means 0.
 	Wait, Run string
-	Args      []any
+	Args      []any // the parameters of Wait and Run
 }
 
-// WriteRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
-// e has all but the time, the job, its type, its key and its attempt.
+// WriteRows appends an entry per row, made by the database, which is cheaper than sending entries. e has all fields but
+// the time, and the job's id, type, key and attempt.
 func WriteRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e Entry, r JobRows) error {
 	if len(r.IDs) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// off is how a limit is written that nothing exceeds.
+// off is the value of a limit that nothing exceeds.
 const off = "off"
 
 func jobAlertKeys() []string { return knownKeys(reflect.TypeFor[jobAlertSection]()) }
@@ -24,7 +24,7 @@ func (b builder) alert(s alertSection) monitor.Alert {
 	return a
 }
 
-// hours reads a time of whole hours, up to a week; an empty text is the default.
+// hours parses a time in whole hours, up to a week; empty means the default.
 func (b builder) hours(path, text string, otherwise time.Duration) time.Duration {
 	d, err := otherwise, error(nil)
 	if text != "" {
@@ -61,7 +61,7 @@ func (b builder) queueAlert(path string, s queueSection, a *monitor.Alert) {
 	a.Queues[s.Name] = q
 }
 
-// jobAlert overrides the limits of the level outside, key by key.
+// jobAlert overrides the outer level's limits, key by key.
 func (b builder) jobAlert(path string, s jobAlertSection, outer monitor.JobAlert) monitor.JobAlert {
 	return monitor.JobAlert{
 		ErrorRate: b.limits(path+".error_rate", limitsSection(s.ErrorRate), outer.ErrorRate, parts),
@@ -73,7 +73,7 @@ func (b builder) jobAlert(path string, s jobAlertSection, outer monitor.JobAlert
 	}
 }
 
-// limits reads two limits; what is critical is a warning before.
+// limits parses the two limits; the critical one can't be below the warning.
 func (b builder) limits(path string, s limitsSection, outer monitor.Limits, kind limitKind) monitor.Limits {
 	before := len(b.errs)
 	l := monitor.Limits{
@@ -106,7 +106,7 @@ func (b builder) limit(path, text string, otherwise float64, kind limitKind) flo
 	return value
 }
 
-// limitKind is what values a limit has: how they are read, and shown.
+// limitKind parses and shows the values of a kind of limit.
 type limitKind struct {
 	read func(text string) (float64, error)
 	show func(value float64) any

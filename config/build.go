@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // hosts without zone files must not read a config differently
+	_ "time/tzdata" // else hosts without zone files would read a config differently
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
 
-// maxInt is what the databases' columns hold.
+// maxInt is the maximum of the databases' columns.
 const maxInt = math.MaxInt32
 
-// defaults are what a job type has where it says nothing.
+// defaults are the inherited settings of a job type.
 type defaults struct {
 	job.Type
 	retryHandler *Handler
@@ -28,9 +28,9 @@ type defaults struct {
 
 type builder struct {
 	*checker
-	// dir is the config file's folder, to which paths are relative; shared says that others may read the file.
+	// dir is the config file's folder, for relative paths.
 	dir    string
-	shared bool
+	shared bool // others may read the file
 	// slots is how many jobs the worker runs at once.
 	slots int
 	seen  map[string]bool
@@ -52,7 +52,7 @@ func (b builder) config(s *shape) *Config {
 	}
 	b.slots = c.Worker.Concurrency
 	names := b.names(c)
-	// what the instance says once is the default of each job type
+	// the instance's settings are the defaults of each job type
 	outer := defaults{Type: job.DefaultType("")}
 	outer.Timeout = b.timeout("timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry("retry", s.Retry, outer.Retry)
@@ -84,7 +84,7 @@ func (b builder) config(s *shape) *Config {
 	return c
 }
 
-// names checks the name and the template. Where they fail, it gives names by which the queues can still be checked.
+// names checks the name and the template. If they are invalid, it returns names that still allow checking the queues.
 func (b builder) names(c *Config) schema.Names {
 	names, err := schema.NewNames(cmp.Or(c.Name, "instance"), schema.DefaultTemplate)
 	if c.Name == "" {
@@ -108,7 +108,7 @@ func (b builder) database(s databaseSection) schema.Options {
 	o := schema.Options{Driver: b.text("database.driver", s.Driver, "sqlite")}
 	switch o.Driver {
 	case "sqlite":
-		// With a driver from the environment the file's dsn rests. Otherwise somebody believes that it is in use.
+		// If the driver comes from the environment, the file's dsn is unused. Otherwise its author expects it to be used.
 		given, key := s.DSN, "database.dsn"
 		if given == "" {
 			given, key = s.DSNFile, "database.dsn_file"
@@ -155,7 +155,7 @@ func hasPassword(dsn string) bool {
 	return strings.Contains(user, ":")
 }
 
-// mode reads the rights of a file, as chmod takes them.
+// mode parses a file's permissions as chmod does.
 func (b builder) mode(path, text string) fs.FileMode {
 	n, err := strconv.ParseUint(cmp.Or(text, "0600"), 8, 9)
 	if err != nil || n&0o600 != 0o600 || n&0o113 != 0 {
@@ -165,7 +165,7 @@ func (b builder) mode(path, text string) fs.FileMode {
 	return fs.FileMode(n)
 }
 
-// tls gives how the connection is encrypted; nil leaves it to the DSN.
+// tls returns the TLS options; nil leaves TLS to the DSN.
 func (b builder) tls(s *tlsSection) *schema.TLS {
 	if s == nil || *s == (tlsSection{}) {
 		b.note("database.tls", nil, "")
@@ -177,7 +177,7 @@ func (b builder) tls(s *tlsSection) *schema.TLS {
 	}
 }
 
-// dsnFrom is the setting that the DSN comes from.
+// dsnFrom is the setting that gives the DSN.
 func (b builder) dsnFrom(s databaseSection) string {
 	key := ""
 	switch {
@@ -189,7 +189,7 @@ func (b builder) dsnFrom(s databaseSection) string {
 	return cmp.Or(b.origin[key], key)
 }
 
-// dsn never lets the DSN into an error.
+// dsn reads the DSN. No error shows it.
 func (b builder) dsn(s databaseSection) string {
 	switch {
 	case s.DSN != "" && s.DSNFile != "":
@@ -219,7 +219,7 @@ func (b builder) dsn(s databaseSection) string {
 	return dsn
 }
 
-// noteDSN notes the DSN, without its password, and the file that it may come from.
+// noteDSN records the DSN without its password, and its file if any.
 func (b builder) noteDSN(dsn string, s databaseSection) {
 	if b.filePath("database.dsn_file", s.DSNFile) != "" {
 		b.outer["database.dsn"] = "database.dsn_file"
@@ -228,7 +228,7 @@ func (b builder) noteDSN(dsn string, s databaseSection) {
 }
 
 func (b builder) zone(path, name string) *time.Location {
-	// "Local" would be another zone on each host
+	// "Local" would be a different zone on each host
 	if name != "Local" {
 		if l, err := time.LoadLocation(name); err == nil {
 			return l
@@ -259,7 +259,7 @@ func (b builder) timeout(path, text string, outer time.Duration) time.Duration {
 	return b.seconds(path, text, outer, time.Second)
 }
 
-// retry overrides the policy of the level outside, key by key.
+// retry overrides the outer level's policy, key by key.
 func (b builder) retry(path string, s retrySection, outer job.RetryPolicy) job.RetryPolicy {
 	before, p := len(b.errs), outer
 	p.Attempts = b.integer(path+".attempts", s.Attempts, p.Attempts, 1, maxInt)

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// longest is beyond what anybody means; it keeps sums of times within what the databases can store.
+// longest exceeds any sensible time. It keeps sums of times within what the databases can store.
 const longest = 3650 * 24 * time.Hour
 
-// checker turns texts into values and collects what it has to refuse, so that one run shows all mistakes.
+// checker parses values and collects all mistakes, so that one run shows them all.
 type checker struct {
 	file string
-	// lines are those of the file's keys.
+	// lines are the lines of the file's keys.
 	lines map[string]int
-	// origin says of the settings that the file did not give who did: a variable or a flag.
+	// origin is the variable or flag that gave a setting, unless the file did.
 	origin map[string]string
 	errs   []error
-	// refused are the keys of errs; unsure are the sections with an unknown key, which may be one that seems to be missing.
+	// refused are the keys of errs. unsure are sections with an unknown key, which may be a misspelt missing key.
 	refused, unsure map[string]bool
-	// warnings are about what can be used, and should be otherwise.
+	// warnings are about usable settings that should be changed.
 	warnings []string
-	// settings is what was read. outer is for a key, or a section, the one whose value holds where this has none.
+	// settings are all settings read.
 	settings []Setting
-	outer    map[string]string
+	outer    map[string]string // the key or section that one inherits from
 }
 
 func newChecker() *checker {
@@ -37,7 +37,7 @@ func (c *checker) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// refuse notes that the value at a key can't be used: what is wrong, and what is allowed.
+// refuse records that the value at a key is invalid: what is wrong, and what is allowed.
 func (c *checker) refuse(path, format string, args ...any) {
 	m := &Mistake{File: c.file, Key: path, From: c.origin[path], Err: fmt.Errorf(format, args...)}
 	if strings.HasPrefix(m.From, "--") {
@@ -48,7 +48,7 @@ func (c *checker) refuse(path, format string, args ...any) {
 	c.errs, c.refused[path] = append(c.errs, m), true
 }
 
-// lineOf is the line of a key, or else of the innermost section around it that has one: at last the first line with a key.
+// lineOf is the line of a key, or of the innermost enclosing section with a line, or of the first key.
 func lineOf(lines map[string]int, path string) int {
 	for ; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
 		if line := lines[path]; line > 0 {
@@ -58,7 +58,7 @@ func lineOf(lines map[string]int, path string) int {
 	return lines[""]
 }
 
-// missing refuses a key that is not there, unless that follows from what was refused already.
+// missing refuses a missing key, unless an earlier mistake explains it.
 func (c *checker) missing(path, format string, args ...any) {
 	section := path[:max(0, strings.LastIndex(path, "."))]
 	if !c.refused[path] && !c.unsure[section] {
@@ -66,7 +66,7 @@ func (c *checker) missing(path, format string, args ...any) {
 	}
 }
 
-// refuseName notes what another package has against a name or the like, in its words, which quote the value.
+// refuseName records another package's error about a value. The error may quote the value.
 func (c *checker) refuseName(path, value string, err error) {
 	if mayBeSecret(value) {
 		err = fmt.Errorf("%s is not allowed", shown(value))
@@ -74,14 +74,14 @@ func (c *checker) refuseName(path, value string, err error) {
 	c.refuse(path, "%w", err)
 }
 
-// integer reads a whole number; an empty text is the default, which is none where it is out of range.
+// integer parses a whole number; empty means the default. A default out of range means none.
 func (c *checker) integer(path, text string, otherwise, low, high int) int {
 	n := c.whole(path, text, otherwise, low, high)
 	c.noteIf(n >= low, path, n, text)
 	return n
 }
 
-// whole is integer for what is a part of a setting.
+// whole is integer for a part of a setting.
 func (c *checker) whole(path, text string, otherwise, low, high int) int {
 	if text == "" {
 		return otherwise
@@ -96,12 +96,12 @@ func (c *checker) whole(path, text string, otherwise, low, high int) int {
 	return n
 }
 
-// fraction reads a number from 0 to 1; an empty text is the default.
+// fraction parses a number from 0 to 1; empty means the default.
 func (c *checker) fraction(path, text string, otherwise float64) float64 {
 	f := otherwise
 	if text != "" {
 		var err error
-		if f, err = strconv.ParseFloat(text, 64); err != nil || !(f >= 0 && f <= 1) { // so written it refuses NaN too
+		if f, err = strconv.ParseFloat(text, 64); err != nil || !(f >= 0 && f <= 1) { // this form refuses NaN too
 			c.refuse(path, "%s is not a number from 0 to 1", shown(text))
 		}
 	}
@@ -109,7 +109,7 @@ func (c *checker) fraction(path, text string, otherwise float64) float64 {
 	return f
 }
 
-// truth reads true or false, in the spellings that YAML files and environments have; an empty text is the default.
+// truth parses true or false in the spellings of YAML files and environments; empty means the default.
 func (c *checker) truth(path, text string, otherwise bool) bool {
 	is := otherwise
 	switch strings.ToLower(text) {
@@ -125,14 +125,14 @@ func (c *checker) truth(path, text string, otherwise bool) bool {
 	return is
 }
 
-// duration reads a time with its unit; an empty text is the default, which is none where it is out of range.
+// duration parses a time with its unit; empty means the default. A default out of range means none.
 func (c *checker) duration(path, text string, otherwise, low time.Duration) time.Duration {
 	d := c.span(path, text, otherwise, low)
 	c.noteIf(d >= low, path, formatDuration(d), text)
 	return d
 }
 
-// span is duration for what is a part of a setting.
+// span is duration for a part of a setting.
 func (c *checker) span(path, text string, otherwise, low time.Duration) time.Duration {
 	if text == "" {
 		return otherwise
@@ -147,7 +147,7 @@ func (c *checker) span(path, text string, otherwise, low time.Duration) time.Dur
 	return d
 }
 
-// seconds is a duration that is stored in whole seconds.
+// seconds is duration for a time that is stored in whole seconds.
 func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.Duration {
 	d := c.duration(path, text, otherwise, low)
 	if d%time.Second != 0 && d >= low {
@@ -156,7 +156,7 @@ func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.
 	return d
 }
 
-// text reads what needs no checking here; an empty text is the default, and may be none.
+// text reads a value that is not checked here; empty means the default, which may be empty.
 func (c *checker) text(path, text, otherwise string) string {
 	value := cmp.Or(text, otherwise)
 	c.noteIf(value != "", path, value, text)
@@ -171,30 +171,30 @@ func shown(text string) string {
 	return fmt.Sprintf("%.80q", text)
 }
 
-// mayBeSecret says whether a value looks like a DSN, which may have come to stand in the wrong place.
+// mayBeSecret reports whether a value looks like a DSN, which may be in the wrong place.
 func mayBeSecret(text string) bool { return strings.Contains(text, "@") && strings.Contains(text, ":") }
 
-// Mistake is one thing that is wrong with a config. With a Key it wraps ErrInvalid, and ErrFlag where a flag is at fault.
+// Mistake is one mistake in a config. With a Key it wraps ErrInvalid, and ErrFlag if a flag is at fault.
 type Mistake struct {
-	// File is the config; empty where it isn't to blame: for flags, and unknown variables.
+	// File is the config; empty if it isn't at fault: for flags and unknown variables.
 	File string
-	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable. Empty is none:
-	// Err says all, as it came.
+	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable. If empty,
+	// Err is the whole message.
 	Key string
-	// From is the variable that gave the key its value; empty if the file did.
+	// From is the variable that set the key; empty if the file did.
 	From string
-	// Line is that of the key in the file, or of the section that lacks it; 0 is unknown.
+	// Line is the line of the key, or of the section that lacks it; 0 if unknown.
 	Line int
-	// Err says what is wrong, and what is allowed. It has no secret in it.
+	// Err says what is wrong, and what is allowed. It contains no secret.
 	Err error
 }
 
-// Mistake is what is found wrong with a key when that is used.
+// Mistake wraps an error that shows up only when a key's value is used.
 func (c *Config) Mistake(key string, err error) *Mistake {
 	return &Mistake{File: c.File, Key: key, Line: lineOf(c.lines, key), Err: err}
 }
 
-// Error is one line with all of that.
+// Error is all of that in one line.
 func (m *Mistake) Error() string {
 	kind, at := ErrInvalid, m.Key
 	switch {
@@ -214,7 +214,7 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("%v: %s: %v", kind, at, m.Err)
 }
 
-// Unwrap gives the kinds of error that it is, and the cause.
+// Unwrap returns the kinds of error that it is, and the cause.
 func (m *Mistake) Unwrap() []error {
 	switch {
 	case m.Key == "":
@@ -227,12 +227,12 @@ func (m *Mistake) Unwrap() []error {
 
 func (m *Mistake) isFlag() bool { return strings.HasPrefix(m.Key, "--") }
 
-// Mistakes are those in an error of Load. What is none, such as a file that is no YAML, comes without a Key.
+// Mistakes are the mistakes in an error of Load. Other errors, such as invalid YAML, have no Key.
 func Mistakes(err error) (all []*Mistake) {
 	if err == nil {
 		return nil
 	}
-	if m, ok := err.(*Mistake); ok { //nolint:errorlint // what it wraps is its own
+	if m, ok := err.(*Mistake); ok { //nolint:errorlint // a wrapped error is the mistake's own
 		return []*Mistake{m}
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.As(err, new(*Mistake)) { //nolint:errorlint // as above

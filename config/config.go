@@ -1,8 +1,8 @@
-// Package config reads hipq.yaml, strictly, into the option structs that the other packages own.
+// Package config reads hipq.yaml strictly into the option structs of the other packages.
 package config
 
 import (
-	_ "embed" // the starter config
+	_ "embed" // starter.yaml
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,115 +23,115 @@ import (
 )
 
 var (
-	// ErrNotFound means that there is no config file, where it was named or anywhere that Load looks.
+	// ErrNotFound means that the named config file, or each file that Load looks for, doesn't exist.
 	ErrNotFound = errors.New("no configuration file")
-	// ErrInvalid is wrapped by every refusal of what a config says.
+	// ErrInvalid is wrapped by each error about a config's content.
 	ErrInvalid = errors.New("invalid configuration")
-	// ErrFlag is wrapped besides when it was a flag that said it.
+	// ErrFlag is wrapped too if a flag is at fault.
 	ErrFlag = errors.New("invalid flag")
-	// ErrUnknownQueue means that a queue is not one of the config's.
+	// ErrUnknownQueue means that the config has no such queue.
 	ErrUnknownQueue = errors.New("unknown queue")
 )
 
-// Config is hipq.yaml, checked and complete.
+// Config is hipq.yaml, checked, with defaults filled in.
 type Config struct {
-	// File is the absolute path of the file it came from.
+	// File is the absolute path of the config file.
 	File string
-	// lines are those of the file's keys.
+	// lines are the lines of the file's keys.
 	lines map[string]int
-	// Name is the instance's.
+	// Name is the instance's name.
 	Name string
-	// Tables is the naming template of the tables.
+	// Tables is the table template.
 	Tables string
-	// Database says which one, with an absolute Path for SQLite. It may hold a password: don't print it.
+	// Database says which database to open; an SQLite Path is absolute. It may hold a password: don't print it.
 	Database schema.Options
-	// DSNFrom is the setting that Database.DSN comes from: a variable, or a key of File.
+	// DSNFrom is the setting that gave Database.DSN: a variable, or a key of File.
 	DSNFrom string
-	// Location is the zone of the time windows and of what people read.
+	// Location is the zone of the time windows and of times shown to people.
 	Location *time.Location
 	Worker   worker.Options
-	// ActivityKeep is how long purge leaves the activity.
+	// ActivityKeep is how long purge keeps the activity.
 	ActivityKeep time.Duration
-	// MetricsKeep is how long purge leaves the metrics, two weeks at least: a report has two.
+	// MetricsKeep is how long purge keeps the metrics: at least two weeks, because a report compares two.
 	MetricsKeep time.Duration
-	// MonitorPing and PurgePing are the URLs to be told when hipq monitor, or purge, starts and ends; empty is none. They may hold
-	// secrets: don't print them.
+	// MonitorPing is the URL that hipq monitor calls when it starts and ends; empty means none. It may hold a secret:
+	// don't print it.
 	MonitorPing string
-	PurgePing   string
-	// Alert has the limits of the instance, and of its queues and their job types.
+	PurgePing   string // likewise, for hipq purge
+	// Alert has the limits of the instance, of its queues, and of their job types.
 	Alert monitor.Alert
-	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
+	// StrictTypes is the default of Queue.StrictTypes, also for queues that this config lacks.
 	StrictTypes bool
-	// AllowForeignHandlers lets root run handlers' programs that another user could have written.
+	// AllowForeignHandlers lets root run handler programs that another user could have written.
 	AllowForeignHandlers bool
-	// Mail says that what cron mails of a tick's failed jobs and outages is printed.
+	// Mail means that failed jobs and outages of a tick are printed, so that cron mails them.
 	Mail bool
-	// Warnings say what should be otherwise, for people to read.
+	// Warnings are settings that should be changed, for people to read.
 	Warnings []string
-	// Queues are at least one, in the order of the file.
+	// Queues has at least one queue, in the order of the file.
 	Queues []Queue
 	// Schedules are the recurring jobs, in the order of the file.
 	Schedules []schedule.Schedule
 }
 
-// Queue is one queue of the config, with what runs for its jobs.
+// Queue is one queue of the config, with its handlers.
 type Queue struct {
 	queue.Options
-	// Handlers are by the name of the job type. A type without one is enqueued here and handled elsewhere.
+	// Handlers are by job type. Jobs of a type without one are only enqueued here.
 	Handlers map[string]Handler
-	// RetryHandlers are by the name of the job type too; a type without one leaves the retry to its policy.
+	// RetryHandlers are by job type. A type without one uses its retry policy.
 	RetryHandlers map[string]Handler
 }
 
-// Handler says what runs for the jobs of one type, or decides about their retry: one of Exec, Stream and HTTP is set.
+// Handler runs the jobs of one type, or decides about their retry. Exactly one of Exec, Stream and HTTP is set.
 type Handler struct {
 	// Key is the path of its section in the config: queues.emails.job_types.send.handler.
 	Key string
-	// Exec is the program that runs for each job, and its arguments, without a shell.
+	// Exec is the program to run for each job, and its arguments, without a shell.
 	Exec []string
-	// Stream is the same of a program that takes one job after another.
+	// Stream is the program that takes one job after another, and its arguments.
 	Stream []string
-	// Processes is how many programs of a stream a worker runs, at most, and InFlight how many jobs each has at once.
+	// Processes is how many programs of a stream a worker runs at most. InFlight is how many jobs each has at once.
 	Processes, InFlight int
-	// HTTP is the endpoint that gets the jobs; nil is none.
+	// HTTP is the endpoint that receives the jobs, or nil.
 	HTTP *HTTP
-	// Dir is the absolute path of the folder in which it runs.
+	// Dir is the absolute path of the working directory.
 	Dir string
-	// Env is its additional environment: NAME=value, or NAME alone for the worker's own value.
+	// Env adds to the environment: NAME=value, or NAME alone for the worker's own value.
 	Env []string
-	// DashArguments allows values of jobs as arguments of Exec that begin with -.
+	// DashArguments allows job values that begin with - as arguments of Exec.
 	DashArguments bool
-	// User is the name of the user as whom it runs; "" is the worker's own. Whether there is one, config doesn't ask.
+	// User is the user that the program runs as; "" means the worker's. Load doesn't check that it exists.
 	User string
 	// NewPrivs lets a program of another User gain rights by what it executes: no_new_privs is false.
 	NewPrivs bool
-	// Limits are what it may use.
+	// Limits are the program's resource limits.
 	Limits handler.Limits
-	// Nice is its niceness, and Umask the rights that its files don't have; nil is the worker's own.
+	// Nice is the program's niceness.
 	Nice  int
-	Umask *fs.FileMode
+	Umask *fs.FileMode // nil means the worker's
 }
 
-// Program is the program and its arguments, whichever kind of handler it is; an endpoint has none.
+// Program is the program and its arguments, of whichever kind; empty for an endpoint.
 func (h Handler) Program() []string { return slices.Concat(h.Exec, h.Stream) }
 
-// LoadOptions say where to look. The zero value looks where a command without flags does.
+// LoadOptions say where to look. The zero value is for a command without flags.
 type LoadOptions struct {
-	// File is the file to read; empty to search for one.
+	// File is the file to read; empty means to search for one.
 	File string
-	// Flags are a command's. Those of the worker (concurrency, batch, run-for, linger, max-jobs) outrank all else where
-	// they exist and were given. May be nil.
+	// Flags are a command's flags; may be nil. Those of the worker (concurrency, batch, run-for, linger, max-jobs)
+	// outrank all other sources if given.
 	Flags *pflag.FlagSet
-	// Env is the environment, NAME=value each; nil is the process's.
+	// Env is the environment, each NAME=value; nil means the process's.
 	Env []string
-	// Dir is the folder for hipq.yaml and for relative file names; empty is the working directory.
+	// Dir is the folder for hipq.yaml and relative file names; empty means the working directory.
 	Dir string
 }
 
-// Names gives the instance's tables their names.
+// Names names the instance's tables.
 func (c *Config) Names() (schema.Names, error) { return schema.NewNames(c.Name, c.Tables) }
 
-// Queue finds a queue by its name. The error for an unknown one lists those there are.
+// Queue finds a queue by name. The error for an unknown name lists the queues.
 func (c *Config) Queue(name string) (Queue, error) {
 	for _, q := range c.Queues {
 		if q.Name == name {
@@ -143,22 +143,22 @@ func (c *Config) Queue(name string) (Queue, error) {
 	return Queue{}, fmt.Errorf("%w: %q; %s has %s", ErrUnknownQueue, name, c.File, strings.Join(known, ", "))
 }
 
-// QueueNames are the queues, in the order of the file.
+// QueueNames are the queues' names, in the order of the file.
 func (c *Config) QueueNames() []string {
 	return texts.Map(c.Queues, func(q Queue) string { return q.Name })
 }
 
-// QueueTables are the queues, as their tables are made and checked.
+// QueueTables are the queues in the form that creates and checks their tables.
 func (c *Config) QueueTables() []schema.Queue {
 	return texts.Map(c.Queues, func(q Queue) schema.Queue { return q.Table() })
 }
 
-// TypeNames are the job types, in the order of the file.
+// TypeNames are the names of the job types, in the order of the file.
 func (q Queue) TypeNames() []string {
 	return texts.Map(q.Types, func(t job.Type) string { return t.Name })
 }
 
-// Schedule finds a schedule by its name; nil is none.
+// Schedule finds a schedule by name; nil if there is none.
 func (c *Config) Schedule(name string) *schedule.Schedule {
 	for n := range c.Schedules {
 		if c.Schedules[n].Name == name {
@@ -171,5 +171,5 @@ func (c *Config) Schedule(name string) *schedule.Schedule {
 //go:embed starter.yaml
 var starter []byte
 
-// Starter is the smallest sensible config, with comments, for somebody who begins.
+// Starter returns a minimal config with comments, for beginners.
 func Starter() []byte { return slices.Clone(starter) }

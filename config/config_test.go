@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// load loads a config of that text.
+// load loads a config with that text.
 func load(t *testing.T, text string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	t.Helper()
 	return Load(LoadOptions{File: write(t, filepath.Join(t.TempDir(), "hipq.yaml"), text), Env: env, Flags: flags})
@@ -200,7 +200,7 @@ queues:
 	}
 }
 
-// The policy of an outer level may be one that only an inner level would have to refuse, and the other way round.
+// TestRetryIsCheckedWhereItIsSet: an outer policy may be invalid only for an inner level, and the other way round.
 func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 	c := mustLoad(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a}, {name: b, retry: {backoff: exponential, delay: 1m}}]}]\n")
 	want := job.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
@@ -216,7 +216,7 @@ func TestSectionsWithoutContentAreDefaults(t *testing.T) {
 	dbtest.Same(t, diff(worker.DefaultOptions, got.Worker), "", "(-want +got)")
 }
 
-// An unknown key hides no other mistake, and a key that it may stand for is not reported as missing.
+// TestMistakes: an unknown key hides no other mistake, and a key that it may stand for isn't reported as missing.
 func TestMistakes(t *testing.T) {
 	_, err := load(t, "naem: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
 		environment("HIPQ_WORKER_CONCURENCY", "3", "HIPQ_TIMEZONE", "Mars"), nil)

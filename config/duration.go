@@ -21,8 +21,8 @@ var (
 	weeksAndDays = texts.Pattern(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
 )
 
-// ParseDuration reads a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
-// needs a unit, because it would be ambiguous without; only 0 does without.
+// ParseDuration parses a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
+// needs a unit; only 0 does without.
 func ParseDuration(s string) (time.Duration, error) {
 	if s == "0" {
 		return 0, nil
@@ -59,7 +59,7 @@ func notADuration(s string) error {
 	return fmt.Errorf("%s is %s; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m", shown(s), what)
 }
 
-// times multiplies a number in digits, or none, by a unit.
+// times multiplies a number in digits, or "" for 0, by a unit.
 func times(number string, unit time.Duration) (time.Duration, error) {
 	if number == "" {
 		return 0, nil
@@ -71,7 +71,7 @@ func times(number string, unit time.Duration) (time.Duration, error) {
 	return time.Duration(n) * unit, nil
 }
 
-// formatDuration writes a duration as a person would, in one unit where that is exact.
+// formatDuration formats a duration for people, in one unit if that is exact.
 func formatDuration(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -89,10 +89,10 @@ func formatDuration(d time.Duration) string {
 
 var sizeForm = texts.Pattern(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
 
-// maxSize is beyond what anybody means.
+// maxSize exceeds any sensible size.
 const maxSize = 1 << 50
 
-// size reads a number of bytes with its unit; an empty text is 0, and none.
+// size parses a number of bytes with its unit; empty means 0: no limit.
 func (c *checker) size(path, text string, low int64) (bytes int64) {
 	defer func() { c.noteIf(bytes > 0, path, texts.Bytes(bytes), text) }()
 	if text == "" {
@@ -103,7 +103,7 @@ func (c *checker) size(path, text string, low int64) (bytes int64) {
 		c.refuse(path, "%s is not a size; write a whole number and a unit, KiB, MiB or GiB, such as 512MiB", shown(text))
 		return 0
 	}
-	bytes, _ = strconv.ParseInt(m[1], 10, 64) // digits, and few enough
+	bytes, _ = strconv.ParseInt(m[1], 10, 64) // few digits
 	bytes *= map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
 	if bytes < low || bytes > maxSize {
 		c.refuse(path, "%s is out of range (%s to %s)", shown(text), texts.Bytes(low), texts.Bytes(maxSize))

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Default is the source of a Setting that was not given.
+// Default is the From of a Setting that nothing has set.
 const Default = "default"
 
-// hidden stands for a value that is or may be a secret.
+// hidden replaces a value that is or may be a secret.
 const hidden = "***"
 
-// Setting is the value of a key of the config, from any source.
+// Setting is the effective value of a config key.
 type Setting struct {
-	// Key is the path of the key, with names for the elements of lists: queues.emails.job_types.send.timeout.
+	// Key is the path of the key, with the names of list elements: queues.emails.job_types.send.timeout.
 	Key string `json:"key"`
-	// Value is a string, an int, a float64, a bool, a []string or a map[string]int; nil is none. Durations are strings with
-	// their units, paths absolute, secrets hidden.
+	// Value is a string, an int, a float64, a bool, a []string or a map[string]int; nil means none. Durations are
+	// strings with units, paths are absolute, secrets hidden.
 	Value any `json:"value"`
-	// From is FILE:LINE, the name of a variable, a flag with its dashes, or Default. Where an outer level gave the value (the
-	// queue, or the instance) it is that level's.
+	// From is FILE:LINE, a variable's name, a flag with its dashes, or Default. If the value is inherited from the
+	// queue or the instance, it is the outer key's.
 	From string `json:"from"`
 }
 
-// Explain finds, reads and checks the config as Load does, and gives each setting with where it comes from, in the order of
-// the file's sections. Settings that the driver of the database doesn't have are not among them.
+// Explain finds, reads and checks the config as Load does. It returns each setting and where it comes from, in the
+// order of the file's sections, except those for another database driver.
 func Explain(o LoadOptions) ([]Setting, error) {
 	_, c, err := read(o)
 	if err != nil {
@@ -34,7 +34,7 @@ func Explain(o LoadOptions) ([]Setting, error) {
 	return c.explain(), nil
 }
 
-// note notes what holds for a key: the value of a text, or where that is empty what holds without it.
+// note records the effective value of a key. An empty text means that the key isn't set itself.
 func (c *checker) note(path string, value any, text string) {
 	from := c.origin[path]
 	switch {
@@ -49,7 +49,7 @@ func (c *checker) note(path string, value any, text string) {
 	c.settings = append(c.settings, Setting{Key: path, Value: value, From: from})
 }
 
-// noteIf is note for a value that there is; else there is none.
+// noteIf records value, or nil if it doesn't apply.
 func (c *checker) noteIf(is bool, path string, value any, text string) {
 	if !is {
 		value = nil
@@ -57,12 +57,12 @@ func (c *checker) noteIf(is bool, path string, value any, text string) {
 	c.note(path, value, text)
 }
 
-// noteList notes a list; an empty one is none.
+// noteList records a list; an empty one as nil.
 func (c *checker) noteList(path string, list []string) {
 	c.noteIf(len(list) > 0, path, list, strings.Join(list, " "))
 }
 
-// noteAgain notes for a section what was noted for another, whose values hold there too.
+// noteAgain copies the settings of one section to another that inherits them.
 func (c *checker) noteAgain(section, outside string) {
 	for _, s := range c.settings {
 		if key, ok := strings.CutPrefix(s.Key, outside+"."); ok {
@@ -71,14 +71,14 @@ func (c *checker) noteAgain(section, outside string) {
 	}
 }
 
-// inherits notes that a section has of the one outside what it does not say itself.
+// inherits records that a section inherits keys from an outer one.
 func (c *checker) inherits(section, outside string, keys ...string) {
 	for _, key := range keys {
 		c.outer[under(section, key)] = under(outside, key)
 	}
 }
 
-// explain says of each setting where it comes from, and hides secrets. Outer levels were read first.
+// explain adds where each setting comes from, and hides secrets. Outer levels were read first.
 func (c *checker) explain() []Setting {
 	from := map[string]string{}
 	for i := range c.settings {
@@ -114,7 +114,7 @@ func (c *checker) outside(key string) string {
 	return ""
 }
 
-// openText has no secret in it, although it looks as if it had.
+// openText looks like a secret, but isn't.
 type openText string
 
 func withoutSecret(text string) string {

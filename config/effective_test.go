@@ -13,8 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// explain gives the settings of a config of that text, by key, with FILE instead of its path, and DIR in that of its
-// folder's.
+// explain returns the settings of a config with that text, by key. FILE replaces its path, and DIR its folder's.
 func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +128,7 @@ func TestExplainDSNFile(t *testing.T) {
 	}
 }
 
-// Every key of the config is explained.
+// TestExplainIsComplete: each key of the config is explained.
 func TestExplainIsComplete(t *testing.T) {
 	explained := map[string]bool{}
 	for database, handler := range map[string]string{
@@ -155,7 +154,7 @@ schedules: [{name: s, when: "@daily", queue: q, type: t}]
 	dbtest.Ensure(t, len(explained) == 0, "unknown keys: %v", explained)
 }
 
-// leaves are the keys of a section that have values, with the queue q, the job type t and the schedule s.
+// leaves are the keys of a section that have values, with queue q, job type t and schedule s.
 func leaves(path string, t reflect.Type) (keys []string) {
 	switch {
 	case t.Kind() == reflect.Pointer:

@@ -16,7 +16,7 @@ const examplePath = "../hipq.example.yaml"
 
 func TestExampleLoads(t *testing.T) {
 	got := dbtest.Must(Load(LoadOptions{File: examplePath, Env: noEnv}))(t)
-	// What it shows outside of the queues is what holds without it.
+	// outside the queues, the example shows the defaults
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
 	want.Schedules = got.Schedules
@@ -28,7 +28,7 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// TestExampleIsComplete wants each key of each section in the example, those that can't stand there as a comment.
+// TestExampleIsComplete: the example has each key of each section, some in comments.
 func TestExampleIsComplete(t *testing.T) {
 	data := dbtest.Must(os.ReadFile(examplePath))(t)
 	content, _, err := parseYAML(data)
@@ -53,7 +53,7 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 }
 
-// collect notes the keys in content, with the section that they are of.
+// collect records the keys in content, with their sections.
 func collect(content any, t reflect.Type, found map[string]bool) {
 	switch content := content.(type) {
 	case map[string]any:

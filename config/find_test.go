@@ -13,7 +13,7 @@ import (
 
 const minimal = "name: shop\nqueues: [{name: emails}]\n"
 
-// write puts a config of that text into a file and gives back its path.
+// write writes a config with that text into a file, and returns its path.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	do(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -21,7 +21,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// environment is one of names and values, one after the other.
+// environment makes an environment of alternating names and values.
 func environment(pairs ...string) (env []string) {
 	for i := 0; i < len(pairs); i += 2 {
 		env = append(env, pairs[i]+"="+pairs[i+1])
@@ -94,7 +94,7 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-// A file that is there but can't be read must not be passed over for the next.
+// TestUnreadableEndsTheSearch: an unreadable file must not be skipped for the next.
 func TestUnreadableEndsTheSearch(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "home/.config/hipq/hipq.yaml"), minimal)
@@ -104,7 +104,7 @@ func TestUnreadableEndsTheSearch(t *testing.T) {
 		"got %v", err)
 }
 
-// stranger is a user that is neither root nor the one that runs the tests.
+// stranger is a user other than root and the one that runs the tests.
 const stranger = 65534
 
 // place makes a folder with a config in it.
@@ -121,7 +121,7 @@ func do(t *testing.T, errs ...error) {
 	}
 }
 
-// What somebody else could have written is not done: a config may name any program.
+// TestConfigOfSomebodyElse: a config that another user could have written is refused, because it may name any program.
 func TestConfigOfSomebodyElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away") // CI runs as root
@@ -172,7 +172,7 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 
 const withDSN = "name: shop\nqueues: [{name: emails}]\ndatabase: {driver: mysql, "
 
-// A secret that others may read causes a warning, and so does a server that isn't verified.
+// TestWarnings: secrets that others may read, and unverified servers, cause warnings.
 func TestWarnings(t *testing.T) {
 	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(127.0.0.1)/shop'}\n")
 	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(localhost)/shop\n")
@@ -212,7 +212,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A file without end is none, nor is one that is longer than any config, or has no secret in it.
+// TestFilesThatCantBe: endless, overlong and empty files are refused.
 func TestFilesThatCantBe(t *testing.T) {
 	long := write(t, filepath.Join(t.TempDir(), "long"), "")
 	do(t, os.Truncate(long, 1<<20+1))

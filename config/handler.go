@@ -15,10 +15,10 @@ import (
 
 var variableName = texts.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// noProgram is what to do about a handler without one.
+// noProgram is the remedy for a handler without a program.
 const noProgram = "; write the program and its arguments as a list, such as [php, send.php]"
 
-// retryHandler reads a retry handler; without one that of the level outside holds.
+// retryHandler reads a retry handler, or returns the outer level's.
 func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handler) *Handler {
 	switch {
 	case s != nil:
@@ -45,9 +45,9 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 		switch {
 		case k.given && kind != "":
 			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
-		case k.given, kind == "" && b.refused[path+"."+k.name]: // then that is said, and what it was to be is known
+		case k.given, kind == "" && b.refused[path+"."+k.name]: // that mistake is reported, and the intended kind is known
 			kind = k.name
-		case k.name != "http": // a section, whose keys are noted if it is there
+		case k.name != "http": // a section, whose keys are recorded if it exists
 			b.note(path+"."+k.name, nil, "")
 		}
 	}
@@ -73,8 +73,8 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 	return h
 }
 
-// ofOthers refuses the keys of a section that are for other kinds of handler, and notes that there are none. of are the kinds for
-// which the section is.
+// ofOthers refuses a section's keys for other kinds of handler, and records them as nil. of are the kinds that the
+// section is for.
 func (b builder) ofOthers(path, kind, of string, s reflect.Value) {
 	for _, f := range fieldsOf(s.Type()) {
 		at, of, value := path+"."+f.Tag.Get("mapstructure"), of+f.Tag.Get("of"), s.FieldByIndex(f.Index)
@@ -91,8 +91,8 @@ func (b builder) ofOthers(path, kind, of string, s reflect.Value) {
 	}
 }
 
-// program reads which program runs, and how; check says what is wrong with an argument. It shows no arguments and no variables'
-// values in an error, as they may be secrets.
+// program reads the program and how it runs; check validates an argument. Errors show no arguments and no values of
+// variables, which may be secrets.
 func (b builder) program(path, key string, argv []string, s programSection, check func(argv []string, at int) error) Handler {
 	if len(argv) > 0 && argv[0] == "" {
 		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
@@ -123,7 +123,7 @@ func (b builder) program(path, key string, argv []string, s programSection, chec
 	return h
 }
 
-// environ checks the variables that a program has besides, and notes them without the values that they are given.
+// environ checks the program's extra variables, and records them without their given values.
 func (b builder) environ(path string, env []string) {
 	seen, shown := map[string]bool{}, make([]string, len(env))
 	for i, entry := range env {
@@ -147,7 +147,7 @@ func (b builder) environ(path string, env []string) {
 	b.noteList(path, shown)
 }
 
-// umask reads the rights that new files don't have, as the shell's umask takes them; nil is none.
+// umask parses a umask as the shell does; empty means nil.
 func (b builder) umask(path, text string) *fs.FileMode {
 	if text == "" {
 		b.note(path, nil, "")
@@ -161,8 +161,8 @@ func (b builder) umask(path, text string) *fs.FileMode {
 	return new(fs.FileMode(n))
 }
 
-// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream: the fewer of
-// those and what the config says, where 0 is as many as the worker has slots.
+// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream. It is
+// at most concurrency, where 0 means all the worker's slots.
 func (b builder) roomIn(h Handler, concurrency int) int {
 	room := h.Processes * h.InFlight
 	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {

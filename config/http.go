@@ -17,19 +17,19 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 )
 
-// HTTP is an endpoint that gets the jobs of one type. The files are read before a request: commands that send none
-// need not be allowed to read them.
+// HTTP is the endpoint for the jobs of one type. Its files are read only before a request, so other commands need no
+// right to read them.
 type HTTP struct {
 	URL, Method string
 	Headers     map[string]string
-	// HeaderFiles are absolute paths, by the names of headers. So are SecretFile and CAFile, "" where there is none.
+	// HeaderFiles are absolute paths by header.
 	HeaderFiles        map[string]string
-	SecretFile, CAFile string
+	SecretFile, CAFile string // absolute paths, or ""
 	Networks           []string
 	Proxy              bool
 }
 
-// headerName is what HTTP takes for the name of a header.
+// headerName matches a valid header name.
 var headerName = texts.Pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 func ownHeader(name string) bool {
@@ -45,7 +45,7 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 	if h.URL = s.URL; h.URL == "" {
 		b.missing(path+".url", "; write where the jobs go, such as https://example.org/jobs")
 	} else if err := handler.CheckURL(h.URL); err != nil {
-		b.refuse(path+".url", "%w", err) // without it: it may have a password in it
+		b.refuse(path+".url", "%w", err) // without the URL, which may hold a password
 	} else if err := handler.CheckNoPlaceholder([]string{h.URL}, 0); err != nil {
 		b.refuse(path+".url", "%w", err)
 	}
@@ -70,7 +70,7 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 	return h
 }
 
-// headers refuses what can't be headers, or is one of those seen already. It notes their names; their values may be secrets.
+// headers refuses invalid and repeated headers. It records only their names, because their values may be secrets.
 func (b builder) headers(path string, headers map[string]string, seen map[string]bool) {
 	names := slices.Sorted(maps.Keys(headers))
 	b.noteList(path, names)
@@ -92,10 +92,10 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 	}
 }
 
-// isControl says whether a character can't stand in a header's value.
+// isControl reports whether a character is invalid in a header's value.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// path notes a file, and gives its absolute path.
+// filePath records a file, and returns its absolute path.
 func (b builder) filePath(path, text string) string {
 	if text == "" {
 		b.note(path, nil, "")
@@ -106,11 +106,11 @@ func (b builder) filePath(path, text string) string {
 	return file
 }
 
-// Handler reads the files and gives the handler. An error is one of the config, and has no secret in it.
+// Handler reads the files and returns the handler. Its errors are about the config, and contain no secret.
 func (h HTTP) Handler() (*handler.HTTP, error) {
 	made := &handler.HTTP{URL: h.URL, Method: h.Method, Header: http.Header{}, Proxy: h.Proxy}
 	for _, text := range h.Networks {
-		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only those are kept that are networks
+		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only valid networks are kept
 	}
 	for name, value := range h.Headers {
 		made.Header.Set(name, value)
@@ -161,7 +161,7 @@ func (h HTTP) Shared() (shared []string) {
 	return slices.Compact(shared)
 }
 
-// readSecret reads a file of one line; shared says that others may read it.
+// readSecret reads a one-line file; shared means that others may read it.
 func readSecret(file string) (text string, shared bool, err error) {
 	data, shared, err := files.ReadTrusted(file)
 	text = strings.TrimRight(string(data), "\r\n")
@@ -176,7 +176,7 @@ func readSecret(file string) (text string, shared bool, err error) {
 	return text, shared, err
 }
 
-// signingKey reads a key of Standard Webhooks: whsec_ and base64, or any other text as it is.
+// signingKey parses a Standard Webhooks key: whsec_ and base64, or else the text itself.
 func signingKey(text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, "whsec_")
 	if !ok {
@@ -189,8 +189,8 @@ func signingKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// pingURL reads a URL that is to be told of a run; empty is none. Its path is a secret: anybody who knows it can report that all
-// is well.
+// pingURL parses a URL to ping; empty means none. Its path is a secret: anybody who knows it can report that all is
+// well.
 func (b builder) pingURL(path, text string) string {
 	if text == "" {
 		b.note(path, nil, "")

@@ -10,9 +10,9 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// keys refuses what has no place in t, a type of shape: unknown keys, and lists, sections or values where another of the
-// three is wanted. It takes that out, and keys without a value, which stand for the default; fits says whether value itself
-// may stay.
+// keys refuses what doesn't match t, a type of shape: unknown keys, and lists, sections or values in place of one
+// another. It removes them, and also keys without a value, which mean the default. fits says whether value itself may
+// stay.
 func (c *checker) keys(path string, value any, t reflect.Type) (fits bool) {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -111,7 +111,7 @@ func under(path, key string) string {
 	return path + "." + key
 }
 
-// fieldsOf are the fields of a section that are keys, those that it shares with another among them.
+// fieldsOf are the fields of a section that are keys, including embedded ones.
 func fieldsOf(t reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
 }
@@ -145,10 +145,10 @@ func kindOf(value any) string {
 
 var plainWord = texts.Pattern(`^[\w.:-]+$`)
 
-// isPlain says whether a name is fit to be printed. The length is counted here, because to compile it into an expression takes long.
+// isPlain reports whether a name can be printed. It checks the length in code, because a count in the expression is slow to compile.
 func isPlain(name string) bool { return len(name) <= 64 && plainWord().MatchString(name) }
 
-// element is the path of a list's element: by its name if that is plain, else by its number.
+// element is the path of a list's element: by name if that is plain, else by index.
 func element(path string, i int, name string) string {
 	if isPlain(name) {
 		return path + "." + name
@@ -156,9 +156,9 @@ func element(path string, i int, name string) string {
 	return fmt.Sprintf("%s[%d]", path, i)
 }
 
-// Nearest finds the known word that word was probably meant to be, in whatever case, or nothing.
+// Nearest returns the known word that word probably stands for, ignoring case, or "".
 func Nearest(word string, known []string) string {
-	best, least := "", min(3, len(word)) // of three mistakes or more it would be a guess
+	best, least := "", min(3, len(word)) // with three mistakes or more it would be a guess
 	for _, k := range known {
 		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
 			best, least = k, d
@@ -167,7 +167,7 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the bytes to insert, delete or replace to make b of a.
+// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-// flagged are the settings that a command's flag may give.
+// flagged are the settings that a command's flag may set.
 func flagged() map[string]string {
 	return map[string]string{
 		"worker.concurrency": "concurrency", "worker.batch": "batch", "worker.run_for": "run-for", "worker.linger": "linger",
@@ -24,8 +24,8 @@ func flagged() map[string]string {
 }
 
 // Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the
-// default. The error wraps ErrNotFound or ErrInvalid; in the latter case it names every mistake, a line each, and never
-// a secret, and beside it there is what could be read of the config, or nil. Mistakes takes the error apart.
+// default. The error wraps ErrNotFound or ErrInvalid. An ErrInvalid lists each mistake on its own line, never with a
+// secret; the config is then what could be read, or nil. Mistakes splits the error.
 func Load(o LoadOptions) (*Config, error) {
 	config, _, err := read(o)
 	return config, err
@@ -66,17 +66,17 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	return config, c, errors.Join(c.errs...)
 }
 
-// layers lays the environment and the flags over the file. An empty variable is none.
+// layers applies the environment and the flags on top of the file. Empty variables don't count.
 func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
 	v := viper.New()
 	for _, key := range settings() {
 		if value := env[variable(key)]; value != "" {
-			v.Set(key, value) // not bound in viper, which would not let a caller, or a test, give another environment
+			v.Set(key, value) // set directly, because viper's binding would use only the process's environment
 			c.origin[key] = variable(key)
 		}
 	}
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
-		// two spellings of one setting: the environment's replaces the file's, whichever they are; and nodes are a part of it
+		// dsn and dsn_file are one setting: the environment's replaces both of the file's, and the nodes with them
 		delete(database, "dsn")
 		delete(database, "dsn_file")
 		delete(database, "nodes")
@@ -104,8 +104,8 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 	return &s, nil
 }
 
-// setLimitsAside takes the limits of throttle groups out of the queues, and gives them by queue: their keys are values of
-// the jobs, and viper would make lower case of them.
+// setLimitsAside takes the throttle groups' limits out of the queues, and returns them by queue: viper would lower-case
+// their keys, which are values of jobs.
 func setLimitsAside(content map[string]any) map[int]map[string]string {
 	aside := map[int]map[string]string{}
 	queues, _ := content["queues"].([]any)
@@ -125,7 +125,7 @@ func setLimitsAside(content map[string]any) map[int]map[string]string {
 	return aside
 }
 
-// changed is the flag of that name if there is one and it was given.
+// changed is the flag of that name, or nil if it doesn't exist or wasn't given.
 func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
 	if flags == nil {
 		return nil
@@ -136,13 +136,13 @@ func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
 	return nil
 }
 
-// Everywhere is the config that a command uses when none is named, for every user and in every folder.
+// Everywhere is the config for every user and folder if no other is named.
 const Everywhere = "/etc/hipq/hipq.yaml"
 
-// find reads the config file: the one that is named, else the first there is of the usual places. One that is there and
-// can't be read ends the search, so that no other is taken for it in silence.
+// find reads the named config file, or the first that exists in the usual places. An unreadable file ends the search,
+// because silently using another one would be wrong.
 //
-// shared says that others may read it.
+// shared means that others may read the file.
 func find(file, dir string, env map[string]string) (path string, data []byte, shared bool, err error) {
 	places, named := []string{file}, ""
 	if file == "" && env["HIPQ_CONFIG"] != "" {
@@ -174,12 +174,12 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
-// Places are where hipq looks for a config without --config, in this environment; the first counts. A relative one is in
+// Places are where Load searches for a config in this environment; the first that exists is used. Relative paths are in
 // the working directory.
 func Places(env map[string]string) []string {
 	places := []string{"hipq.yaml"}
 	home := env["XDG_CONFIG_HOME"]
-	if !filepath.IsAbs(home) { // so the XDG specification wants it
+	if !filepath.IsAbs(home) { // as the XDG specification requires
 		home = ""
 		if user := env["HOME"]; user != "" {
 			home = filepath.Join(user, ".config")

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// workFlags are flags as a command might have them.
+// workFlags are flags like a command's.
 func workFlags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	flags := pflag.NewFlagSet("work", pflag.ContinueOnError)
@@ -64,7 +64,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Every setting can come from the environment, by the name that it is documented to have.
+// TestEnvironment: each setting can come from the environment, by its documented name.
 func TestEnvironment(t *testing.T) {
 	got := dbtest.Must(load(t, minimal+"timezone: UTC\n", environment(
 		"HIPQ_NAME", "other",
@@ -90,7 +90,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
-	for _, pair := range os.Environ() { // none of the machine's own may disturb
+	for _, pair := range os.Environ() { // the machine's own must not interfere
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "HIPQ_") {
 			t.Setenv(name, "")
 		}
@@ -103,8 +103,8 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 		"got %+v of %s", got.Worker, got.File)
 }
 
-// A handler program that calls hipq has its job in its environment, and Kubernetes tells each container of a service hipq-database.
-// A port that somebody means for a setting is none.
+// TestOthersVariablesAreNoSettings: a handler program that calls hipq has its job's variables, and Kubernetes describes
+// a service hipq-database by variables. A port meant as a setting is refused.
 func TestOthersVariablesAreNoSettings(t *testing.T) {
 	want := mustLoad(t, minimal)
 	pairs := []string{
@@ -123,7 +123,7 @@ func TestOthersVariablesAreNoSettings(t *testing.T) {
 	dbtest.Ensure(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable"), "a port: %v", err)
 }
 
-// What a variable or a flag got wrong must not be looked for in the file.
+// TestErrorsNameTheOrigin: a mistake in a variable or flag is not blamed on the file.
 func TestErrorsNameTheOrigin(t *testing.T) {
 	for _, c := range []struct {
 		env   []string
@@ -196,7 +196,7 @@ func TestDSN(t *testing.T) {
 	}
 }
 
-// Whatever else is wrong with a config, the password in its DSN is in no message.
+// TestSecretIsNeverShown: whatever else is wrong with a config, no message shows the password in its DSN.
 func TestSecretIsNeverShown(t *testing.T) {
 	const dsn = "hipq:s3cret@tcp(127.0.0.1:3306)/shop"
 	for _, text := range []string{
@@ -227,8 +227,8 @@ func TestSecretIsNeverShown(t *testing.T) {
 	}
 }
 
-// An environment may hold anything, as execve takes it: what has no = is no variable, and what is no name is not shown, for the
-// value may stand there.
+// TestBrokenEnvironment: an environment may hold anything that execve accepts: entries without = are ignored, and
+// invalid names are not shown, because they may contain the value.
 func TestBrokenEnvironment(t *testing.T) {
 	for entry, want := range map[string]string{
 		"HIPQ_WORKER_BATCH":                  "",
@@ -248,7 +248,7 @@ func TestBrokenEnvironment(t *testing.T) {
 	}
 }
 
-// What is meant for hipq and would be of no effect is refused; other programs' variables, and those of handlers, are not.
+// TestUnknownVariables: variables that are meant for hipq but have no effect are refused; those of other programs and of handlers are not.
 func TestUnknownVariables(t *testing.T) {
 	for name, want := range map[string]string{
 		"HIPQ_WORKER_CONCURENCY":  "did you mean HIPQ_WORKER_CONCURRENCY?",

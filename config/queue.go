@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ownName checks the name of the i-th thing in a list: none before it may have that.
+// ownName checks the name of the i-th thing in a list, which must be unique.
 func (b builder) ownName(list string, i int, thing, name string, check func(name string) error) {
 	at, seen := fmt.Sprintf("%s[%d].name", list, i), list+"\x00"+name
 	switch err := check(name); {
@@ -57,7 +57,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.DefaultRetry = &outer.Retry
 	}
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
-	b.seen = map[string]bool{} // of this queue alone
+	b.seen = map[string]bool{} // per queue
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
 		b.ownName(path+".job_types", i, "job type", section.Name, job.CheckType)
@@ -85,7 +85,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	return q
 }
 
-// oneOf reads one of a few words; an empty text is the first.
+// oneOf parses one of a few words; empty means the first.
 func oneOf[T ~string](b builder, path, text string, words ...T) T {
 	word := T(b.text(path, text, string(words[0])))
 	if !slices.Contains(words, word) {
@@ -95,7 +95,7 @@ func oneOf[T ~string](b builder, path, text string, words ...T) T {
 	return word
 }
 
-// keep reads how long final jobs are kept; 0 is not at all.
+// keep parses how long final jobs are kept; 0 means not at all.
 func (b builder) keep(path, text string, otherwise time.Duration) time.Duration {
 	if d := b.seconds(path, text, otherwise, 0); d > 0 {
 		return d
@@ -134,7 +134,7 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 
 var rateForm = texts.Pattern(`^([0-9]{1,9})/(.+)$`)
 
-// rate reads starts per time: 100/1m.
+// rate parses starts per time: 100/1m.
 func (b builder) rate(path, text string) job.Rate {
 	if b.text(path, text, "") == "" {
 		return job.Rate{}
@@ -167,7 +167,7 @@ func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 	return t
 }
 
-// weightless says whether a throttle factor is given, and 0.
+// weightless reports whether a throttle factor is given as 0.
 func weightless(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && n == 0

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write docs/reference/configuration.md a
 
 const referencePath = "../docs/reference/configuration.md"
 
-// TestReference holds docs/reference/configuration.md to the config, from its first table on. The keys are those of shape, the bounds are
-// what the checker says that it allows, and the rest is in the comments of the example. After a change of any of the three:
+// TestReference checks docs/configuration.md against the config, from its first table on. The keys come from shape, the
+// bounds from the checker's messages, and the rest from the comments of the example. After changing any of these:
 //
 //	go test ./config -run TestReference -update
 func TestReference(t *testing.T) {
@@ -99,7 +99,7 @@ func reference(t *testing.T) string {
 	return page.String()
 }
 
-// findSections notes where each section is met first.
+// findSections records where each section first occurs.
 func findSections(t reflect.Type, path []string, found map[string][]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -126,7 +126,7 @@ func sectionAt(path []string) reflect.Type {
 	return t
 }
 
-// elsewhere names the variable and the flag that give a setting.
+// elsewhere names the variable and the flag for a setting.
 func elsewhere(path []string) string {
 	key := strings.Join(path, ".")
 	var from []string
@@ -139,7 +139,7 @@ func elsewhere(path []string) string {
 	return strings.Join(from, ", ")
 }
 
-// built is the config of a file that has one value beside what it needs; without a text, just that.
+// built is the config of a file with one value besides the required ones, or none if text is empty.
 func built(t *testing.T, path []string, text string) (*Config, error) {
 	t.Helper()
 	jobType := map[string]any{"name": "compress", "handler": map[string]any{"exec": []any{"true"}}}
@@ -178,7 +178,7 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// where it lies makes no difference
+	// the file's location doesn't matter
 	c.File, c.Database.Path = "", strings.TrimPrefix(c.Database.Path, filepath.Dir(file))
 	for _, q := range c.Queues {
 		for _, by := range []map[string]Handler{q.Handlers, q.RetryHandlers} {
@@ -191,7 +191,7 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	return c, nil
 }
 
-// What the checker says of an impossible value, and so which there may be.
+// refusals are the checker's messages about an invalid value, which tell the valid ones.
 var refusals = []struct {
 	says  *regexp.Regexp
 	value string
@@ -209,7 +209,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`is not (a URL) as `), ""},
 }
 
-// form says what a value may be, by what the checker has against others.
+// form describes the valid values, from the checker's messages about invalid ones.
 func form(t *testing.T, path []string, of reflect.Type) string {
 	switch of.Kind() {
 	case reflect.Slice:
@@ -250,7 +250,7 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 	return "duration, " + bounds[1]
 }
 
-// checkDefault checks that the documented default of a value with bounds is its default.
+// checkDefault checks that setting a bounded value to its documented default changes nothing.
 func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	isOne := value != "text" && !strings.HasPrefix(value, "list") && !strings.HasPrefix(value, "section")
 	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {
@@ -274,7 +274,7 @@ var (
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )
 
-// exampleComments reads the example, with the keys that can only stand there as comments.
+// exampleComments reads the example, including keys that are commented out.
 func exampleComments(t *testing.T) commentary {
 	data := dbtest.Must(os.ReadFile(examplePath))(t)
 	var doc yaml.Node
@@ -301,7 +301,7 @@ func (c commentary) collect(n *yaml.Node, t reflect.Type) {
 			}
 			at := t.Name() + "." + key.Value
 			if says != "" && c[at] == "" {
-				paragraphs := strings.Split(says, "\n\n") // the first key has the head of the file too
+				paragraphs := strings.Split(says, "\n\n") // the first key also has the head of the file
 				says, _, _ = strings.Cut(paragraphs[len(paragraphs)-1], "\n#\n")
 				c[at] = strings.Join(strings.Fields(strings.ReplaceAll(says, "#", "")), " ")
 			}
@@ -312,7 +312,7 @@ func (c commentary) collect(n *yaml.Node, t reflect.Type) {
 	}
 }
 
-// of gives what the example says that a key does, and its default.
+// of returns the example's description of a key, and its default.
 func (c commentary) of(t *testing.T, section, key string) (does, otherwise string) {
 	says := c[section+"."+key]
 	dbtest.Ensure(t, says != "", "hipq.example.yaml has no comment on %s of %s", key, section)

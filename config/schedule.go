@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// schedule reads the i-th schedule, whose queue is one of c's.
+// schedule reads the i-th schedule, whose queue must be one of c's.
 func (b builder) schedule(i int, s scheduleSection, c *Config) schedule.Schedule {
 	path := element("schedules", i, s.Name)
 	before := len(b.errs)
@@ -33,7 +33,7 @@ func (b builder) schedule(i int, s scheduleSection, c *Config) schedule.Schedule
 	}
 	b.scheduled(path, s, c)
 	b.override(path, s, &o.Job)
-	if len(b.errs) == before && s.Name != "" && s.When != "" && s.Type != "" { // what is left of the package's own rules
+	if len(b.errs) == before && s.Name != "" && s.When != "" && s.Type != "" { // the package's own remaining rules
 		if err := o.Check(); err != nil {
 			b.refuseName(path, s.Data, err)
 		}
@@ -54,7 +54,7 @@ func (b builder) spec(path, text string) schedule.Spec {
 	return spec
 }
 
-// scheduled refuses a queue that the config doesn't have, and a type where only those of the config are allowed.
+// scheduled refuses an unknown queue, and an unknown type of a queue with strict_types.
 func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	names := c.QueueNames()
 	n := slices.Index(names, s.Queue)
@@ -72,13 +72,13 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
 		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:
-		if near := Nearest(s.Type, c.Queues[n].TypeNames()); near != "" && near != s.Type { // most likely a misspelt one of the config's
+		if near := Nearest(s.Type, c.Queues[n].TypeNames()); near != "" && near != s.Type { // probably misspelt
 			b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
 		}
 	}
 }
 
-// override reads what a schedule's jobs have instead of their type's.
+// override reads what a schedule's jobs have instead of their type's values.
 func (b builder) override(path string, s scheduleSection, j *job.Params) {
 	whole := func(key, text string, low int) *int {
 		if text == "" {

@@ -1,7 +1,6 @@
 package config
 
-// shape is hipq.yaml as it is written: every value is its text, and an empty text is a key that isn't there. It decides
-// which keys are known.
+// shape is hipq.yaml as written: each value is its text; empty means that the key is absent. It defines the known keys.
 type shape struct {
 	Name     string          `mapstructure:"name" required:"yes"`
 	Tables   string          `mapstructure:"tables"`
@@ -14,11 +13,11 @@ type shape struct {
 	Purge    purgeSection    `mapstructure:"purge"`
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
-	// RetryHandler is nil where there is none, which differs from one that says nothing.
+	// RetryHandler is nil if absent, which differs from an empty section.
 	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string               `mapstructure:"default_priority"`
 	StrictTypes     string               `mapstructure:"strict_types"`
-	// AllowForeign is about the programs of all handlers.
+	// AllowForeign is for the programs of all handlers.
 	AllowForeign string            `mapstructure:"allow_foreign_handlers"`
 	Alert        alertSection      `mapstructure:"alert"`
 	Mail         string            `mapstructure:"mail"`
@@ -33,7 +32,7 @@ type databaseSection struct {
 	DSNFile string   `mapstructure:"dsn_file"`
 	Nodes   []string `mapstructure:"nodes"`
 	Mode    string   `mapstructure:"mode"`
-	// TLS is nil where there is none.
+	// TLS is nil if absent.
 	TLS *tlsSection `mapstructure:"tls"`
 }
 
@@ -82,7 +81,7 @@ type jobAlertSection struct {
 	Backlog   countLimitsSection `mapstructure:"backlog"`
 }
 
-// The three differ in what their values are.
+// The three differ in their kinds of values.
 type (
 	partLimitsSection  limitsSection
 	countLimitsSection limitsSection
@@ -123,7 +122,7 @@ type queueSection struct {
 	JobTypes        []jobTypeSection     `mapstructure:"job_types"`
 }
 
-// groupsSection has its limits by whatever values the jobs have, so their keys are not checked.
+// groupsSection has limits by values of jobs, so their keys are not checked.
 type groupsSection struct {
 	By     string            `mapstructure:"by"`
 	Limits map[string]string `mapstructure:"limits"`
@@ -158,13 +157,13 @@ type scheduleSection struct {
 	ThrottleFactor string `mapstructure:"throttle_factor"`
 }
 
-// handlerSection has with "of" the kinds of handler that a key is for; without it, it is for all.
+// handlerSection lists in "of" the kinds of handler that a key is for; without it, the key is for all.
 type handlerSection struct {
 	Exec      []string `mapstructure:"exec"`
 	Stream    []string `mapstructure:"stream"`
 	Processes string   `mapstructure:"processes" of:"stream"`
 	InFlight  string   `mapstructure:"in_flight" of:"stream"`
-	// HTTP is nil where there is none.
+	// HTTP is nil if absent.
 	HTTP           *httpSection `mapstructure:"http"`
 	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`
 	programSection `mapstructure:",squash"`
@@ -175,7 +174,7 @@ type retryHandlerSection struct {
 	programSection `mapstructure:",squash"`
 }
 
-// programSection is as whom a program runs, where, and within what.
+// programSection is how a program runs: as which user, where, and with which limits.
 type programSection struct {
 	Dir        string               `mapstructure:"dir" of:"exec stream"`
 	Env        []string             `mapstructure:"env" of:"exec stream"`
@@ -193,7 +192,7 @@ type programLimitsSection struct {
 	FileSize  string `mapstructure:"file_size"`
 }
 
-// httpSection has its headers by whatever names they have, so their keys are not checked.
+// httpSection has headers of any name, so their keys are not checked.
 type httpSection struct {
 	URL         string            `mapstructure:"url"`
 	Method      string            `mapstructure:"method"`

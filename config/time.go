@@ -11,22 +11,22 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// dayAndTime is a time in a zone: a day, a time of day, or both.
+// dayAndTime matches a time in a zone: a day, a time of day, or both.
 var dayAndTime = func() func() *regexp.Regexp {
 	const day, clock = `(yesterday|today|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})`, `([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)`
 	return texts.Pattern(`^(?:` + day + `(?:[ T]` + clock + `)?|` + clock + `)$`)
 }()
 
-// ParseTime reads a time as people write it, from 1970 to 9998:
+// ParseTime parses a time as people write it, from 1970 to 9998:
 //
 //	2026-12-31T23:00:00Z, 2026-12-31T23:00:00+01:00    RFC 3339
-//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone is when it begins
+//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone means its beginning
 //	tomorrow 09:00, today, yesterday 18:30             likewise
 //	09:00                                              today
-//	now, -1h, +90s, +1d                                from now on, or back: a duration with its sign
+//	now, -1h, +90s, +1d                                relative to now: a duration with its sign
 //
-// A time of day that the zone's clocks leave out that day, or show twice, is refused with the times that may be meant. Only
-// what needs it asks for now.
+// A time of day that the zone's clocks skip or show twice on that day is refused; the error lists the possible times.
+// now is called only if needed.
 func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) (t time.Time, err error) {
 	parts := dayAndTime().FindStringSubmatch(text)
 	switch {
@@ -52,7 +52,7 @@ func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) 
 
 var errNoTime = errors.New(`is not a time; write 2026-12-31T23:00:00Z, "2026-12-31 23:00" or "tomorrow 09:00" in the config's zone, +90s, or -1h`)
 
-// fromNow reads a duration with its sign.
+// fromNow parses a duration with its sign.
 func fromNow(text string, now func() (time.Time, error)) (time.Time, error) {
 	d, err := ParseDuration(text[1:])
 	if err != nil {
@@ -65,7 +65,7 @@ func fromNow(text string, now func() (time.Time, error)) (time.Time, error) {
 	return t.Add(d), err
 }
 
-// inZone reads a day (none is today) and a time of day (none is midnight) in the zone.
+// inZone parses a day (empty means today) and a time of day (empty means midnight) in the zone.
 func inZone(day, clock string, zone *time.Location, now func() (time.Time, error)) (time.Time, error) {
 	ahead, named := map[string]int{"": 0, "yesterday": -1, "today": 0, "tomorrow": 1}[day]
 	if named {
@@ -74,7 +74,7 @@ func inZone(day, clock string, zone *time.Location, now func() (time.Time, error
 			return t, err
 		}
 		y, m, d := t.In(zone).Date()
-		// not in the zone, whose clocks may leave out on that day the time that it is now
+		// in UTC, because the zone's clocks may skip the current time of day on that day
 		day = time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
 	}
 	dayAlone := clock == ""
@@ -91,7 +91,7 @@ func inZone(day, clock string, zone *time.Location, now func() (time.Time, error
 	return local(wall, zone, dayAlone)
 }
 
-// local is when the zone's clocks show what wall shows; of a day alone, whose wall is midnight, when the day begins.
+// local is when the zone's clocks show wall. For a day alone, it is when the day begins.
 func local(wall time.Time, zone *time.Location, dayAlone bool) (time.Time, error) {
 	var all, right []time.Time
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} { // no zone changes its clocks twice in that time
@@ -114,7 +114,7 @@ func local(wall time.Time, zone *time.Location, dayAlone bool) (time.Time, error
 	case dayAlone && len(right) > 1:
 		return all[0], nil // the first midnight
 	case dayAlone:
-		return all[1], nil // there is no midnight: the day begins when the clocks are changed
+		return all[1], nil // no midnight: the day begins when the clocks change
 	}
 	how := "does not exist"
 	if len(right) > 1 {

@@ -21,7 +21,7 @@ func zone(t interface{ Fatal(...any) }, name string) *time.Location {
 	return z
 }
 
-// at is a clock that stands still.
+// at is a fixed clock.
 func at(text string) func() (time.Time, error) {
 	return func() (time.Time, error) { return time.Parse(time.RFC3339, text) }
 }
@@ -50,7 +50,7 @@ func TestParseTime(t *testing.T) {
 		"-1h":                       "2026-11-21T22:30:00Z",
 		"+90s":                      "2026-11-21T23:31:30Z",
 		"+1w2d":                     "2026-11-30T23:30:00Z",
-		// the hour that is left out in spring, and the one that is there twice in autumn, from both sides
+		// the hour skipped in spring, and the repeated one in autumn, from both sides
 		"2026-03-29 01:59:59": "2026-03-29T00:59:59Z",
 		"2026-03-29 03:00":    "2026-03-29T01:00:00Z",
 		"2026-10-25 01:59:59": "2026-10-24T23:59:59Z",
@@ -104,16 +104,16 @@ func TestParseTimeRefuses(t *testing.T) {
 	}
 }
 
-// TestParseTimeAtMidnight: where a zone changes its clocks at midnight, tomorrow is the next day, and each day has a beginning.
+// TestParseTimeAtMidnight: in a zone that changes its clocks at midnight, tomorrow is the next day, and each day has a beginning.
 func TestParseTimeAtMidnight(t *testing.T) {
 	for _, c := range []struct{ zone, now, text, want string }{
-		// 2026-09-06 begins at 01:00: half past midnight of the day before, and of the day after, has none on that day
+		// 2026-09-06 begins at 01:00: half past midnight of the days before and after doesn't exist on it
 		{"America/Santiago", "2026-09-05T04:30:00Z", "tomorrow 09:00", "2026-09-06T12:00:00Z"},
 		{"America/Santiago", "2026-09-05T04:30:00Z", "tomorrow", "2026-09-06T04:00:00Z"},
 		{"America/Santiago", "2026-09-06T15:00:00Z", "today", "2026-09-06T04:00:00Z"},
 		{"America/Santiago", "2026-09-07T03:30:00Z", "yesterday", "2026-09-06T04:00:00Z"},
 		{"Africa/Cairo", "2026-01-01T00:00:00Z", "2026-04-24", "2026-04-23T22:00:00Z"},
-		// 2026-11-01 has two hours from 00:00 on
+		// 2026-11-01 has 00:00 to 01:00 twice
 		{"America/Havana", "2026-01-01T00:00:00Z", "2026-11-01", "2026-11-01T04:00:00Z"},
 	} {
 		got, err := ParseTime(c.text, zone(t, c.zone), at(c.now))
@@ -126,8 +126,8 @@ func TestParseTimeAtMidnight(t *testing.T) {
 	}
 }
 
-// TestParseTimeOfAnyHour: whatever a clock of a zone shows is either that time, or one that it shows twice; what is refused as
-// not there is shown by none.
+// TestParseTimeOfAnyHour: what a zone's clock shows parses as that time, or is ambiguous; a time refused as nonexistent
+// is never shown.
 func TestParseTimeOfAnyHour(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		z := zone(t, rapid.SampledFrom([]string{

@@ -11,9 +11,9 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// settings are the keys outside of the lists, which the environment can give as well: HIPQ_WORKER_RUN_FOR is
-// worker.run_for. The list is closed because handler programs find other HIPQ_ variables in their environment
-// (HIPQ_QUEUE, HIPQ_JOB_KEY, …), which must not be settings to a hipq that they call.
+// settings are the keys outside lists that the environment can also set: HIPQ_WORKER_RUN_FOR is worker.run_for. The
+// list is closed, because handler programs find other HIPQ_ variables in their environment (HIPQ_QUEUE, HIPQ_JOB_KEY,
+// …). These must not be settings for a hipq that they call.
 func settings() []string {
 	return []string{
 		"name", "tables", "timezone",
@@ -30,20 +30,20 @@ func variable(key string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// ownVariables are no settings: where the config is, and what tells a handler about its job.
+// ownVariables are no settings: the config's place, and what tells a handler about its job.
 func ownVariables() []string {
 	return []string{"HIPQ_ATTEMPT", "HIPQ_CONFIG", "HIPQ_JOB_ID", "HIPQ_JOB_KEY", "HIPQ_JOB_TYPE", "HIPQ_QUEUE", "HIPQ_TOKEN", "HIPQ_WORKER_ID"}
 }
 
-// serviceLink is a variable that Kubernetes sets in each container for a service that is called hipq-database or hipq-worker.
+// serviceLink matches a variable that Kubernetes sets for a service named hipq-database or hipq-worker.
 var serviceLink = texts.Pattern(`_(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)=|_PORT=(tcp|udp|sctp)://`)
 
-// beginning is what of a variable's name is fit to be printed.
+// beginning matches the printable beginning of a variable's name.
 var beginning = texts.Pattern(`^[A-Za-z0-9_]{1,64}`)
 
-// variables refuses those of the environment that are meant for hipq and would be of no effect: whose name is a key of the
-// config or begins with a section of it (HIPQ_WORKER_…), and those that are nearly a setting. All others are somebody
-// else's, also where they begin with HIPQ_, and so are links to services. An empty variable is none.
+// variables refuses variables that are meant for hipq but have no effect: those named like a key or section of the
+// config (HIPQ_WORKER_…), and those that resemble a setting. Other HIPQ_ variables belong to other programs or are
+// service links. Empty variables don't count.
 func (c *checker) variables(env map[string]string) {
 	known := []string{"HIPQ_CONFIG"}
 	for _, key := range settings() {
@@ -57,11 +57,11 @@ func (c *checker) variables(env map[string]string) {
 		}
 		at := beginning().FindString(name)
 		if at != name {
-			at += "…" // what comes then may be the value
+			at += "…" // the rest may be the value
 		}
 		section, ofSection := sectionOf(name)
 		near := Nearest(name, known)
-		// two mistakes are too many in a short name without a section: HIPQ_HOME is not HIPQ_NAME
+		// in a short name outside all sections, two mistakes are too many: HIPQ_HOME is not HIPQ_NAME
 		isNear := near != "" && (ofSection || 3*distance(strings.ToUpper(name), near) <= len(own))
 		beside := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return !strings.HasPrefix(name, variable(section)+"_") })
 		var err error
@@ -79,7 +79,7 @@ func (c *checker) variables(env map[string]string) {
 	}
 }
 
-// sectionOf is the key at the top of the config, other than queues, to which a variable seems to belong.
+// sectionOf is the top-level key, other than a list, that a variable seems to belong to.
 func sectionOf(name string) (key string, ok bool) {
 	top := reflect.TypeFor[shape]()
 	for i := range top.NumField() {

@@ -14,10 +14,10 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// parseYAML turns a file into maps, lists and texts. Every value is the text that stands in the file: YAML would read
-// the program true as a truth value, the version 1.10 as 1.1 and a timeout of 30 as a number that has lost its unit.
+// parseYAML parses a file into maps, lists and texts. Each value is the text as written: YAML would read the program
+// true as a boolean, the version 1.10 as 1.1 and a timeout of 30 as a number without its unit.
 //
-// lines has the line of each key, by its path, and by "" that of the first one.
+// lines has the line of each key by its path; "" is the first key's.
 func parseYAML(data []byte) (content map[string]any, lines map[string]int, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -47,7 +47,7 @@ func parseYAML(data []byte) (content map[string]any, lines map[string]int, err e
 	return nil, nil, fmt.Errorf("line %d: the file must be a section of keys, such as name and queues", lines[""])
 }
 
-// asWritten makes every value of a document a text, but for those that are not there at all.
+// asWritten makes each value of a document a text, unless it is empty.
 func asWritten(n *yaml.Node) {
 	for i, child := range n.Content {
 		key := n.Kind == yaml.MappingNode && i%2 == 0
@@ -70,7 +70,7 @@ func keyLines(path string, n *yaml.Node, lines map[string]int) {
 			keyLines(at, item, lines)
 		}
 	case yaml.MappingNode:
-		for i := 0; i < len(n.Content); i += 2 { // first what the section's own keys outrank
+		for i := 0; i < len(n.Content); i += 2 { // first the merged keys, which the section's own outrank
 			if n.Content[i].ShortTag() == "!!merge" {
 				keyLines(path, n.Content[i+1], lines)
 			}
@@ -98,7 +98,7 @@ func nameIn(n *yaml.Node) string {
 	return ""
 }
 
-// What is to be changed in the messages of the YAML package.
+// These patterns rewrite messages of the YAML package.
 var (
 	// these two quote a value, which might be a secret
 	unknownAnchor = texts.Pattern("unknown anchor '[^']*' referenced")
@@ -106,18 +106,18 @@ var (
 	// its parser counts lines from 0, its scanner from 1; neither names the first line
 	parserMessage  = texts.Pattern(`^(?:line (\d+): )?(did not find expected (?:key|node content|'-' indicator|',' or .*|<.*))$`)
 	scannerMessage = texts.Pattern(`^(?:did not find|could not find|found|mapping|block) `)
-	// one of an anchor, as others, names no line at all
+	// an error about an anchor names no line
 	ofAnchor = texts.Pattern(`anchor '([^']*)' (referenced|value contains itself)$`)
 	hasLine  = texts.Pattern(`^line \d+: `)
 )
 
-// unquoted says what to do about a value that YAML takes for something of its own.
+// unquoted are remedies for values that YAML treats specially.
 var unquoted = map[string]string{
 	"did not find expected alphabetic or numeric character": `put a value that begins with * or & in quotes: "*/5 * * * *"`,
 	"found character that cannot start any token":           `a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
 }
 
-// yamlError makes one line of an error of the YAML package: line 3: what is wrong there.
+// yamlError makes one line of a YAML error: line 3: what is wrong there.
 func yamlError(data []byte, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
@@ -128,7 +128,7 @@ func yamlError(data []byte, err error) error {
 		text = fmt.Sprintf("line %d: %s", line+1, m[2])
 	} else if scannerMessage().MatchString(text) {
 		text = "line 1: " + text
-	} else if !hasLine().MatchString(text) { // the file itself shows where
+	} else if !hasLine().MatchString(text) { // find the line in the file
 		at := bytes.IndexFunc(data, func(r rune) bool { return r == utf8.RuneError || r < ' ' && !strings.ContainsRune("\t\n\r", r) })
 		if m := ofAnchor().FindStringSubmatch(err.Error()); m != nil {
 			at = bytes.Index(data, []byte(map[bool]string{true: "*", false: "&"}[m[2] == "referenced"]+m[1]))

@@ -69,8 +69,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestBadFiles loads each file of testdata/bad, which begins with the message wanted, a comment for each line of it.
-// Where a message ends in … the rest is another package's to say.
+// TestBadFiles loads each file of testdata/bad, which begins with the wanted message in comments, a comment per line.
+// An … ends a message whose rest is another package's.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) < 30 {
@@ -106,10 +106,10 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// lineNumber is where a message says in which line its key stands, and yamlLine where what is no YAML does.
+// lineNumber matches the line of a key in a message. yamlLine matches the line of invalid YAML.
 var lineNumber, yamlLine = regexp.MustCompile(` \(line [0-9]+\):`), regexp.MustCompile(`: line [0-9]+: `)
 
-// A mistake names the line of its key, or else of the innermost section that lacks it.
+// TestMistakesNameTheLine: a mistake names the line of its key, or of the innermost section that lacks it.
 func TestMistakesNameTheLine(t *testing.T) {
 	for text, want := range map[string]int{
 		"":                           1,
@@ -125,5 +125,5 @@ func TestMistakesNameTheLine(t *testing.T) {
 	}
 }
 
-// noEnv is an environment with nothing in it.
+// noEnv is an empty environment.
 var noEnv = []string{}

@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Check finds out whether the tables of the instance and of these queues are there, with their indexes, and up to date:
-// ErrNotMigrated or ErrNewer if not; QueueErrors, which are that too, if only queues are concerned. It takes one round trip,
-// or two if something is amiss, and may be repeated.
+// Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date.
+// Otherwise the error is ErrNotMigrated or ErrNewer, or QueueErrors, which wrap these, if only queues are affected. It takes one
+// round trip, or two on an error, and may be repeated.
 func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil {
@@ -53,8 +53,8 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	return nil
 }
 
-// HighIDs gives those of these tables whose next id is in the upper half of all that there are. Jobs alone don't get there: somebody
-// has set it. The catalogue knows, also when that row is gone.
+// HighIDs returns the tables whose next id is in the upper half of the range. Jobs alone never reach it: somebody has
+// set it. The catalogue shows it even if that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
 	if db.SQL.Engine == engine.MySQL.Engine {
@@ -67,14 +67,14 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 	return high, nil
 }
 
-// SayHighIDs says of the tables of HighIDs what is wrong, and what to do.
+// SayHighIDs returns what is wrong with tables of HighIDs, and the remedy.
 func SayHighIDs(tables []string) (what, remedy string) {
 	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all that there are: somebody has set it",
 		`docs/reference/schema.md, "The highest id", has the remedy`
 }
 
-// CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several
-// things at once pays once, and a program that goes on for weeks notices an upgrade anyway.
+// CheckOnce is Check, except for what Check or Migrate found fit in the last minute. So starting several things at once
+// costs one check, and a long-running program still notices an upgrade.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {
@@ -83,10 +83,10 @@ func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	return db.check(ctx, units)
 }
 
-// fitFor is how long what was found fit is taken to be so.
+// fitFor is how long a passed check counts.
 const fitFor = time.Minute
 
-// noteFit notes when a unit was found fit, or that it isn't.
+// noteFit records that a unit is fit, or that it isn't.
 func (db *DB) noteFit(u unit, is bool) {
 	db.fit.Delete(Queue{u.queue, u.order})
 	if is {
@@ -99,7 +99,7 @@ func (db *DB) isFit(u unit) bool {
 	return known && time.Since(at.(time.Time)) < fitFor
 }
 
-// Tables are the instance's, and those of these queues.
+// Tables returns the tables of the instance and of these queues.
 func (db *DB) Tables(queues []Queue) (names []string, err error) {
 	units, err := db.units(queues)
 	for _, u := range units {
@@ -108,13 +108,13 @@ func (db *DB) Tables(queues []Queue) (names []string, err error) {
 	return names, err
 }
 
-// find gives what is on record of the tables, by their names, and the names of those that are there, and of their indexes.
+// find returns the recorded owners by table, and the names of the tables and indexes that exist.
 func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, there map[string]bool, err error) {
 	var tables []string
 	for _, u := range units {
 		tables = append(tables, u.tables...)
 	}
-	// a migration at another node of a cluster may refuse it
+	// a migration on another cluster node may make this fail
 	err = engine.Patiently(ctx, engine.IsConflict, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
 		if db.SQL.Engine == engine.SQLite.Engine {
@@ -130,7 +130,7 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 	return owners, there, err
 }
 
-// recorded is the query for what is on record of these tables, of any owner.
+// recorded is the query for the recorded owners of these tables.
 func recorded(tables []string, owners map[string]owner) engine.Query {
 	return engine.Query{
 		SQL:  "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name IN " + engine.In(len(tables)),
@@ -144,8 +144,8 @@ func recorded(tables []string, owners map[string]owner) engine.Query {
 	}
 }
 
-// probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
-// To ask MariaDB what is there takes 20 times as long, because it opens each table on the way.
+// probe is a query that fails if one of the units' tables or indexes is missing. It notes the names of all. On MariaDB,
+// listing them takes 20 times as long, because that opens each table.
 func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	var probes []string
 	for _, u := range units {
@@ -167,7 +167,7 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	return engine.Query{SQL: strings.Join(probes, " UNION ALL "), Scan: engine.Row()}
 }
 
-// present is the query for which of these tables are there, or views in their place. It notes their names, and those of their indexes.
+// present is the query for which of these tables, or views in their place, exist. It notes their names and their indexes.
 func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	args := anyOf(tables)
 	in := " IN " + engine.In(len(tables))
@@ -217,7 +217,7 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 	return nil
 }
 
-// QueueErrors are the queues whose tables can't be used as they are, by name, and why. The instance's own tables can.
+// QueueErrors says, by queue, why its tables can't be used as they are. The instance's own tables can.
 type QueueErrors map[string]error
 
 func (e QueueErrors) Error() string {
@@ -228,7 +228,7 @@ func (e QueueErrors) Error() string {
 	return strings.Join(reasons, "; ")
 }
 
-// Unwrap gives the errors in the order of the queues' names.
+// Unwrap returns the errors in the order of the queues' names.
 func (e QueueErrors) Unwrap() (list []error) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		list = append(list, e[name])

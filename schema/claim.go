@@ -10,26 +10,26 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// ClaimIndex is the name of the index by which jobs are claimed. Each status has a range of it for each shard, part and job type, and in
-// a range the jobs are in the order of their claims.
+// ClaimIndex is the name of the index for claims. It has a range for each status, shard, part and job type; in a range,
+// jobs are in the order of claims.
 const ClaimIndex = "claim"
 
-// claimOrder are the columns that put the jobs of a range in order. The tables, the index, the procedures, and Position follow them: to
-// claim in another order, change this list, Position, and its methods Into, Args and Compare.
+// claimOrder are the columns of the order of claims. The tables, the index, the procedures, and Position follow them.
+// To change the order, change this list, Position, and its methods Into, Args and Compare.
 var claimOrder = []struct{ column, mysqlType string }{
 	{"run_rank", "BIGINT"},
 	{"scheduled_run_time", "DATETIME(6)"},
 	{"id", "BIGINT"},
 }
 
-// Position is where a job stands in the order of claims.
+// Position is a job's position in the order of claims.
 type Position struct {
 	Rank int64
-	At   string // the scheduled run time, as the table has it
+	At   string // the scheduled run time as text, as in the table
 	ID   int64
 }
 
-// Into is where a row with the columns of PositionOf is read into. A row without a rank can't be a job's: it comes first, as in the index.
+// Into returns scan targets for the columns of PositionOf. A row without a rank can't be a job's: it comes first, as in the index.
 func (p *Position) Into() []any { return []any{(*rank)(&p.Rank), &p.At, &p.ID} }
 
 // Compare is negative if a job at p is claimed before one at other.
@@ -52,11 +52,11 @@ func (r *rank) Scan(src any) error {
 var (
 	// ClaimOrder is the order of claims, for ORDER BY.
 	ClaimOrder = listOrder("")
-	// Behind is the condition for the jobs that are claimed after the one at a Position. Its parameters are Args.
+	// Behind is the condition for jobs claimed after a Position. Its parameters are Args.
 	Behind = compared(">", "?")
-	// Before is that for those that are claimed before it, with the same parameters.
+	// Before is the condition for jobs claimed before a Position. Its parameters are Args.
 	Before = compared("<", "?")
-	// the attempt is for counts of the jobs that wait for a retry, which would have to read each row without it
+	// the attempt is for counts of jobs that wait for a retry, which would otherwise read each row
 	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
 )
 
@@ -69,7 +69,7 @@ func (p Position) Args() (args []any) {
 	return args
 }
 
-// PositionOf lists the columns of a table, or of a subquery with them, for Into.
+// PositionOf lists the columns for Into, of a table or of a subquery with them.
 func (db *DB) PositionOf(table string) string {
 	list := make([]string, len(claimOrder))
 	for i, of := range claimOrder {
@@ -88,8 +88,8 @@ func listOrder(prefix string) string {
 	return strings.Join(list, ", ")
 }
 
-// compared compares a row's position with values: parameters, or variables with a prefix. It is spelled out, because MySQL walks no range
-// of an index for (a, b, c) > (x, y, z).
+// compared compares a row's position with values: parameters, or variables with a prefix. It is spelled out, because
+// MySQL can't use an index range for (a, b, c) > (x, y, z).
 func compared(how, values string) string {
 	var terms []string
 	same := ""
@@ -104,7 +104,7 @@ func compared(how, values string) string {
 	return "(" + strings.Join(terms, " OR ") + ")"
 }
 
-// orderInSQL puts the order of claims into the text of a procedure, which has a position in variables.
+// orderInSQL inserts the order of claims into a procedure's text, which has a position in variables.
 func orderInSQL() *strings.Replacer {
 	var declared strings.Builder
 	for _, of := range claimOrder {
@@ -114,15 +114,15 @@ func orderInSQL() *strings.Replacer {
 		"{declare position}", strings.TrimSpace(declared.String()))
 }
 
-// Queue is a queue that has a table.
+// Queue is a queue with a table.
 type Queue struct {
 	Name string
 	// Order is the order in which its jobs are claimed; empty is OrderLowest.
 	Order Order
 }
 
-// Order is an order in which jobs are claimed. A table has one, and its column run_rank is made for that. So applications that add jobs
-// needn't know it.
+// Order is an order in which jobs are claimed. Each table has one, in its column run_rank, so applications that add
+// jobs needn't know it.
 type Order string
 
 // The orders.
@@ -131,16 +131,16 @@ const (
 	OrderLowest Order = ""
 	// OrderHighest: the highest priority first, then as in OrderLowest.
 	OrderHighest Order = "highest"
-	// OrderSchedule: the scheduled run time first, then the id, whatever the priorities.
+	// OrderSchedule: the scheduled run time first, then the id. Priorities don't count.
 	OrderSchedule Order = "schedule"
-	// OrderAny is whichever order the table has, for programs that only read.
+	// OrderAny is the order that the table has, for programs that only read.
 	OrderAny Order = "any"
 )
 
-// ranks is what run_rank is, by order.
+// ranks are the expressions of run_rank, by order.
 var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority", OrderSchedule: "0"}
 
-// setOrder are the statements that give a table another order. They may be repeated.
+// setOrder returns the statements that change a table's order. They may be repeated.
 func (db *DB) setOrder(table string, to Order) []string {
 	return append(cutStatements(strings.NewReplacer(
 		"{jobs}", table, "{index}", table+"$"+ClaimIndex, "{rank}", ranks[to], "{columns}", claimColumns,
@@ -155,14 +155,13 @@ func newIndex(unique, table, name, columns string) index {
 }
 
 const (
-	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about doesn't count any more.
+	// Counts is the condition for a job that counts against the queue's limit. A job that is being decided no longer counts.
 	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"
 	// HasWorker is the condition for a job that a worker has locked.
 	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"
 )
 
-// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one again that
-// somebody has dropped.
+// indexes are the secondary indexes of a unit's tables. They repeat the SQL files, to recreate a dropped index.
 func (db *DB) indexes(u unit) []index {
 	if u.kind != queueKind {
 		return []index{

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// ranked gives each row's priority with its rank, by id.
+// ranked returns each row's priority and rank, by id.
 func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	t.Helper()
 	rows, err := db.SQL.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
@@ -28,7 +28,7 @@ func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
 	return list
 }
 
-// orderIndexes are the table's indexes for an order, with their columns.
+// orderIndexes returns the table's indexes for an order, with their columns.
 func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 	t.Helper()
 	query := "SELECT CONCAT(index_name, ': ', GROUP_CONCAT(column_name ORDER BY seq_in_index)) AS i FROM information_schema.statistics" +
@@ -41,7 +41,7 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 	return list
 }
 
-// A change of order gives the rows that are there new ranks, as those that come in later.
+// TestMigrateChangesTheOrder: a change of order gives existing rows new ranks, like those added later.
 func TestMigrateChangesTheOrder(t *testing.T) {
 	rank := map[schema.Order]func(int) int{
 		schema.OrderLowest:   func(p int) int { return p },
@@ -95,7 +95,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 	})
 }
 
-// Rows by plain SQL have no priority until they are taken in, and no rank.
+// TestRankOfANewRow: rows from plain SQL have no priority until ingested, and no rank.
 func TestRankOfANewRow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -109,7 +109,7 @@ func TestRankOfANewRow(t *testing.T) {
 	})
 }
 
-// The statements for an empty database make what Migrate makes.
+// TestDDLOfEachOrder: the statements for an empty database create the same as Migrate.
 func TestDDLOfEachOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		names := schema.Named("shop")
@@ -135,7 +135,7 @@ func TestDDLOfEachOrder(t *testing.T) {
 	})
 }
 
-// What Go compares is what a database does: else a worker with several job types would claim in another order than a worker with one.
+// TestPosition: Go compares as a database does. Otherwise workers with one and with several job types would claim in different orders.
 func TestPosition(t *testing.T) {
 	early, late := "2025-03-30 01:00:00.000000", "2025-03-30 01:00:00.000001"
 	list := []schema.Position{

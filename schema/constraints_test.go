@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// An application that inserts what can't be is told which column it is.
+// TestConstraintsSayWhatIsWrong: an application that inserts invalid values learns which column is wrong.
 func TestConstraintsSayWhatIsWrong(t *testing.T) {
 	const due = "timeout, priority, throttle_factor, time_windows, status, "
 	const whole = "60, 100, 1, 'NONE', 'available', "
@@ -76,7 +76,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 			}
 			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, "+c.columns+") VALUES ('send', "+c.values+")")
 			name := c.name
-			if !strings.Contains(name, ".") { // which STRICT refuses
+			if !strings.Contains(name, ".") { // STRICT refuses those
 				name = "shop_emails$" + name
 			}
 			dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), name), "%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
@@ -87,7 +87,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// The state that SQL reads is the one that Go derives.
+// TestStateOfAStatus: the state in SQL equals the state that Go derives.
 func TestStateOfAStatus(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		_, conn := lenient(t, driver, source)
@@ -111,7 +111,7 @@ func TestStateOfAStatus(t *testing.T) {
 	})
 }
 
-// Times that hipq can read are taken, whatever their fraction.
+// TestConstraintsTakeTimes: times that hipq can parse are accepted, whatever their fraction.
 func TestConstraintsTakeTimes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db, conn := lenient(t, driver, source)
@@ -132,7 +132,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 	})
 }
 
-// lenient opens a database with a session that takes what it can, as an application's might.
+// lenient opens a database with a lenient session, as an application might have.
 func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")

@@ -1,5 +1,4 @@
-// Package schema is the database with hipq's tables in it: opening it, the names and layouts of the tables, and how they are
-// created and migrated.
+// Package schema opens the database with hipq's tables, names the tables, and creates and migrates them.
 package schema
 
 import (
@@ -16,36 +15,36 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-// Options say which database to open. It is a section of the config, so its fields have the config's names.
+// Options say which database to open. They are a section of the config, so the fields have the config's names.
 type Options struct {
 	// Driver is sqlite or mysql (MySQL or MariaDB).
 	Driver string
-	// Path is SQLite's file.
+	// Path is the SQLite file.
 	Path string
-	// Mode are the rights of SQLite's file, where Open creates it; 0 is 0600.
+	// Mode is the permission bits of a SQLite file that Open creates; 0 means 0600.
 	Mode fs.FileMode
-	// Parameters are those of SQLite's DSN besides hipq's own, such as a VFS. A pragma comes after hipq's.
+	// Parameters are added to hipq's own in SQLite's DSN, for example a VFS. A pragma runs after hipq's.
 	Parameters url.Values
-	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
+	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. It is never logged.
 	DSN string
-	// Nodes are servers that have the same data, HOST or HOST:PORT each (or sockets, as the DSN), instead of the address in the
-	// DSN. A host begins with that of NodeOf, and falls back to the others in turn.
+	// Nodes are servers with the same data, each HOST or HOST:PORT, or a socket. They replace the address in the DSN. A
+	// host starts with the node that NodeOf picks, and falls back to the others in turn.
 	Nodes []string
-	// Host is the name of the host that begins so; empty is this one's.
+	// Host is the host name for NodeOf; empty means this host's.
 	Host string
 	// TLS, if not nil, encrypts the connection to MySQL.
 	TLS *TLS
-	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
+	// Create lets Open create a SQLite file. Only init sets it: under cron, a wrong path must fail.
 	Create bool
-	// Patient lets the server take long for an answer: for commands that read or delete much.
+	// Patient allows slow answers, for commands that read or delete much.
 	Patient bool
-	// Warn, if not nil, is told of rows in hipq's own tables that can't be what they should, and count for nothing: a hand must
-	// have written them. It may be told more than once of the same, and by several goroutines at once.
+	// Warn, if not nil, gets invalid rows in hipq's own tables, which hipq ignores: somebody must have edited them. It
+	// may get the same row repeatedly, and from several goroutines at once.
 	Warn func(error)
 }
 
-// Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read, a SQLite
-// file that another user could have written. The error is an ErrConfig.
+// Check finds what Open would refuse without asking the database: an invalid DSN, unreadable TLS files, a SQLite file
+// that another user could have written. The error is an ErrConfig.
 func (o Options) Check() error {
 	if o.Driver == engine.MySQL.Engine {
 		_, err := o.connector()
@@ -60,20 +59,20 @@ func (o Options) Check() error {
 	return nil
 }
 
-// DB is a database with the names of one instance's tables. It is safe for concurrent use.
+// DB is a database with the table names of one instance. It is safe for concurrent use.
 type DB struct {
 	Names
-	// SQL is the database as such: transactions, queries, and what differs between the engines.
+	// SQL is the database itself: transactions, queries, and the differences between the engines.
 	SQL  *engine.DB
 	warn func(error)
-	// fit is when units were found fit, by a queue with its order; the instance is one too.
+	// fit holds when each unit last passed a check, by Queue. The instance counts as one.
 	fit *sync.Map
-	// nodes is of how many Options.Nodes one serves; 0 if there are none.
+	// nodes is the number of Options.Nodes; 0 if there are none.
 	nodes int
 }
 
-// Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
-// FromPool takes those of an application.
+// Open opens the database with its own connections. It sends one query, so a database that is down or too old fails
+// here. FromPool uses an application's connections instead.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err := names.check(); err != nil {
 		return nil, err
@@ -91,26 +90,26 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	return &DB{SQL: db, Names: names, warn: o.Warn, fit: &sync.Map{}, nodes: len(o.Nodes)}, nil
 }
 
-// Close closes the connections that Open has made. After FromPool there are none: the application's pool stays open. Who still works
-// with the database then gets errors.
+// Close closes the connections that Open made; later calls return errors. After FromPool it leaves the application's
+// pool open.
 func (db *DB) Close() error { return db.SQL.Close() }
 
-// Warn tells of a row that counts for nothing: see Options.
+// Warn reports an invalid row that hipq ignores: see Options.
 func (db *DB) Warn(err error) {
 	if db.warn != nil {
 		db.warn(err)
 	}
 }
 
-// Lacks says whether err means that the table of a queue is not there, or lacks an index.
+// Lacks reports whether err means that the table of a queue is missing, or lacks an index.
 func (db *DB) Lacks(err error, queue string) bool {
 	table, unnamed := db.CheckQueue(queue)
-	// in whatever an engine says of it the name stands alone, or before the dollar of an index
+	// in every engine's message, the name stands alone or before the dollar of an index
 	names := strings.FieldsFunc(engine.Missing(err), func(r rune) bool { return !strings.ContainsRune(letters+"_0123456789", r) })
 	return unnamed == nil && slices.Contains(names, table)
 }
 
-// unopened is a database that is not there: its statements are.
+// unopened is a DB without a database, for its statements.
 func unopened(d engine.Dialect, names Names) *DB {
 	return &DB{SQL: &engine.DB{Dialect: d}, Names: names, fit: &sync.Map{}}
 }

@@ -8,24 +8,24 @@ import (
 )
 
 var (
-	// ErrConfig means that the database as configured can't be used; somebody must change something.
+	// ErrConfig means that the database can't be used as configured; somebody must change something.
 	ErrConfig = errors.New("database configuration")
-	// ErrNotMigrated means that tables (or the SQLite file) are missing or of an older layout; hipq init mends it. The errors that
-	// are it say which.
+	// ErrNotMigrated means that tables or the SQLite file are missing or outdated; hipq init fixes it. The wrapping
+	// error says which.
 	ErrNotMigrated = errors.New("the database is not initialised")
-	// ErrAbsent means that there is nothing of hipq: no SQLite file, or no tables at all. It is an ErrNotMigrated.
+	// ErrAbsent means that nothing of hipq exists: no SQLite file, or no tables. It is an ErrNotMigrated.
 	ErrAbsent = fmt.Errorf("%w", ErrNotMigrated)
-	// ErrNewer means that the tables were made by a newer hipq than this one.
+	// ErrNewer means that a newer hipq made the tables.
 	ErrNewer = errors.New("the tables are newer than this hipq")
-	// ErrNoAnswer means that the database did not answer in the time that there was.
+	// ErrNoAnswer means that the database did not answer in time.
 	ErrNoAnswer = errors.New("the database does not answer")
-	// ErrHeld means that another transaction holds the locks that are needed.
+	// ErrHeld means that another transaction holds the needed locks.
 	ErrHeld = errors.New("another transaction holds what this needs")
-	// ErrTableTaken means that a table of the wanted name belongs to somebody else.
+	// ErrTableTaken means that a table of this name belongs to another owner.
 	ErrTableTaken = errors.New("table belongs to another")
 )
 
-// unmigrated is what hipq init mends, where the database as a whole is initialised: it is ErrNotMigrated, in words of its own.
+// unmigrated is an ErrNotMigrated with its own message, for an initialised database that needs hipq init again.
 type unmigrated string
 
 func (e unmigrated) Error() string { return string(e) }
@@ -38,23 +38,23 @@ func newer(table string, version, known int) error {
 	return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, table, version, known)
 }
 
-// Trouble is what kind of remedy an error of the database wants.
+// Trouble is the kind of remedy that a database error needs.
 type Trouble = engine.Trouble
 
 // The kinds of trouble.
 const (
-	// NoTrouble: not an error of the database.
+	// NoTrouble: not a database error.
 	NoTrouble = engine.NoTrouble
 	// TryLater: unreachable, busy, overloaded, starting, failing over.
 	TryLater = engine.TryLater
-	// Misconfigured: rights, names or files must be changed first.
+	// Misconfigured: somebody must first change something: rights, names, the disk.
 	Misconfigured = engine.Misconfigured
 )
 
-// IsFull says whether err means that the database has no room left on its disk.
+// IsFull reports whether err means that the database's disk is full.
 func IsFull(err error) bool { return engine.IsFull(err) }
 
-// Diagnose tells the kind of trouble an error stands for, with a remedy to print.
+// Diagnose returns the kind of trouble of an error, and a remedy to print.
 func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, ErrNotMigrated):

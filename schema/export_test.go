@@ -17,12 +17,12 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// BeginMigration takes the lock of a migration; end gives it back.
+// BeginMigration takes the migration lock; end releases it.
 func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(error) error, err error) {
 	return migration{db: db, conn: conn}.begin(ctx)
 }
 
-// AddStep gives a kind of unit one more step, until the test ends.
+// AddStep adds a migration step to a kind of unit until the test ends.
 func AddStep(t testing.TB, kind, text string) {
 	t.Helper()
 	before, more := stepFiles, fstest.MapFS{}
@@ -47,7 +47,7 @@ func AddStep(t testing.TB, kind, text string) {
 	t.Cleanup(func() { stepFiles = before })
 }
 
-// Age makes what was found fit so much older.
+// Age makes passed checks older.
 func (db *DB) Age(d time.Duration) {
 	db.fit.Range(func(u, at any) bool {
 		db.fit.Store(u, at.(time.Time).Add(-d))
@@ -55,7 +55,7 @@ func (db *DB) Age(d time.Duration) {
 	})
 }
 
-// Addresses are the servers that a DSN names.
+// Addresses are the servers of a DSN.
 func Addresses(t testing.TB, dsn string) []string {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)
@@ -65,7 +65,7 @@ func Addresses(t testing.TB, dsn string) []string {
 	return addresses(cfg)
 }
 
-// Kept is how much is kept of what a server says to one that is greeted, and what hipq makes of it.
+// Kept returns how much of a server's greeting is kept, and hipq's verdict on it.
 func Kept(conn net.Conn) (int, error) {
 	g := &greeting{Conn: conn}
 	_, _ = io.Copy(io.Discard, g)

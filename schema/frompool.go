@@ -15,16 +15,16 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// FromPool is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is another
-// driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is known
-// at once; it may be repeated.
+// FromPool uses an application's own pool, of go-sql-driver/mysql or modernc.org/sqlite. For another driver, or a wrapped
+// one, the error is ErrConfig. FromPool sends one or two queries, so it fails if the database is down or too old. It may
+// be repeated.
 //
-// The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read, takes
-// a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is three
-// round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement again. So an application
-// that only enqueues wants FromPool, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
-// transaction of yours, call nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A
-// database in memory is one for each connection, so its pool has SetMaxOpenConns(1).
+// The DSN may have any options, and the sessions any settings. Each transaction and each read of hipq takes a
+// connection, sets up its session, and restores it afterwards. On MariaDB and MySQL this costs three round trips, which
+// EnqueueTx saves. On SQLite it costs microseconds, but each statement is parsed again. So use FromPool in an
+// application that only enqueues, and Open for a busy worker. If your code holds every pooled connection, hipq blocks:
+// within your transaction, call only EnqueueTx, and leave a worker four connections besides those of its handlers. An
+// in-memory database exists per connection, so its pool needs SetMaxOpenConns(1).
 //
 // Close leaves the pool open.
 func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
@@ -52,12 +52,12 @@ func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 	if errors.Is(err, engine.ErrNotPlain) {
 		err = fmt.Errorf("%w: the application's pool: %w", ErrConfig, err)
 	}
-	_ = db.Close() // it has no connections of its own
+	_ = db.Close() // closes no connection of the pool
 	return nil, fmt.Errorf("use the application's pool: %w", err)
 }
 
-// knowPool finds out what server the pool leads to, and that hipq's sessions there have the character set in which it writes
-// parameters into statements.
+// knowPool identifies the pool's server. It checks that hipq's sessions have the character set for interpolated
+// parameters.
 func knowPool(ctx context.Context, db *engine.DB) error {
 	d, err := knowServer(ctx, db)
 	if err != nil {
@@ -78,7 +78,7 @@ func knowPool(ctx context.Context, db *engine.DB) error {
 	return nil
 }
 
-// saveSession reads all that setSession sets, and hurried. The collation comes last, for the character sets set it too.
+// saveSession reads all that setSession and hurried set. The collation comes last, because the character sets change it.
 const saveSession = "SELECT @@character_set_client AS character_set_client, @@character_set_results AS character_set_results," +
 	" @@character_set_connection AS character_set_connection, @@collation_connection AS collation_connection, @@sql_mode AS sql_mode," +
 	" @@autocommit AS autocommit, @@completion_type AS completion_type, @@unique_checks AS unique_checks," +
@@ -89,8 +89,7 @@ const saveSession = "SELECT @@character_set_client AS character_set_client, @@ch
 	" @@information_schema_stats_expiry AS information_schema_stats_expiry, */ @@time_zone AS time_zone," +
 	" @@innodb_lock_wait_timeout AS innodb_lock_wait_timeout, @@lock_wait_timeout AS lock_wait_timeout"
 
-// The pragmas are those of openSQLite that are a connection's. That the file has a WAL, and how much is cached, is the
-// application's to say.
+// These pragmas are the per-connection ones of openSQLite. The application chooses WAL and the cache size.
 const (
 	savePragmas = "SELECT timeout AS busy_timeout, synchronous, ignore_check_constraints" +
 		" FROM pragma_busy_timeout, pragma_synchronous, pragma_ignore_check_constraints"
@@ -108,7 +107,7 @@ func checkEncoding(ctx context.Context, db *engine.DB) error {
 	return nil
 }
 
-// restore makes the statement, of a verb and assignments, that puts back what a session had.
+// restore builds the statement, of a verb and assignments, that restores a session.
 func restore(verb, between string) func(names []string, values []driver.Value) (string, error) {
 	return func(names []string, values []driver.Value) (string, error) {
 		list := make([]string, len(names))

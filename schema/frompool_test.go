@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// TestFromPool: the tables are made, and found, by an application's connections, which are as they were afterwards (dbtest.Pool).
+// TestFromPool: the tables are created and found through an application's connections, which are restored afterwards (dbtest.Pool).
 func TestFromPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		pool := dbtest.Pool(t, driver, source)
@@ -32,7 +32,7 @@ func TestFromPool(t *testing.T) {
 	})
 }
 
-// TestFromPoolOfOneConnection: a pool of one connection is enough, as of a database in memory.
+// TestFromPoolOfOneConnection: a pool of one connection suffices, as for an in-memory database.
 func TestFromPoolOfOneConnection(t *testing.T) {
 	pool := dbtest.Must(sql.Open("sqlite", ":memory:"))(t)
 	defer pool.Close()
@@ -44,7 +44,7 @@ func TestFromPoolOfOneConnection(t *testing.T) {
 	dbtest.OK(t, db.Check(t.Context(), queues))
 }
 
-// TestFromPoolAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
+// TestFromPoolAfterTrouble: a connection that can't be restored isn't reused, and an interrupted query keeps none.
 func TestFromPoolAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
 	db := dbtest.Must(schema.FromPool(t.Context(), pool, schema.Named("shop")))(t)
@@ -90,14 +90,13 @@ func TestFromPoolRefuses(t *testing.T) {
 	}
 }
 
-// other is a driver that hipq doesn't know.
+// other is an unsupported driver.
 type other struct{ driver.Connector }
 
 func (other) Driver() driver.Driver { return otherDriver{} }
 
 type otherDriver struct{ driver.Driver }
 
-// TestFromPoolWithoutDatabase: a DSN without a database.
 func TestFromPoolWithoutDatabase(t *testing.T) {
 	source := dbtest.MySQL(t)
 	pool := dbtest.Must(sql.Open("mysql", source[:strings.LastIndex(source, "/")+1]))(t)

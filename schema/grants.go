@@ -9,28 +9,27 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// insertable are the columns that an application fills in which enqueues by plain SQL: with the right to insert these alone,
-// no row of its own can be taken for one of hipq's.
+// insertable are the columns for an application that enqueues by plain SQL. With the right to these alone, it can't
+// forge a row of hipq's.
 const insertable = "job_type, job_data, job_key, shard_key, scheduled_run_time, priority, timeout, throttle_factor, time_windows"
 
-// Rights are statements of MySQL that give users the rights which they need: one for init, hipq's own of the DSN, and those of
-// applications.
+// Rights are MySQL statements that grant rights to the users of init, of hipq's DSN, and of applications.
 type Rights struct {
 	// Init is for the user that runs hipq init.
 	Init string
-	// Tables are hipq's; Worker is for all commands but init, a statement for each of them.
+	// Tables are hipq's tables. Worker is for all commands but init, one statement per table.
 	Tables, Worker []string
-	// Application is for who enqueues by plain SQL, a statement for each queue.
+	// Application is for applications that enqueue by plain SQL, one statement per queue.
 	Application []string
-	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't: two statements for each queue.
-	// They are not made by init: an insert by anybody fails when the user that has made them is gone.
+	// Triggers keep such an application's session from setting the id, which column rights don't. Two statements per
+	// queue. Init doesn't create them: if their creator is dropped, every insert fails.
 	Triggers []string
-	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure. QueueWorker
-	// is for who works by those of one queue, with a user for each.
+	// Submitter is for enqueuing, and SQLWorker for working, by the stored procedures: one statement per procedure.
+	// QueueWorker is for working one queue, with a user per queue.
 	Submitter, SQLWorker, QueueWorker []string
 }
 
-// String gives them all, with comments.
+// String returns all statements, with comments.
 func (r Rights) String() string {
 	var b strings.Builder
 	b.WriteString("-- 1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), at first and after an upgrade; CREATE USER comes first\n")
@@ -50,7 +49,7 @@ func (r Rights) String() string {
 	return b.String()
 }
 
-// Grants are the rights that who works with the tables needs: ErrConfig with SQLite, which knows no users.
+// Grants returns the rights that each kind of user needs. With SQLite, which has no users, the error is ErrConfig.
 func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	if o.Driver != engine.MySQL.Engine {
 		return Rights{}, fmt.Errorf("%w: SQLite knows no users: who may write the file may do everything (database.mode)", ErrConfig)
@@ -77,7 +76,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		table := u.tables[0]
 		r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
 		trigger := fmt.Sprintf("%s`%s$insert`", quoted, table)
-		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // MySQL has CREATE … IF NOT EXISTS since 8.0.29
+		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // CREATE … IF NOT EXISTS needs MySQL 8.0.29
 			fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
 				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
 				" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", trigger, quoted, table))

@@ -13,10 +13,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// layout is how all tables and indexes of a database are made, by name.
+// layout returns the definitions of all tables and indexes of a database, by name.
 func layout(t *testing.T, db *schema.DB) map[string]string {
 	t.Helper()
-	// MySQL may write the literals of an expression otherwise after an ALTER
+	// MySQL may rewrite an expression's literals after an ALTER
 	query := "SELECT CONCAT(table_name, '.', index_name), CONCAT(non_unique, GROUP_CONCAT(column_name ORDER BY seq_in_index))" +
 		" FROM information_schema.statistics WHERE table_schema = DATABASE() GROUP BY table_name, index_name, non_unique UNION ALL" +
 		" SELECT table_name, GROUP_CONCAT(column_name, column_type, is_nullable, REPLACE(COALESCE(generation_expression, ''), '_ascii', '_utf8mb4') ORDER BY ordinal_position)" +
@@ -71,7 +71,7 @@ func dropIndex(t *testing.T, db *schema.DB, index string) {
 	execute(t, db, "DROP INDEX "+index+on)
 }
 
-// mended makes sure that Migrate makes what is missing of these tables as it was.
+// mended checks that Migrate recreates what is missing from these tables.
 func mended(t *testing.T, db *schema.DB, queues []schema.Queue, what string, tables ...string) {
 	t.Helper()
 	changed, err := db.Migrate(t.Context(), queues)
@@ -90,7 +90,7 @@ func openMended(t *testing.T, driver, source string) *schema.DB {
 	return db
 }
 
-// Each table that is on record and gone is missed by Check, and made again by Migrate; the others keep their rows.
+// TestMigrateMakesATableAnew: Check reports each recorded table that is gone, and Migrate recreates it; the others keep their rows.
 func TestMigrateMakesATableAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
@@ -118,7 +118,7 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 	})
 }
 
-// Each index that is gone, whichever the files of SQL make, is missed by Check and made again by Migrate.
+// TestMigrateMakesAnIndexAnew: Check reports each index that is gone, and Migrate recreates it.
 func TestMigrateMakesAnIndexAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
@@ -142,7 +142,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 	})
 }
 
-// A table that is to have another order, and whose index for it somebody has dropped, gets both at once.
+// TestMigrateWithoutTheClaimIndex: a table that needs another order and lacks the index for claims gets both at once.
 func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -157,7 +157,7 @@ func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 	})
 }
 
-// Where two live jobs have come to have one key, the index that would keep them apart can't be made: the error says which.
+// TestMigrateWithDuplicates: if two live jobs have the same key, the unique index can't be created, and the error names it.
 func TestMigrateWithDuplicates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -170,14 +170,14 @@ func TestMigrateWithDuplicates(t *testing.T) {
 	})
 }
 
-// One that was interrupted while it made a table again goes on where it stopped. (SQLite's is one transaction.)
+// TestMigrateOfATableAnewGoesOn: an interrupted recreation of a table resumes where it stopped. (SQLite's is one transaction.)
 func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	schema.AddStep(t, "queue", "ALTER TABLE {jobs} ADD COLUMN colour VARCHAR(9) NOT NULL DEFAULT 'red';\n")
 	source := dbtest.MySQL(t)
 	db := openMended(t, "mysql", source)
 	before := layout(t, db)
 	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
-	// a user whose migration ends behind the first step, for the second wants ALTER
+	// a user whose migration fails after the first step, because the second needs ALTER
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
 	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")

@@ -18,15 +18,15 @@ import (
 //go:embed sql
 var sqlFiles embed.FS
 
-// stepFiles are where steps are: a test adds some.
+// stepFiles holds the migration steps; a test adds some.
 var stepFiles fs.FS = sqlFiles
 
-// noQueue stands in the list of owners for the tables that belong to the instance as a whole.
+// noQueue is the queue in the list of owners for tables that belong to the whole instance.
 const noQueue = "NONE"
 
 const queueKind = "queue"
 
-// unit is what has a version of its own: the tables of the instance together, and the table of each queue.
+// unit has a version of its own: all tables of the instance, or the table of one queue.
 type unit struct {
 	kind    string // its files are <kind>_001.sql, <kind>_002.sql, …
 	queue   string
@@ -57,7 +57,7 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 	return units, nil
 }
 
-// steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
+// steps are the statements of a unit's migrations: steps[0] leads to version 1.
 func (db *DB) steps(u unit) (steps [][]string) {
 	names, _ := fs.Glob(stepFiles, db.SQL.SQLDir+"/"+u.kind+"_*.sql") // sorted
 	for _, name := range names {
@@ -73,7 +73,7 @@ func (db *DB) owners() []string {
 func textOf(files fs.FS, name string) string {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
-		panic(err) // the program has its files in it
+		panic(err) // the files are embedded
 	}
 	return string(text)
 }
@@ -89,7 +89,7 @@ func cutStatements(text string) []string {
 	return list
 }
 
-// DDL is everything that Migrate would run in an empty database of this driver.
+// DDL returns all statements that Migrate would run in an empty database of this driver.
 func DDL(driver string, names Names, queues []Queue) (string, error) {
 	db := unopened(engine.SQLite, names)
 	if driver == engine.MySQL.Engine {
@@ -115,11 +115,11 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 	return strings.Join(all, ";\n\n") + ";\n", nil
 }
 
-// Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it touched.
-// Tables that are on record and not there any more, and indexes, it makes again. It may be repeated, and run by several at
-// once: they take turns. MySQL's DDL knows no transaction, so a Migrate that was interrupted there goes on at the step where
-// it stopped; every step can be run again. That is also why two on different nodes of a Galera cluster, which know nothing of
-// each other's locks, may do the same steps: a statement of DDL happens on all nodes at once, and the second finds it done.
+// Migrate creates or updates the tables of the instance and of these queues, and returns the tables it changed. It also
+// recreates dropped tables and indexes. It may be repeated and run concurrently: runs take turns. MySQL's DDL is not
+// transactional, so an interrupted Migrate resumes at the step where it stopped; each step is repeatable. So two runs
+// on different nodes of a Galera cluster, which don't see each other's locks, may do the same steps: DDL happens on all
+// nodes at once, and the second run finds it done.
 func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, err error) {
 	units, err := db.units(queues)
 	if err != nil {
@@ -136,7 +136,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if err := m.exec(ctx, db.owners()); err != nil {
 		return nil, err
 	}
-	// all claims come first: one that is refused leaves no tables behind
+	// claim all first, so that a refused claim leaves no tables behind
 	states := make([]state, len(units))
 	for i, u := range units {
 		if states[i], err = m.owned(ctx, u); err != nil {
@@ -159,7 +159,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	return changed, nil
 }
 
-// migration takes a connection, and the turn of those who migrate. end gives both back.
+// migration takes a connection and the migration lock. end gives both back.
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
 	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(ctx)
 	if err != nil {
@@ -173,13 +173,13 @@ func (db *DB) migration(ctx context.Context) (m migration, end func(error) error
 	return m, func(failed error) error { return errors.Join(over(failed), conn.Close()) }, nil
 }
 
-// migration is one run of Migrate, or of MakeProcedures, on its one connection.
+// migration is one run of Migrate or MakeProcedures, on one connection.
 type migration struct {
 	db   *DB
 	conn *sqlx.Conn
 }
 
-// begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
+// begin takes the migration lock. SQLite's is the file's own, and the work under it is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
 	if m.db.SQL.Engine == engine.SQLite.Engine {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
@@ -190,7 +190,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 					return nil
 				}
 			}
-			// also when ctx has ended before the commit: the pool must not have the connection with the file locked
+			// also if ctx ended before the commit: the pool must not get a connection that locks the file
 			_, undone := m.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 			return cmp.Or(err, undone)
 		}, err
@@ -217,7 +217,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 
 func (m migration) exec(ctx context.Context, list []string) error {
 	for _, s := range list {
-		// what an interrupted run had done already is no reason to stop
+		// an interrupted run has done these already
 		if err := m.write(ctx, s); err != nil && !engine.IsDone(err) {
 			return fmt.Errorf("migrate: %w", err)
 		}
@@ -225,8 +225,7 @@ func (m migration) exec(ctx context.Context, list []string) error {
 	return nil
 }
 
-// read reads something by a statement of its own, write writes: another process may stand in the way of either,
-// or another node of a Galera cluster.
+// read retries do, and write a statement, on conflicts with another process or another node of a Galera cluster.
 func (m migration) read(ctx context.Context, do func() error) error {
 	return engine.Patiently(ctx, engine.IsConflict, do)
 }
@@ -238,7 +237,7 @@ func (m migration) write(ctx context.Context, statement string, args ...any) err
 	})
 }
 
-// migrate brings one unit up to date, and tells which of its tables it touched.
+// migrate brings one unit up to date, and returns the tables it changed.
 func (m migration) migrate(ctx context.Context, u unit, found state) (changed []string, err error) {
 	steps := m.db.steps(u)
 	for v := found.lowest(); v < len(steps); v++ {
@@ -246,7 +245,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 			return nil, err
 		}
 		for _, t := range u.tables {
-			// never back to one that another is past
+			// never lower a version that another run has raised
 			if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ? AND version < ?", v+1, t, v+1); err != nil {
 				return nil, fmt.Errorf("record the version of %s: %w", t, err)
 			}
@@ -264,7 +263,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 	return changed, err
 }
 
-// mendIndexes makes the indexes that a unit's tables lack, and tells which tables it touched.
+// mendIndexes creates a unit's missing indexes, and returns the tables it changed.
 func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, err error) {
 	there := map[string]bool{}
 	err = m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) })

@@ -14,8 +14,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// A step leads tables from one version to the next: rows stay, and all are asked to run init before. A queue of another order, and
-// one that is made only now, go through it too; one that goes through it once more finds it done.
+// TestMigrateByAStep: a step leads tables to the next version: rows stay, and everything asks to run init first. A
+// queue of another order and a new queue take the step too; taking it again does nothing.
 func TestMigrateByAStep(t *testing.T) {
 	for kind, c := range map[string]struct {
 		step, row, query string
@@ -46,7 +46,7 @@ func TestMigrateByAStep(t *testing.T) {
 				err = db.SQL.GetContext(t.Context(), &n, c.query)
 				dbtest.Ensure(t, err == nil && n == 1, "%s: %d rows are as they were: %v", kind, n, err)
 				dbtest.OK(t, db.Check(t.Context(), emails))
-				// a run that was interrupted before it could say that it is done
+				// a run that was interrupted before it recorded the step
 				execute(t, db, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
 			}
 			more := append(emails, schema.Queue{Name: "files"})
@@ -62,7 +62,7 @@ func TestMigrateByAStep(t *testing.T) {
 	}
 }
 
-// versions are those of the tables.
+// versions are the versions of the tables.
 func versions(t *testing.T, db *schema.DB) map[string]int {
 	t.Helper()
 	var rows []struct {
@@ -77,7 +77,7 @@ func versions(t *testing.T, db *schema.DB) map[string]int {
 	return of
 }
 
-// A program that goes on for weeks notices that another hipq has migrated the tables.
+// TestCheckOnce: a long-running program notices that another hipq has migrated the tables.
 func TestCheckOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		queues := []schema.Queue{{Name: "emails"}}
@@ -86,14 +86,14 @@ func TestCheckOnce(t *testing.T) {
 		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
 		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
 		db.Age(time.Minute)
-		for range 2 { // nor is it forgotten
+		for range 2 { // the error is not cached either
 			err := db.CheckOnce(t.Context(), queues)
 			dbtest.Ensure(t, errors.Is(err, schema.ErrNewer), "a minute later: %v", err)
 		}
 	})
 }
 
-// A caller that gives up at the last moment leaves no transaction open in the pool.
+// TestMigrateGivenUp: a caller that gives up at the last moment leaves no open transaction in the pool.
 func TestMigrateGivenUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	conn := dbtest.Must(sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(t.Context()))(t)
@@ -107,7 +107,7 @@ func TestMigrateGivenUp(t *testing.T) {
 	dbtest.Ensure(t, err == nil, "%v", err)
 }
 
-// Nodes of a cluster know nothing of each other's locks: inits on all of them at the same time make each table once.
+// TestGaleraMigrateAtOnce: cluster nodes don't see each other's locks; concurrent inits on all of them create each table once.
 func TestGaleraMigrateAtOnce(t *testing.T) {
 	for range 5 {
 		queues := []schema.Queue{{Name: "emails"}, {Name: "reports", Order: schema.OrderSchedule}}
@@ -124,7 +124,7 @@ func TestGaleraMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// What hipq puts behind the longest name of a table is short enough for MySQL, in every order.
+// TestLongestTableName: hipq's suffixes to the longest table name stay within MySQL's limit, in each order.
 func TestLongestTableName(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })

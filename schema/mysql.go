@@ -18,14 +18,14 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// silence is how long the server may take for an answer, unless the DSN says otherwise; longSilence is that for commands that
+// silence is how long the server may take to answer, unless the DSN says otherwise. longSilence is for commands that
 // read much.
 const (
 	silence     = 10 * time.Second
 	longSilence = 5 * time.Minute
 )
 
-// connector is how connections are made; it is made without one.
+// connector returns the factory of connections. It doesn't connect.
 func (o Options) connector() (driver.Connector, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
@@ -43,7 +43,7 @@ func (o Options) connector() (driver.Connector, error) {
 		if addrs, err = o.nodes(cfg); err != nil {
 			return nil, err
 		}
-		name, _ := os.Hostname() // without a name it begins where all such do
+		name, _ := os.Hostname() // hosts without a name all start at the same node
 		begin = NodeOf(cmp.Or(o.Host, name), len(addrs))
 	}
 	if len(addrs) == 1 {
@@ -65,30 +65,30 @@ func (o Options) connector() (driver.Connector, error) {
 	return engine.Nodes(first, list, begin), nil
 }
 
-// session is how connections to one server are made.
+// session returns the factory of connections to one server.
 func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	if o.TLS != nil {
 		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
 			return s, err
 		}
-		cfg.AllowFallbackToPlaintext = false // or a server in between could have it all by saying that it knows no TLS
+		cfg.AllowFallbackToPlaintext = false // or a server in the middle could read everything by claiming to have no TLS
 	}
 	if err := hidePassword(cfg); err != nil {
 		return s, err
 	}
 	s.variables, cfg.Params = cfg.Params, nil
 	cfg.InterpolateParams = true // one round trip a statement instead of three
-	cfg.MultiStatements = true   // Tx sends together what need not be waited for
+	cfg.MultiStatements = true   // Tx batches statements whose results it doesn't wait for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
-	cfg.RejectReadOnly = false   // it would hide what the server says: preparedConn does it
-	cfg.ColumnsWithAlias = false // columns are found by their names
+	cfg.RejectReadOnly = false   // it would hide the server's error; preparedConn handles it
+	cfg.ColumnsWithAlias = false // columns are found by name
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	// One that neither answers nor hangs up must not hold up a tick for ever, and with it all that cron starts after it.
-	// A migration may take as long as it takes.
+	// A server that neither answers nor hangs up must not block a tick, and what cron starts after it, for ever. A
+	// migration may take as long as it needs.
 	allowed := silence
 	if o.Patient {
 		allowed = longSilence
@@ -99,7 +99,7 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	if cfg.WriteTimeout == 0 && !o.Create {
 		cfg.WriteTimeout = allowed
 	}
-	cfg.Collation = "utf8mb4_bin"   // as setUp has it, whatever the DSN says
+	cfg.Collation = "utf8mb4_bin"   // as in setUp, whatever the DSN says
 	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
 	if s.Connector, err = mysql.NewConnector(cfg); err != nil {
 		return s, fmt.Errorf("%w: database.dsn has options that don't go together", ErrConfig) // the driver's message quotes them
@@ -121,7 +121,7 @@ func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
 	return db, nil
 }
 
-// Address is where the server is, for people to see: HOST:PORT, or several; "" of SQLite.
+// Address is the server's address for people: HOST:PORT, or several; "" for SQLite.
 func (o Options) Address() string {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	switch {
@@ -133,11 +133,11 @@ func (o Options) Address() string {
 	return strings.Join(addresses(cfg), ", ")
 }
 
-// WithoutPassword is a DSN for people to see; of one that can't be read they see nothing. Of the options they see the names: a
-// password may have come to stand there.
+// WithoutPassword is a DSN for people: *** replaces the password and the values of the options, which may hold one too.
+// An invalid DSN becomes "***".
 func WithoutPassword(dsn string) string {
 	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil || dsn == "" || strings.ContainsAny(cfg.Addr, "()?") { // then a slash in an option was taken for the last
+	if err != nil || dsn == "" || strings.ContainsAny(cfg.Addr, "()?") { // then the driver took a slash in an option for the last one
 		return "***"
 	}
 	text := cfg.User
@@ -156,7 +156,7 @@ func WithoutPassword(dsn string) string {
 	return text
 }
 
-// dsnOptions are the options of a DSN, NAME=value each, as the driver takes it apart, and the database before them.
+// dsnOptions splits a DSN as the driver does, into the database and the options, each NAME=value.
 func dsnOptions(dsn string) (database string, options []string) {
 	database, text, given := strings.Cut(dsn[strings.LastIndex(dsn, "/")+1:], "?")
 	if given {
@@ -167,11 +167,11 @@ func dsnOptions(dsn string) (database string, options []string) {
 
 var optionWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
-// isOptionName says whether the driver's options and the server's variables are called so. The length is counted here, because to
-// compile it into an expression takes long.
+// isOptionName reports whether name can be a driver option or a server variable. It checks the length in code, because
+// a count in the expression is slow to compile.
 func isOptionName(name string) bool { return len(name) <= 64 && optionWord.MatchString(name) }
 
-// knowServer finds out what the server is, in one round trip, and refuses one that won't do.
+// knowServer identifies the server in one round trip, and refuses an unsuitable one.
 func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	var version string
 	set := map[string]string{} // no server has all of them
@@ -191,12 +191,12 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	}
 	d := engine.MySQL
 	if !strings.Contains(version, "MariaDB") {
-		d.UpdateAtOnce = "" // MySQL knows no wait shorter than a second, and no other for one statement
+		d.UpdateAtOnce = "" // MySQL has no lock wait shorter than a second, nor one for a single statement
 	}
 	return d, err
 }
 
-// ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.
+// ownVariables are server variables that hipq sets on each connection, so a DSN must not set them.
 var ownVariables = []string{
 	"autocommit", "character_set_client", "character_set_connection", "character_set_results", "check_constraint_checks",
 	"collation_connection", "completion_type", "idle_transaction_timeout", "in_predicate_conversion_threshold",
@@ -204,13 +204,13 @@ var ownVariables = []string{
 	"sql_safe_updates", "sql_select_limit", "time_zone", "transaction_isolation", "tx_isolation", "unique_checks", "wait_timeout",
 }
 
-// givenVariables are those that hipq needs as the server has them: the clock, the ids that rows get, that writes are taken and
-// reach the server's replicas and cluster.
+// givenVariables must stay as the server sets them: the clock, row ids, and whether writes are accepted and reach
+// replicas and the cluster.
 var givenVariables = []string{
 	"insert_id", "skip_replication", "sql_log_bin", "timestamp", "transaction_read_only", "tx_read_only", "wsrep_on", "wsrep_osu_method",
 }
 
-// checkOptions refuses options of a DSN that would break what hipq relies on. It shows no values.
+// checkOptions refuses DSN options that would break hipq. Its errors show no values.
 func checkOptions(dsn string, cfg *mysql.Config) error {
 	_, options := dsnOptions(dsn)
 	for i, option := range options {
@@ -240,22 +240,22 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 	return nil
 }
 
-// session sets up each connection, once: to ask for READ COMMITTED as each transaction begins would cost a round trip, and
-// MariaDB would turn a list of 1,000 ids into a table to join with, and walk all rows of the jobs.
+// session sets up each connection once. READ COMMITTED for each transaction would cost a round trip each. By default,
+// MariaDB turns a list of 1,000 ids into a table to join with, and scans all jobs: hence in_predicate_conversion_threshold.
 //
-// Besides, no transaction of hipq's may hold up others for long: the server drops one whose client has vanished after some
-// seconds, where it would keep its locks for hours. (MySQL has that only for sessions that are idle in whatever way.) And
-// none waits longer than a few seconds for others: what waits is repeated, for as long as Tx has patience.
+// No hipq transaction may block others for long. The server drops an idle one after some seconds, because it would
+// otherwise keep the locks of a vanished client for hours. (MySQL can only time out all idle sessions.)
+// A transaction waits a few seconds for locks, and is then repeated for as long as Tx has patience.
 //
-// Parameters are written into the statements, and in another character set some of their bytes would be read for quotes. So the
-// session sets its own after all that the DSN and the server's init_connect may have set, and looks whether it got it.
+// Parameters are interpolated. In another character set, some of their bytes would read as quotes. So the session sets
+// its own after the DSN and the server's init_connect, and checks the result.
 //
-// MySQL tells the next ids and the sizes of tables from a cache that may be a day old, unless that expires at once.
+// MySQL would cache next ids and table sizes for up to a day: hence information_schema_stats_expiry.
 //
-// The names of variables depend on the server, which is what the comments are for that only one of them reads.
+// Versioned comments hold the variables that only one kind of server has.
 type session struct {
 	driver.Connector
-	// variables are those of the server that the DSN sets.
+	// variables are the server variables that the DSN sets.
 	variables map[string]string
 }
 
@@ -265,7 +265,7 @@ const (
 		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10," +
 		" check_constraint_checks = 0, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, information_schema_stats_expiry = 0, */ time_zone = '+00:00'"
-	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
+	// hurried and patient set how long a statement waits for locks; a migration waits as long as it must.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
 	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 86400"
 )
@@ -273,7 +273,7 @@ const (
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(context.WithValue(ctx, greetingKey{}, &greeting{}))
 	if err != nil {
-		if err.Error() == "bad connection" { // the driver's own error for a server that hangs up while it is greeted
+		if err.Error() == "bad connection" { // the driver's error if a server hangs up during the handshake
 			err = driver.ErrBadConn
 		}
 		return nil, ownWords(err)
@@ -288,7 +288,7 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// setVariables does what the driver would do, but the server's message of one that it refuses, which quotes the value.
+// setVariables replaces the driver's, whose error quotes the value that the server refused.
 func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) error {
 	if len(c.variables) == 0 {
 		return nil
@@ -308,7 +308,7 @@ func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) er
 	return err
 }
 
-// setUp sets up a connection, and makes sure of its character set, in one round trip.
+// setUp sets up a connection and checks its character set, in one round trip.
 func setUp(ctx context.Context, conn driver.QueryerContext) error {
 	rows, err := conn.QueryContext(ctx, setSession+hurried+"; SELECT @@character_set_client, @@character_set_connection", nil)
 	if err != nil {
@@ -316,7 +316,7 @@ func setUp(ctx context.Context, conn driver.QueryerContext) error {
 	}
 	got := make([]driver.Value, 2)
 	err = rows.Next(got)
-	names := []string{fmt.Sprintf("%s", got[0]), fmt.Sprintf("%s", got[1])} // now: Close reads on, into the same bytes
+	names := []string{fmt.Sprintf("%s", got[0]), fmt.Sprintf("%s", got[1])} // copied now, because Close reads into the same bytes
 	if err = cmp.Or(err, rows.Close()); err != nil {
 		return fmt.Errorf("set up a connection: %w", err)
 	}
@@ -328,7 +328,7 @@ func setUp(ctx context.Context, conn driver.QueryerContext) error {
 	return nil
 }
 
-// checkVersion refuses a server without SKIP LOCKED or defaults that are expressions.
+// checkVersion refuses a server without SKIP LOCKED or expressions as defaults.
 func checkVersion(version string) error {
 	need, name := [3]int{8, 0, 13}, "MySQL"
 	switch {
@@ -340,7 +340,7 @@ func checkVersion(version string) error {
 	}
 	var got [3]int
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &got[0], &got[1], &got[2]); err != nil {
-		return nil //nolint:nilerr // a version that tells no numbers is taken at its word
+		return nil //nolint:nilerr // a version without numbers is accepted
 	}
 	if slices.Compare(got[:], need[:]) < 0 {
 		return fmt.Errorf("%w: the server is %s %d.%d.%d, hipq needs %d.%d.%d or newer", ErrConfig, name,

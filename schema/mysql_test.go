@@ -17,16 +17,16 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// inGBK are texts that leave a string if their bytes are read as GBK (or Big5): the last byte before the quote swallows the
-// backslash that is to protect it.
+// inGBK are texts that break out of a string if their bytes are read as GBK or Big5: the last byte before the quote
+// swallows the escaping backslash.
 var inGBK = []string{`€'), (DATABASE()) -- `, `€"), (DATABASE()) -- `, "¬'), (DATABASE()) -- "}
 
-// Whatever character set the server, or a DSN, gives a connection, what is a text stays one.
+// TestCharacterSetIsOurOwn: texts stay texts, whatever character set the server or a DSN gives a connection.
 func TestCharacterSetIsOurOwn(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
 	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
-	// of an administrator's connection the server executes no init_connect
+	// the server skips init_connect for an administrator
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
 		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
@@ -40,7 +40,7 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 	}
 }
 
-// wantTexts wants texts to stay what they are in the database of this DSN.
+// wantTexts checks that texts survive unchanged in the database of this DSN.
 func wantTexts(t *testing.T, source string) {
 	t.Helper()
 	db := dbtest.Open(t, "mysql", source, "emails")
@@ -59,7 +59,7 @@ func wantTexts(t *testing.T, source string) {
 	}
 }
 
-// A server that says that the connection's character set is another than it was told to is not believed to quote as hipq does.
+// TestServerKeepsItsCharacterSet: a server that reports another character set is refused, because it might quote differently.
 func TestServerKeepsItsCharacterSet(t *testing.T) {
 	field := []byte("\x03def\x00\x00\x00\x01c\x00\x0c\x2d\x00\xff\x00\x00\x00\xfd\x00\x00\x00\x00\x00")
 	end := []byte{0xfe, 0, 0, 2, 0, 0, 0}
@@ -68,7 +68,7 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`), "%v", err)
 }
 
-// A server that answers with the wish for a file of this host gets none of it.
+// TestServerAsksForAFile: a server that asks for a file of this host gets none of it.
 func TestServerAsksForAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	dbtest.OK(t, os.WriteFile(file, []byte(ofNobodys), 0o600))
@@ -80,7 +80,7 @@ func TestServerAsksForAFile(t *testing.T) {
 // ofNobodys is the content of a file that no server may get.
 const ofNobodys = "nobody's business"
 
-// Options that would break what hipq relies on are refused by their names, and nothing else of the DSN is shown.
+// TestOptionsOfTheDSN: options that would break hipq are refused by name, and the rest of the DSN is not shown.
 func TestOptionsOfTheDSN(t *testing.T) {
 	for option, want := range map[string]string{
 		"character_set_client=gbk":        "hipq sets character_set_client itself",
@@ -120,8 +120,8 @@ func TestOptionsOfTheDSN(t *testing.T) {
 	}
 }
 
-// Variables of the server's that a DSN names are set; of one that the server refuses neither the value is shown nor what the
-// server says, which quotes it.
+// TestVariablesOfTheDSN: variables in a DSN are set; if the server refuses one, the error shows neither the value nor
+// the server's message, which quotes it.
 func TestVariablesOfTheDSN(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source+"?max_sp_recursion_depth=7&sort_buffer_size=65536", "emails")
@@ -143,13 +143,13 @@ func TestVariablesOfTheDSN(t *testing.T) {
 	}
 }
 
-// What hipq sets on a connection it has, whatever the server has by default, or a DSN slips in behind another variable.
+// TestVariablesOfTheSession: hipq's session settings hold, whatever the server's defaults, or variables smuggled in by a DSN.
 func TestVariablesOfTheSession(t *testing.T) {
 	source := dbtest.MySQL(t)
 	other := "65536, unique_checks = 0, completion_type = 2, sql_safe_updates = 1, sql_auto_is_null = 1, sql_select_limit = 1"
 	var version string
 	dbtest.OK(t, dbtest.Open(t, "mysql", source, "emails").SQL.GetContext(t.Context(), &version, "SELECT @@version"))
-	if strings.Contains(version, "MariaDB") { // MySQL hasn't got it
+	if strings.Contains(version, "MariaDB") { // MySQL doesn't have it
 		other += ", check_constraint_checks = 1"
 	}
 	db := dbtest.Open(t, "mysql", source+"?columnsWithAlias=true&sort_buffer_size="+url.QueryEscape(other), "emails")
@@ -172,7 +172,7 @@ func TestVariablesOfTheSession(t *testing.T) {
 	dbtest.OK(t, db.SQL.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"))
 }
 
-// A server whose answers make no sense is an error, not the end of the program.
+// TestServerOutOfItsMind: a server's senseless answer is an error, not a panic.
 func TestServerOutOfItsMind(t *testing.T) {
 	for name, answer := range map[string][]byte{
 		"columns": {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f},
@@ -189,10 +189,10 @@ func TestServerOutOfItsMind(t *testing.T) {
 	}
 }
 
-// A statement that the server stops because it takes too long is for later.
+// TestServerStopsAStatement: a statement that the server stops because it takes too long is to be tried later.
 func TestServerStopsAStatement(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
-	db.SQL.SetMaxOpenConns(1) // whose settings these are
+	db.SQL.SetMaxOpenConns(1) // which has these settings
 	var version string
 	dbtest.OK(t, db.SQL.GetContext(t.Context(), &version, "SELECT VERSION()"))
 	limit, number := "SET max_execution_time = 100", uint16(3024)
@@ -230,7 +230,7 @@ func TestWithoutPassword(t *testing.T) {
 	}
 }
 
-// Check refuses what Open would, without a server.
+// TestCheckOptions: Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "hipq.db")
 	dbtest.OK(t, os.Symlink(loop, loop))

@@ -7,27 +7,26 @@ import (
 	"strings"
 )
 
-// ErrName is wrapped by every refusal of a name.
+// ErrName is wrapped by each error about an invalid name.
 var ErrName = errors.New("name not allowed")
 
-// DefaultTemplate is the table naming strategy where the config names none.
+// DefaultTemplate is the table template if the config sets none.
 const DefaultTemplate = "{instance}_{queue}"
 
-// ownersTable lists every table that hipq has in a database, with its owner. It is the one table that instances share.
+// ownersTable lists each hipq table in the database, with its owner. It is the only table that instances share.
 const ownersTable = "hipq_tables"
 
-// The instance-wide tables take the place of a queue in the naming strategy, so no queue can have these names.
+// instanceTables replace a queue's name in the template, so no queue can have these names.
 var instanceTables = []string{"activity", "metrics", "hours", "workers", "queues", "shards", "job_types", "notices", "schedules"}
 
-// The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
-// nothing that needs quoting may pass. They are no regular expressions, because those with counts take each start of the program
-// half a millisecond to compile.
+// The allow-lists: a letter first, then a maximum length in bytes. Names go into SQL unquoted, so nothing that needs
+// quoting may pass. These are no regular expressions, because ones with counts take 0.5 ms to compile at each start.
 const (
 	letters = "abcdefghijklmnopqrstuvwxyz"
 
 	maxInstance = 32
 	maxQueue    = 48
-	maxTable    = 51 // with $job_complete behind it, it has the 64 that MySQL allows
+	maxTable    = 51 // with $job_complete it has 64 bytes, MySQL's limit
 )
 
 func allowed(name, rest string, most int) bool {
@@ -40,23 +39,22 @@ func queueName(name string) bool { return allowed(name, "_0123456789", maxQueue)
 
 func tableName(name string) bool { return allowed(name, "_0123456789", maxTable) }
 
-// Names gives the tables of one instance their names.
+// Names names the tables of one instance.
 type Names struct {
 	instance string
 	table    func(instance, queue string) string
-	// err is for the first use of the names.
+	// err is returned by the first function that uses the names.
 	err error
 }
 
-// Named gives the names that an instance has by default: those of NewNames, with DefaultTemplate. A name that is
-// not allowed is the error of Open and FromPool.
+// Named returns the names of an instance with DefaultTemplate. Open and FromPool return the error of an invalid name.
 func Named(instance string) Names {
 	n, err := NewNames(instance, "")
 	n.err = err
 	return n
 }
 
-// NewNames checks the instance's name and the naming template: lower case letters, digits and underscores around
+// NewNames checks the instance's name and the table template: lower case letters, digits and underscores around
 // {instance} and {queue}. An empty template is DefaultTemplate.
 func NewNames(instance, template string) (Names, error) {
 	if template == "" {
@@ -70,8 +68,8 @@ func NewNames(instance, template string) (Names, error) {
 	})
 }
 
-// NewNamesFunc is NewNames for a naming strategy of your own. table must be a pure function; what it returns is checked
-// against the allow-list each time, and for the instance-wide tables it is called with their reserved names.
+// NewNamesFunc is NewNames for your own naming function. table must be pure. It is also called with the reserved names
+// of the instance-wide tables. Each result is checked against the allow-list.
 func NewNamesFunc(instance string, table func(instance, queue string) string) (Names, error) {
 	if !instanceName(instance) {
 		return Names{}, fmt.Errorf("%w: instance %q (lower case letters and underscores, a letter first, at most 32)", ErrName, instance)
@@ -101,7 +99,7 @@ func (n Names) check() error {
 // Instance is the instance's name.
 func (n Names) Instance() string { return n.instance }
 
-// CheckQueue says whether a queue may have this name, and its table's name if so.
+// CheckQueue checks a queue's name and returns the name of its table.
 func (n Names) CheckQueue(queue string) (table string, err error) {
 	if !queueName(queue) {
 		return "", fmt.Errorf("%w: queue %q (lower case letters, digits and underscores, a letter first, at most 48)", ErrName, queue)
@@ -122,10 +120,10 @@ func (n Names) CheckQueue(queue string) (table string, err error) {
 // Activity is the name of the activity table.
 func (n Names) Activity() string { return n.table(n.instance, "activity") }
 
-// Metrics is the name of the table of the monitor's hours, by queue and job type.
+// Metrics is the name of the table of hourly metrics, by queue and job type.
 func (n Names) Metrics() string { return n.table(n.instance, "metrics") }
 
-// Hours is the name of the table of the hours that the monitor has aggregated.
+// Hours is the name of the table of hours that the monitor has aggregated.
 func (n Names) Hours() string { return n.table(n.instance, "hours") }
 
 // Workers is the name of the table of workers.
@@ -140,7 +138,7 @@ func (n Names) Shards() string { return n.table(n.instance, "shards") }
 // JobTypes is the name of the table of registered job types.
 func (n Names) JobTypes() string { return n.table(n.instance, "job_types") }
 
-// Notices is the name of the table of what cron has mailed lately.
+// Notices is the name of the table of recent mails from cron.
 func (n Names) Notices() string { return n.table(n.instance, "notices") }
 
 // Schedules is the name of the table of recurring jobs.

@@ -15,10 +15,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// connectNodeWithin is how long a node may take for a connection, where there are others.
+// connectNodeWithin limits how long a connection to one of several nodes may take.
 const connectNodeWithin = 3 * time.Second
 
-// addresses are the servers that a DSN names: one, or several nodes with commas between them, which the driver takes for one.
+// addresses are the servers of a DSN: one, or several separated by commas, which the driver takes for one.
 func addresses(cfg *mysql.Config) []string {
 	text := cfg.Addr
 	switch {
@@ -27,7 +27,7 @@ func addresses(cfg *mysql.Config) []string {
 	case cfg.Net == "unix":
 		return strings.Split(text, ",")
 	}
-	// the driver has put its port behind what it could not take apart
+	// the driver adds its port to an address that it can't parse
 	if inner, ok := strings.CutSuffix(text, "]:3306"); ok && strings.HasPrefix(inner, "[") {
 		text = inner[1:]
 	}
@@ -38,9 +38,9 @@ func addresses(cfg *mysql.Config) []string {
 	return list
 }
 
-// Servers are the Nodes, or those that the DSN names, in their order: the address of each, and how to open it alone.
+// Servers returns the addresses of the Nodes, or of the DSN, in order, and the Options to open each alone.
 func (o Options) Servers() (addrs []string, alone []Options, err error) {
-	if _, err := o.connector(); err != nil { // which shows no password in its errors
+	if _, err := o.connector(); err != nil { // its errors don't show the password
 		return nil, nil, err
 	}
 	cfg, err := mysql.ParseDSN(o.DSN)
@@ -62,10 +62,9 @@ func (o Options) Servers() (addrs []string, alone []Options, err error) {
 	return addrs, alone, nil
 }
 
-// connectNode makes a connection to a node of a cluster, if it is one of those that may commit, and has all of the data; of servers
-// that replicate to each other, as in a group with one primary, to the one that writes. One that
-// comes instead of another waits before it reads until it has what the others have committed: so hipq finds what it may have
-// done itself.
+// connectNode connects to a node of a cluster if the node may commit and has all data. Of servers that replicate to
+// each other, such as a group with one primary, it accepts the one that writes. After a move from another node, reads
+// first wait for what the others have committed, so hipq finds its own earlier writes.
 func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectNodeWithin)
 	defer cancel()
@@ -95,13 +94,13 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 	return conn, nil
 }
 
-// synced is wsrep_local_state of a node that is neither joining nor giving its data to one that does.
+// synced is wsrep_local_state of a node that is neither joining nor sending its data to one that joins.
 const synced = "4"
 
-// nodeStatus asks how a node stands in its cluster; of a server that is in none there is nothing.
+// nodeStatus asks for a node's state in its cluster; a server outside a cluster returns nothing.
 const nodeStatus = "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state', 'wsrep_local_state_comment')"
 
-// pairs are the rows, of a name and its value, that a query gives on a connection that no pool has.
+// pairs returns a query's rows of names and values, on a connection outside any pool.
 func pairs(ctx context.Context, conn driver.QueryerContext, query string) (map[string]string, error) {
 	rows, err := conn.QueryContext(ctx, query, nil)
 	if err != nil {
@@ -120,12 +119,12 @@ func pairs(ctx context.Context, conn driver.QueryerContext, query string) (map[s
 	}
 }
 
-// NodeOf is the place, among so many Options.Nodes, of that with which a host begins. It depends on the host's name alone, so hosts
-// are spread over the nodes, and each knows where the others are.
+// NodeOf is the index, among so many Options.Nodes, of a host's first node. It depends only on the host's name, so
+// hosts spread over the nodes, and each host knows where the others are.
 func NodeOf(host string, of int) int { return int(crc32.ChecksumIEEE([]byte(host))) % of }
 
-// Nodes are the places, among the Options.Nodes, of that with which this process works, and of those before it that didn't serve; of
-// is how many there are. It is 0 if there are none.
+// Nodes are the indexes, in Options.Nodes, of this process's node and of those tried before it. of is the number of
+// nodes; 0 with fewer than two.
 func (db *DB) Nodes() (places []int, of int) {
 	if db.nodes < 2 {
 		return nil, 0
@@ -147,7 +146,7 @@ func (o Options) nodes(cfg *mysql.Config) ([]string, error) {
 	return addrs, nil
 }
 
-// withPort is an address with the port that MySQL has unless another is named.
+// withPort adds MySQL's default port to an address without one.
 func withPort(addr string) string {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return net.JoinHostPort(strings.Trim(addr, "[]"), "3306")
@@ -157,7 +156,7 @@ func withPort(addr string) string {
 
 var errNode = errors.New("must be a host, or HOST:PORT")
 
-// CheckNode says what is wrong with one of Options.Nodes.
+// CheckNode returns what is wrong with one of Options.Nodes.
 func CheckNode(node string) error {
 	host, port, err := net.SplitHostPort(withPort(node))
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.ContainsAny(host, ", @/()?") {

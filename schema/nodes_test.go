@@ -31,7 +31,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// The first node that serves is worked with, and no connection to another is used beside it.
+// TestNodes: the first node that serves is used, and no other beside it.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	first := dbtest.NewProxy(t)
@@ -64,7 +64,7 @@ func TestNodes(t *testing.T) {
 	second.Cut()
 	server()
 
-	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a question
+	time.AfterFunc(300*time.Millisecond, first.Cut) // in the middle of a query
 	second.Mend()
 	dbtest.OK(t, db.SQL.GetContext(t.Context(), &at, "SELECT SLEEP(1)"))
 	second.Cut()
@@ -73,7 +73,7 @@ func TestNodes(t *testing.T) {
 	first.Cut()
 	second.Mend()
 	first.Mend()
-	first.Stall() // it takes connections, and says nothing
+	first.Stall() // it accepts connections, and never answers
 	if _, err = open(); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func TestNodes(t *testing.T) {
 	dbtest.Ensure(t, !errors.Is(err, schema.ErrConfig), "%v", err)
 }
 
-// A host begins with the node that its name stands for, and what it has passed over is known.
+// TestNodeOfAHost: a host begins with the node of its name, and the nodes that it skipped are known.
 func TestNodeOfAHost(t *testing.T) {
 	first := dbtest.NewProxy(t)
 	proxies := []*dbtest.Proxy{first, dbtest.ProxyTo(t, first.Direct), dbtest.ProxyTo(t, first.Direct)}
@@ -96,7 +96,7 @@ func TestNodeOfAHost(t *testing.T) {
 	for _, p := range proxies {
 		cfg := dbtest.Must(mysql.ParseDSN(p.Source))(t)
 		o.Nodes = append(o.Nodes, cfg.Addr)
-		cfg.Addr = "127.0.0.1:1" // nodes take its place
+		cfg.Addr = "127.0.0.1:1" // nodes replace it
 		o.DSN = cfg.FormatDSN()
 	}
 	for n, p := range proxies {
@@ -154,7 +154,7 @@ func TestNodesThatCantBe(t *testing.T) {
 	}
 }
 
-// Who asks each server by itself asks the Nodes, where there are some.
+// TestServersAreTheNodes: Servers returns the Nodes, if there are any.
 func TestServersAreTheNodes(t *testing.T) {
 	o := schema.Options{Driver: "mysql", DSN: "root@tcp(elsewhere:3306)/shop", Nodes: []string{"db1", "db2:3307"}}
 	addrs, alone, err := o.Servers()

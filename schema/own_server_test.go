@@ -25,7 +25,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// These set what holds for a whole server, so they have one of their own.
+// TestOwnServer: these tests change settings of a whole server, so they have their own.
 func TestOwnServer(t *testing.T) {
 	t.Parallel()
 	source := dbtest.OwnMySQL(t, "--log-bin", "--server-id=1", "--binlog-format=STATEMENT", "--character-set-server=gbk",
@@ -43,7 +43,7 @@ func TestOwnServer(t *testing.T) {
 	}
 }
 
-// A server whose binary log allows no write in READ COMMITTED is refused before anything is made there.
+// binaryLogByStatement: a server whose binary log forbids writes in READ COMMITTED is refused before anything is created.
 func binaryLogByStatement(t *testing.T, source string) {
 	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, schema.Named("shop"))
 	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW"), "%v", err)
@@ -53,8 +53,8 @@ func binaryLogByStatement(t *testing.T, source string) {
 	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 }
 
-// Texts stay what they are if the server is told to give every client its own character set, whatever that asks for as it is
-// greeted. MySQL 9 can't be told so any more.
+// characterSetOfTheServer: texts survive if the server gives each client its own character set, whatever the client
+// asks for. MySQL 9 no longer has that setting.
 func characterSetOfTheServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
 	for _, charset := range []string{"gbk", "big5"} {
@@ -71,8 +71,8 @@ func characterSetOfTheServer(t *testing.T, source string) {
 	}
 }
 
-// What a read-only server refuses is done as soon as it writes again, on a new connection, which may be one to another server;
-// until then the error is the server's own.
+// readOnlyServer: a write that a read-only server refuses succeeds once the server writes again, on a new connection,
+// maybe to another server; until then the error is the server's own.
 func readOnlyServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
 	execute(t, root, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
@@ -109,7 +109,7 @@ func readOnlyServer(t *testing.T, source string) {
 	dbtest.Ensure(t, err == nil && n == 1, "%d rows, %v", n, err)
 }
 
-// Of servers that replicate to each other, the one that writes is worked with.
+// nodesOfWhichOneWrites: of servers that replicate to each other, the one that writes is used.
 func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	writer := dbtest.MySQL(t)
 	cfg := dbtest.Must(mysql.ParseDSN(writer))(t)
@@ -121,7 +121,7 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	var readOnly bool
 	err := opened(t, o).SQL.GetContext(t.Context(), &readOnly, "SELECT @@GLOBAL.read_only")
 	dbtest.Ensure(t, err == nil && !readOnly, "read-only: %t, %v", readOnly, err)
-	// where none writes, it is for later
+	// if none writes, the error is to be tried later
 	o.DSN = dbtest.AnyOf(t, reader, reader)
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -130,12 +130,12 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(err.Error(), "the server is read-only"), "%v", err)
 }
 
-// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
-// asked. It is encrypted if it has a certificate and the client wants it. No test may let it have a file.
+// mad is a server that greets as MySQL does, accepts each login, and answers each query with the same packets. It uses
+// TLS if it has a certificate and the client asks for it. No test may send it a file.
 func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address string) {
 	address, _ = serve(t, func(c *client) {
 		c.greet("mysql_native_password", certificate)
-		c.send("\x00\x00\x00\x02\x00\x00\x00") // that is right
+		c.send("\x00\x00\x00\x02\x00\x00\x00") // OK
 		for said := c.listen(); said != nil; said = c.listen() {
 			dbtest.Ensure(t, !bytes.Contains(said, []byte(ofNobodys)), "the server got a file: %q", said)
 			for _, packet := range answer {
@@ -146,8 +146,8 @@ func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address strin
 	return address
 }
 
-// thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
-// all that it was sent, and can read.
+// thief is a server that tries to get a password: by the plugin of its greeting, and one that it changes to. got is all
+// that it received and can read.
 func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, changes string) (address string, got func() string) {
 	t.Helper()
 	var heard strings.Builder
@@ -164,10 +164,10 @@ func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, c
 			listen()
 		}
 		if cmp.Or(changes, greets) == "caching_sha2_password" {
-			c.send("\x01\x04") // in full, please
+			c.send("\x01\x04") // asks for the password in full
 			listen()
 		}
-		if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // no wish for a key
+		if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // doesn't ask for a key
 			return
 		}
 		public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)
@@ -185,7 +185,7 @@ func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, c
 	}
 }
 
-// serve talks to each client, one after the other; end waits until it is done with all.
+// serve talks to each client in turn; end waits until all are done.
 func serve(t *testing.T, talk func(*client)) (address string, end func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,7 +209,7 @@ func serve(t *testing.T, talk func(*client)) (address string, end func()) {
 	}
 }
 
-// client is one that a server talks to, in packets that are numbered.
+// client is a client of a fake server, which numbers its packets.
 type client struct {
 	net.Conn
 	number byte
@@ -217,7 +217,7 @@ type client struct {
 
 const salt = "salt5678salt90123456"
 
-// greet greets with a plugin, encrypts if the client wants it, and gives what the client says then.
+// greet greets with a plugin, encrypts if the client wants it, and returns the client's reply.
 func (c *client) greet(plugin string, certificate *tls.Config) (said []byte) {
 	knows := "\xff\xf7"
 	if certificate != nil {
@@ -225,7 +225,7 @@ func (c *client) greet(plugin string, certificate *tls.Config) (said []byte) {
 	}
 	c.send("\n8.4.0\x00\x01\x00\x00\x00" + salt[:8] + "\x00" + knows + "\x2d\x02\x00\xff\xc7\x15" + strings.Repeat("\x00", 10) + salt[8:] + "\x00" + plugin + "\x00")
 	said = c.listen()
-	if certificate != nil && len(said) == 32 { // a wish for TLS, before the name
+	if certificate != nil && len(said) == 32 { // a request for TLS, before the name
 		c.Conn = tls.Server(c.Conn, certificate)
 		said = c.listen()
 	}
@@ -239,7 +239,7 @@ func (c *client) send(payload string) {
 	_, _ = c.Write(append(header, payload...))
 }
 
-// listen is nil when the client has gone.
+// listen returns nil after the client has gone.
 func (c *client) listen() (said []byte) {
 	header := make([]byte, 4)
 	if _, err := io.ReadFull(c, header); err != nil {

@@ -10,24 +10,24 @@ import (
 )
 
 type state struct {
-	// versions are those of the tables' layouts; 0 of one that is not there, and of one that was made in part.
+	// versions are the layout versions by table; 0 if the table is missing or incomplete.
 	versions map[string]int
-	// unowned are the tables without an owner; gone are those on record that somebody has dropped, or not restored.
+	// unowned are tables without an owner; gone are recorded tables that were dropped or not restored.
 	unowned, gone []string
-	// order is that of a queue's table.
+	// order is the claim order of a queue's table.
 	order Order
 }
 
 func (s state) lowest() int { return slices.Min(slices.Collect(maps.Values(s.versions))) }
 
-// owned finds out the state of a unit's tables. It refuses a unit one of whose tables is somebody else's, or newer.
+// owned returns the state of a unit's tables. It refuses a unit if another owns one of its tables, or one is newer.
 func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	found, known := state{versions: map[string]int{}}, len(m.db.steps(u))
 	var owners map[string]owner
 	var there map[string]bool
 	err := m.read(ctx, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
-		// in this order: a table is claimed before it is made
+		// in this order, because a table is claimed before it is made
 		return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there), recorded(u.tables, owners))
 	})
 	if err != nil {
@@ -53,9 +53,9 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	return found, nil
 }
 
-// claim records the owner of tables, before they are made, and that those which are gone have no layout: else one that is
-// interrupted would leave a table that passes for whole. On another node of a cluster somebody else may do so at this very
-// moment: then it looks again whose they are.
+// claim records the owner of tables before they are made, and version 0 for those that are gone. Otherwise an interrupted
+// run would leave an incomplete table that looks complete. Another cluster node may claim the same table at the same
+// time, so a duplicate reads the owners again.
 func (m migration) claim(ctx context.Context, u unit, found state) error {
 	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
 	for _, table := range found.unowned {
@@ -75,7 +75,7 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 	return nil
 }
 
-// owner is whose a table is, and the version of its layout.
+// owner is a table's owner, and the version of its layout.
 type owner struct {
 	table, instance, queue string
 	version                int

@@ -18,9 +18,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Most plugins prove that hipq has the password and don't send it. Some do, and the server chooses the plugin. So a server
-// gets the password itself only if it is assured. A key that was known before (serverPubKey) doesn't assure it: for sha256_password the
-// driver takes the key that the server sends.
+// Most plugins prove that hipq has the password without sending it. Some send it, and the server chooses the plugin. So
+// only an assured server gets the password itself. A known key (serverPubKey) doesn't assure it: for sha256_password
+// the driver uses the key that the server sends.
 var (
 	errInFull = fmt.Errorf("%w: the server asks for the password itself (caching_sha2_password or sha256_password),"+
 		" and nothing proves which server it is: set database.tls", ErrConfig)
@@ -30,7 +30,7 @@ var (
 		" give the user another plugin", ErrConfig)
 )
 
-// noKey takes the place of the key that the driver would ask the server for: it encrypts nothing, but fails, with errNoKey.
+// noKey replaces the key that the driver would request from the server: encrypting with it fails with errNoKey.
 var (
 	noKey       = rsa.PublicKey{N: big.NewInt(3), E: 65537}
 	_, errNoKey = rsa.EncryptOAEP(sha256.New(), rand.Reader, &noKey, []byte{0}, nil)
@@ -38,25 +38,25 @@ var (
 
 const noKeyName = "hipq has none"
 
-// assured says whether a server may have the password: it is proven, or it is on this host.
+// assured reports whether a server may have the password: it is proven, or on this host.
 func assured(cfg *mysql.Config) bool {
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	ip, err := netip.ParseAddr(host)
 	return proven(cfg) || isTCP(cfg) && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
 }
 
-// proven says whether a socket's place, or a certificate that TLS verifies, says which server it is.
+// proven reports whether a socket's path, or a certificate that TLS verifies, identifies the server.
 func proven(cfg *mysql.Config) bool {
 	return cfg.Net == "unix" || cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify && !cfg.AllowFallbackToPlaintext
 }
 
-// isTCP says whether Go dials a server: all other nets but unix are an application's own.
+// isTCP reports whether Go dials the server. Nets other than unix and TCP are an application's own.
 func isTCP(cfg *mysql.Config) bool { return slices.Contains([]string{"tcp", "tcp4", "tcp6"}, cfg.Net) }
 
-// hidePassword keeps the password from a server that isn't verified.
+// hidePassword keeps the password from a server that isn't assured.
 func hidePassword(cfg *mysql.Config) error {
 	if host, port, _ := net.SplitHostPort(cfg.Addr); cfg.Net == "tcp" && host == "localhost" {
-		// Go tries ::1 first, where any user may listen if the server doesn't.
+		// Go tries ::1 first, where any user may listen if the server doesn't
 		cfg.Addr = net.JoinHostPort("127.0.0.1", port)
 	}
 	if assured(cfg) {
@@ -66,14 +66,14 @@ func hidePassword(cfg *mysql.Config) error {
 		return fmt.Errorf("%w: database.dsn: allowCleartextPasswords and allowOldPasswords would give the password to any server"+
 			" that answers; leave them out, or set database.tls", ErrConfig)
 	}
-	key := noKey // the driver wants one of its own
+	key := noKey // the driver needs its own copy
 	mysql.RegisterServerPubKey(noKeyName, &key)
 	cfg.ServerPubKey = noKeyName
 	if cfg.TLS == nil {
 		return nil
 	}
 	if cfg.TLS.InsecureSkipVerify {
-		if !isTCP(cfg) { // only the driver knows how that is dialled, so the greeting would not be read
+		if !isTCP(cfg) { // only the driver can dial it, so nothing would read the greeting
 			return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
 				" set database.tls", ErrConfig)
 		}
@@ -84,11 +84,11 @@ func hidePassword(cfg *mysql.Config) error {
 			return g, err
 		}
 	}
-	// With this the driver takes a copy for each connection: else one that falls back to plain text would do so for all.
+	// With this, the driver copies the config for each connection. Otherwise one fallback to plain text would apply to all.
 	return cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, one *mysql.Config) error {
 		if one.TLS.InsecureSkipVerify {
 			one.TLS.VerifyConnection = func(tls.ConnectionState) error {
-				one.TLS = nil // from here on the driver only asks whether TLS is there to hide a password
+				one.TLS = nil // from here on the driver only checks whether TLS hides a password
 				return ctx.Value(greetingKey{}).(*greeting).check()
 			}
 		}
@@ -96,8 +96,8 @@ func hidePassword(cfg *mysql.Config) error {
 	}))
 }
 
-// greeting is a connection that keeps the first packet of its server: if that asks for sha256_password, the driver would send the
-// password as soon as TLS has begun.
+// greeting is a connection that keeps the server's first packet: if it asks for sha256_password, the driver would send
+// the password as soon as TLS has begun.
 type greeting struct {
 	net.Conn
 	said  []byte
@@ -106,7 +106,7 @@ type greeting struct {
 
 type greetingKey struct{}
 
-// mostGreeting is more than any server greets with.
+// mostGreeting is longer than any server's greeting.
 const mostGreeting = 1 << 16
 
 func (g *greeting) Read(p []byte) (int, error) {
@@ -121,7 +121,7 @@ func (g *greeting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn is for the driver, which looks at a connection before it uses it again.
+// SyscallConn is for the driver, which checks a connection before it reuses it.
 func (g *greeting) SyscallConn() (syscall.RawConn, error) { return g.Conn.(syscall.Conn).SyscallConn() }
 
 func (g *greeting) check() error {
@@ -132,7 +132,7 @@ func (g *greeting) check() error {
 	return nil
 }
 
-// ownWords has hipq's advice instead of the driver's, which is to send the password anyway.
+// ownWords replaces the driver's advice, which is to send the password all the same.
 func ownWords(err error) error {
 	switch {
 	case errors.Is(err, mysql.ErrCleartextPassword):

@@ -24,14 +24,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Only a server that proves its name is talked to, where the config wants it encrypted.
+// TestTLS: if the config wants TLS, only a server that proves its name is used.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	certificate, ca := certify(t, dir, "db.example.org")
 	_, other := certify(t, t.TempDir(), "db.example.org")
 	for name, c := range map[string]struct {
 		want    *schema.TLS
-		trouble schema.Trouble // TryLater: it came to the answer that makes no sense
+		trouble schema.Trouble // TryLater: it reached the senseless answer
 		text    string
 	}{
 		"right":                {&schema.TLS{CA: ca, ServerName: "db.example.org"}, schema.TryLater, ""},
@@ -56,7 +56,7 @@ func TestTLS(t *testing.T) {
 			dbtest.Ensure(t, err != nil && trouble == c.trouble && strings.Contains(err.Error(), c.text), "%v", err)
 		})
 	}
-	for _, option := range []string{"tls=preferred", "tls=skip-verify"} { // a password that is only proved is for any server
+	for _, option := range []string{"tls=preferred", "tls=skip-verify"} { // a password that is only proved may go to any server
 		address := mad(t, &tls.Config{Certificates: []tls.Certificate{certificate}}, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 		_, port, _ := net.SplitHostPort(address)
 		o := schema.Options{Driver: "mysql", DSN: "root:x@tcp(0.0.0.0:" + port + ")/shop?readTimeout=1s&" + option}
@@ -65,7 +65,7 @@ func TestTLS(t *testing.T) {
 		dbtest.Ensure(t, trouble == schema.TryLater && !strings.Contains(err.Error(), "password"), "%s: %v", option, err)
 	}
 	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
-		address := mad(t, nil, nil) // which knows no TLS
+		address := mad(t, nil, nil) // without TLS
 		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
 		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
 		trouble, _ := schema.Diagnose(err)
@@ -73,7 +73,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A server that isn't verified gets no password, however it asks for it. 0.0.0.0 is this host by another name than loopback.
+// TestServerAsksForThePassword: an unverified server gets no password, however it asks. 0.0.0.0 is this host by a name other than loopback.
 func TestServerAsksForThePassword(t *testing.T) {
 	certificate, ca := certify(t, t.TempDir(), "db.example.org")
 	certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
@@ -82,7 +82,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	dbtest.OK(t, err)
-	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another's
+	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another server's key
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	})
@@ -115,7 +115,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 		{"tcp4(0.0.0.0:%s)", "?tls=skip-verify", certified, native, sha256, inFull, false},
 		{far, "?serverPubKey=known", nil, native, sha256, inFull, false},
 		{far, "?serverPubKey=known", nil, caching, "", inFull, false},
-		{hop, "?tls=skip-verify", certified, sha256, "", "not verified", false}, // by a net of the application's own
+		{hop, "?tls=skip-verify", certified, sha256, "", "not verified", false}, // by an application's own net
 		{hop, "?tls=preferred", certified, sha256, "", "not verified", false},
 		{hop, "", nil, native, caching, inFull, false},
 		{far, "", certified, native, caching, "", true},
@@ -141,7 +141,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	}
 }
 
-// Where the server listens only at 127.0.0.1, any user may listen at ::1, which is the first address of localhost on many hosts.
+// TestLocalhostIsIPv4: if the server listens only at 127.0.0.1, any user may listen at ::1, often localhost's first address.
 func TestLocalhostIsIPv4(t *testing.T) {
 	dialled := ""
 	mysql.RegisterDialContext("tcp", func(_ context.Context, address string) (net.Conn, error) {
@@ -162,7 +162,7 @@ func TestLocalhostIsIPv4(t *testing.T) {
 	}
 }
 
-// Of what a server says only the greeting is kept, however it arrives: else each connection would hold the first answers for good.
+// TestGreetingIsKeptAlone: only the greeting is kept, however it arrives. Otherwise each connection would keep the first answers for good.
 func TestGreetingIsKeptAlone(t *testing.T) {
 	const greets, asks = "\x08\x00\x00\x00greeting", "\x0f\x00\x00\x00sha256_password"
 	for said, want := range map[string]int{
@@ -184,7 +184,7 @@ func TestGreetingIsKeptAlone(t *testing.T) {
 	}
 }
 
-// certify makes a certificate for a name, which has signed itself, and its files.
+// certify makes a self-signed certificate for a name, and its files.
 func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 	t.Helper()
 	key := dbtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

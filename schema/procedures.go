@@ -11,28 +11,28 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Procedures are the names of the stored procedures that applications call, without the instance's name. Each queue has those
-// of jobs too, by the name of its table, a $ and theirs.
+// Procedures are the names of the stored procedures for applications, without the instance's name. Each queue also has
+// those of jobs, named TABLE$NAME.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
 	"job_submit", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
 }
 
-// procedure is a stored procedure. Its comment says whose it is, and has a fingerprint of its text.
+// procedure is a stored procedure. Its comment names its owner, and has a fingerprint of its text.
 type procedure struct {
 	name, owner, fingerprint, create string
-	// base is its name in Procedures; empty of a helper, and of what is for one queue.
+	// base is its name in Procedures; empty for helpers and for procedures of one queue.
 	base string
-	// definer: it does what the user may who made it, and not what its caller may.
+	// definer means that it runs with the rights of its creator, not of its caller.
 	definer bool
 }
 
 func (p procedure) comment() string { return p.owner + ", " + p.fingerprint }
 
-// Procedure is the name of one of Procedures in the instance.
+// Procedure is the name in the instance of one of Procedures.
 func (n Names) Procedure(name string) string { return n.table(n.instance, name) }
 
-// procedures are those of the instance and of these queues, in the order in which they are made.
+// procedures are those of the instance and of these queues, in the order of their creation.
 func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 	if db.SQL.Engine != engine.MySQL.Engine {
 		return nil, nil
@@ -56,13 +56,13 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 	return list, nil
 }
 
-// ofQueue is a procedure of the instance for one queue alone: the right to call it is a right to that queue, and to no other.
+// ofQueue makes a procedure of the instance for one queue: the right to call it is a right to that queue only.
 func (db *DB) ofQueue(u unit, all procedure) procedure {
 	_, params, _ := strings.Cut(all.create, all.name+"(")
 	params, _, _ = strings.Cut(params, ")\n")
 	var own, args []string
 	for param := range strings.SplitSeq(params, ", ") {
-		name := strings.Fields(param)[1] // behind IN
+		name := strings.Fields(param)[1] // after IN
 		if name == "queue" {
 			name = "'" + u.queue + "'"
 		} else {
@@ -75,15 +75,15 @@ func (db *DB) ofQueue(u unit, all procedure) procedure {
 	return p
 }
 
-// ownerOf is what the comment of a unit's procedures begins with.
+// ownerOf starts the comment of a unit's procedures.
 func (db *DB) ownerOf(u unit) string {
 	return "hipq: " + owner{instance: db.instance, queue: u.queue}.String()
 }
 
-// fill gives it its text, in which {traits} stands for what all have in common.
+// fill sets the text, in which {traits} stands for the common characteristics.
 func (p *procedure) fill(create string) {
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
-	// The procedures that applications call run with the rights of the user of init, and so do the helpers that they call.
+	// The procedures that applications call run with the rights of init's user, and so do their helpers.
 	security := "INVOKER"
 	if p.definer {
 		security = "DEFINER"
@@ -114,12 +114,12 @@ func (db *DB) procedure(u unit, file string) procedure {
 	return p
 }
 
-// nowInProcedures is the server's clock, in UTC. A session can set what UTC_TIMESTAMP says, but not SYSDATE. That is in the session's
-// zone, which UTC_TIMESTAMP and NOW tell, also in the hour that a zone has twice.
+// nowInProcedures is the server's clock in UTC. A session can set UTC_TIMESTAMP, but not SYSDATE, which is in the
+// session's zone. UTC_TIMESTAMP minus NOW is that zone's offset, also in the hour that occurs twice.
 const nowInProcedures = "(SYSDATE(6) + INTERVAL TIMESTAMPDIFF(MICROSECOND, NOW(6), UTC_TIMESTAMP(6)) MICROSECOND)"
 
-// inlined is the text of a procedure with that of a file instead of each {inline NAME}: what several have in common. As a
-// procedure of its own it would cost each of them as much as a statement or two.
+// inlined replaces each {inline NAME} by the text of a shared file. A procedure of its own would cost as much as a
+// statement or two.
 func (db *DB) inlined(text string) string {
 	const mark = "{inline "
 	for {
@@ -134,11 +134,11 @@ func (db *DB) inlined(text string) string {
 	}
 }
 
-// DefaultPolicy is the retry policy where the config says nothing, as the registration of a type has it.
+// DefaultPolicy is the retry policy if the config sets none, in the form of a type's registration.
 const DefaultPolicy = `{"attempts":3,"delay":60000000000,"backoff":"exponential","max_delay":3600000000000,"jitter":0.1}`
 
-// ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
-// for SQLite, which has none.
+// ProceduresDDL returns all that MakeProcedures would run in a database without procedures, for the server's own
+// client. It is empty for SQLite, which has none.
 func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
 	if driver != engine.MySQL.Engine {
 		return "", nil
@@ -148,7 +148,7 @@ func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	// a procedure keeps what the session has set that makes it
+	// a procedure keeps the settings of the session that creates it
 	b.WriteString("SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\n\nDELIMITER //\n")
 	for _, p := range list {
 		b.WriteString("\n" + p.create + "//\n")

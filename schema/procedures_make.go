@@ -13,17 +13,17 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// ErrNoProcedures means that the stored procedures were left out, because the user may not make any. All else works without them.
+// ErrNoProcedures means that the user may not create the stored procedures. All else works without them.
 var ErrNoProcedures = errors.New("the stored procedures are left out")
 
-// ErrRightsLost means that the procedures were made, but not all who might call them still may: on MySQL their rights go with an
-// older version, and this user could not give them back.
+// ErrRightsLost means that the procedures were replaced, but some callers lost their rights. On MySQL, replacing a
+// procedure drops its rights, and this user could not restore them.
 var ErrRightsLost = errors.New("grant the rights to call the stored procedures again")
 
-// stored is a procedure that is in the database. Its definer is the user that made it.
+// stored is a procedure in the database. Its definer is the user that created it.
 type stored struct{ Name, Comment, Definer string }
 
-// there gives those of the procedures that are in the database, by name, as far as this user may see them.
+// there returns the procedures that exist and that this user can see, by name.
 func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, error) {
 	var names []any
 	for _, p := range list {
@@ -42,8 +42,8 @@ func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, e
 	return found, nil
 }
 
-// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might that is gone,
-// or may not any more. It refuses one that is not hipq's.
+// outdated returns the procedures that are missing, of another version, or whose definer is gone or lacks rights. It
+// refuses a procedure that is not hipq's.
 func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]stored, err error) {
 	if there, err = db.there(ctx, list); err != nil {
 		return nil, nil, err
@@ -65,20 +65,20 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 	return outdated, there, nil
 }
 
-// isOrphan finds out whether a procedure fails for lack of the user whose rights it has, or of that one's rights, by a call that
-// is refused otherwise.
+// isOrphan reports whether a procedure fails because its definer is gone or lacks rights. It makes a call that a
+// working procedure refuses.
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
 	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
 	_, err := db.SQL.ExecContext(ctx, "CALL "+p.name+"("+args+")")
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names who is denied
+	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names the denied user
 	return ok && (my.Number == erNoDefiner || my.Number == erRoutineDenied && strings.Contains(my.Message, user))
 }
 
-// MakeProcedures makes the stored procedures of the instance and of these queues, whose tables are there, or brings them up to
-// date, and gives the names of those that it has made. ErrNoProcedures if this user may not. SQLite has none. It may be repeated,
-// and run by several at once: they take turns.
+// MakeProcedures creates or updates the stored procedures of the instance and of these queues, whose tables must exist.
+// It returns the names of those it made. The error is ErrNoProcedures if this user may not create them. On SQLite it
+// does nothing. It may be repeated and run concurrently: runs take turns.
 func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string, err error) {
 	list, err := db.procedures(queues)
 	if err != nil || len(list) == 0 {
@@ -92,7 +92,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end(err)) }()
-	outdated, there, err := db.outdated(ctx, list) // another may have been faster
+	outdated, there, err := db.outdated(ctx, list) // another run may have been faster
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	return made, rightsLost(again)
 }
 
-// rightsLost is ErrRightsLost, with the statements that are to be run, if there are any.
+// rightsLost is an ErrRightsLost with the statements to run, or nil if there are none.
 func rightsLost(again []string) error {
 	if len(again) == 0 {
 		return nil
@@ -121,9 +121,8 @@ func rightsLost(again []string) error {
 	return fmt.Errorf("%w, which went with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
 }
 
-// makeProcedure makes a procedure, instead of an older one of hipq's if there is one. Who might call that may call this:
-// only a server that replaces procedures does so by itself, which MySQL doesn't. It returns the statements for that which it
-// could not run.
+// makeProcedure creates a procedure, or replaces an older one of hipq's. Callers keep their rights: MariaDB's REPLACE
+// preserves them, but on MySQL they must be granted again. It returns the GRANT statements that it could not run.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
@@ -157,8 +156,7 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, r
 	return again, nil
 }
 
-// procedureGrants are the statements that give a procedure's rights again to those who have them. It fails where this user may
-// not read who has.
+// procedureGrants returns statements that restore a procedure's rights. It fails if this user may not read them.
 func (m migration) procedureGrants(ctx context.Context, name string) (statements []string, err error) {
 	var rows []struct{ User, Host, Rights string }
 	const query = "SELECT User AS user, Host AS host, CAST(Proc_priv AS CHAR) AS rights FROM mysql.procs_priv" +
@@ -178,7 +176,7 @@ func (m migration) procedureGrants(ctx context.Context, name string) (statements
 	return statements, nil
 }
 
-// Numbers of the servers' errors about rights; the last is that the user whose rights a procedure has is gone.
+// Error numbers of the servers about rights. The last means that a procedure's definer is gone.
 const (
 	erDatabaseDenied = 1044
 	erSuperDenied    = 1227
@@ -186,9 +184,9 @@ const (
 	erNoDefiner      = 1449
 )
 
-// CheckProcedures finds out how many of the stored procedures of the instance and of these queues this user sees, which of them
-// are not as this hipq would make them, and which it doesn't see: they are not there, or it has no right to call them. It may be
-// repeated. SQLite has none.
+// CheckProcedures counts the stored procedures of the instance and of these queues that this user sees. old are those
+// that this hipq would replace. unseen are missing, or the user has no right to call them. It may be repeated. SQLite
+// has none.
 func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen int, old, unseen []string, err error) {
 	list, err := db.procedures(queues)
 	if err != nil || len(list) == 0 {

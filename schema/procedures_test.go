@@ -15,14 +15,14 @@ import (
 
 var withProcedures = []schema.Queue{{Name: "emails"}}
 
-// remade makes the procedures of queue emails and says how many it had to make.
+// remade makes the procedures of queue emails, and returns how many it made.
 func remade(t *testing.T, db *schema.DB) int {
 	t.Helper()
 	made := dbtest.Must(db.MakeProcedures(t.Context(), withProcedures))(t)
 	return len(made)
 }
 
-// Procedures are made once, and again when they are gone or of another version; none that is not hipq's is ever replaced.
+// TestMakeProcedures: procedures are made once, and again if missing or outdated; one that is not hipq's is never replaced.
 func TestMakeProcedures(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails", "high")
 	all := remade(t, db)
@@ -47,7 +47,7 @@ func TestMakeProcedures(t *testing.T) {
 	}
 }
 
-// Who may make no procedures is told so, with what is left out, and an application needs no other right than to call them.
+// TestProceduresRights: a user that may not create procedures learns what is left out; an application needs only the right to call them.
 func TestProceduresRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
@@ -87,7 +87,7 @@ func TestProceduresRights(t *testing.T) {
 	work := []string{"CALL shop_worker_register(SHA2(UUID(), 256), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
 	execute(t, open(), work...)
 
-	// who may call a procedure may call the next version of it, also where the user whose rights it has is gone
+	// the right to call a procedure extends to its next version, also if its definer is gone
 	execute(t, root, "CREATE USER '"+user+"2'@'%'", "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'")
 	for _, name := range schema.Procedures {
 		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")
@@ -101,7 +101,7 @@ func TestProceduresRights(t *testing.T) {
 			"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'", "ALTER PROCEDURE shop_worker_register COMMENT 'hipq: instance shop, 0123'")
 		var maria bool
 		dbtest.OK(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
-		if !maria { // there, who replaces what root has made needs a right that MariaDB doesn't know
+		if !maria { // there, replacing root's procedures needs a right that MariaDB doesn't have
 			_, err := second.MakeProcedures(t.Context(), withProcedures)
 			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "replace what root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
 				t.Error(err)
@@ -111,7 +111,7 @@ func TestProceduresRights(t *testing.T) {
 		made, err := second.MakeProcedures(t.Context(), withProcedures)
 		if lost := errors.Is(err, schema.ErrRightsLost); len(made) != 2 || err != nil && !lost {
 			t.Errorf("%v, %v", made, err)
-		} else if lost { // on MySQL this user may not read who had them
+		} else if lost { // on MySQL this user may not read the rights
 			dbtest.Ensure(t, strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO "), "%v", err)
 			execute(t, root, "GRANT EXECUTE ON PROCEDURE shop_job_submit TO '"+user+"'@'%'", "GRANT EXECUTE ON PROCEDURE shop_worker_register TO '"+user+"'@'%'")
 		}
@@ -125,7 +125,7 @@ func TestProceduresRights(t *testing.T) {
 	execute(t, open(), work...)
 }
 
-// With the rights to one queue's procedures a program works its jobs, and touches no other queue.
+// TestRightsToOneQueue: with the rights to one queue's procedures, a program works its jobs, and touches no other queue.
 func TestRightsToOneQueue(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails", "files")
@@ -159,7 +159,7 @@ func TestRightsToOneQueue(t *testing.T) {
 	}
 }
 
-// With what Grants gives it, an application can enqueue, and nothing else: neither read, nor write what is hipq's alone.
+// TestGrants: with its rights from Grants, an application can enqueue, but neither read nor write hipq's own data.
 func TestGrants(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
@@ -169,7 +169,7 @@ func TestGrants(t *testing.T) {
 	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
 		execute(t, root, statement)
 	}
-	for range 2 { // they may be printed, and run, again
+	for range 2 { // they may be printed and run again
 		execute(t, root, grants.Triggers...)
 	}
 	if all := strings.Join(grants.Triggers, ""); strings.Contains(all, "CREATE TRIGGER IF NOT EXISTS") || strings.Contains(all, "OR REPLACE") {
@@ -211,14 +211,14 @@ func TestGrants(t *testing.T) {
 	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
-	// when the user that made the trigger is gone, no insert works
+	// if the trigger's definer is gone, nobody can insert
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
 	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	my, _ = errors.AsType[*mysql.MySQLError](err)
 	dbtest.Ensure(t, my != nil && my.Number == 1449, "%v", err)
 }
 
-// The longest name of a table leaves room for its trigger.
+// TestLongestTrigger: the longest table name leaves room for its trigger.
 func TestLongestTrigger(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source)

@@ -14,8 +14,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// create makes an empty file with these rights, whatever the umask, if there is none: SQLite's own would be everybody's to
-// read. The files beside it get its rights. If that can't be, SQLite says why.
+// create creates a missing file with these permissions, whatever the umask, because SQLite would make it readable for
+// all. The files beside it inherit them. If it fails, SQLite's own error says why.
 func create(path string, mode fs.FileMode) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -44,11 +44,11 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no database file %s", ErrAbsent, o.Path)
 	}
-	// Pragmas stand here because by Exec they would reach one pooled connection only. Transactions begin IMMEDIATE: one
-	// that read first and wrote later would fail at once, without regard to busy_timeout. That is short, for the longer SQLite
-	// waits, the more seldom it looks: what waits longer is repeated. The cache, 16 MiB where 2 are the
-	// default, holds the inner pages of a table of some million jobs; it is taken as it is needed. The constraints are for rows that
-	// others write: of its own hipq makes sure before, and they cost a fifth of a write.
+	// Pragmas are in the DSN, because Exec would set them on one pooled connection only. Transactions begin IMMEDIATE:
+	// one that first reads and then writes would fail at once, despite busy_timeout. The timeout is short, because
+	// SQLite checks less often the longer it waits; hipq retries instead. The cache of 16 MiB (the default is 2) holds
+	// the inner pages of a table with a few million jobs; memory is used only as needed. The constraints are for the rows
+	// of others: hipq checks its own, and constraints cost a fifth of a write.
 	parameters := url.Values{
 		"mode":    {"rw"},
 		"_txlock": {"immediate"},
@@ -63,11 +63,11 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 		return nil, err
 	}
 	db := engine.New(connector, engine.SQLite)
-	// The file has one writer at a time; a few more connections serve readers.
+	// The file has one writer at a time; the other connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
-	// the switch to WAL, once in a file's life, doesn't wait for another that does the same; and the one that closes the file last, or
-	// recovers it after a crash, has it alone for as long as that takes
+	// the switch to WAL, once per file, doesn't wait for another process that does the same; the last process to close
+	// the file, or one that recovers it after a crash, locks it meanwhile
 	if err := engine.Patiently(ctx, engine.Retryable, func() error { return db.PingContext(ctx) }); err != nil {
 		_ = db.Close()
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// SQLite's file, and those beside it, are their owner's alone, or have the rights that were asked for, whatever the folder and
-// the umask would give them.
+// TestFileIsItsOwners: SQLite's file, and the files beside it, have the requested permissions, or are their owner's
+// alone, whatever the folder and the umask.
 func TestFileIsItsOwners(t *testing.T) {
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o640: 0o640, 0o660: 0o660} {
 		path := filepath.Join(t.TempDir(), "hipq.db")
@@ -28,8 +28,8 @@ func TestFileIsItsOwners(t *testing.T) {
 	}
 }
 
-// Another user's write-ahead log, or journal, would become a part of the database: SQLite reads it, even if a stranger put it there. A folder
-// in which others may lay one is refused with it, because they could come between the check and SQLite's.
+// TestFileOfSomebodyElse: SQLite reads any write-ahead log or journal into the database, also another user's. So hipq
+// also refuses a folder where others may create one, because they could do so between hipq's check and SQLite's.
 func TestFileOfSomebodyElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away") // CI runs as root
@@ -41,7 +41,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		give func(dir, file string) error
-		want string // empty: it is opened
+		want string // empty: it opens
 	}{
 		"ours":             {func(_, _ string) error { return nil }, ""},
 		"our own log":      {func(_, file string) error { return os.WriteFile(file+"-wal", nil, 0o600) }, ""},
@@ -105,7 +105,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A new database isn't made where others could take it over.
+// TestFileIsNotMadeAmongOthers: a database is not created where others could take it over.
 func TestFileIsNotMadeAmongOthers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp

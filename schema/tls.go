@@ -11,19 +11,19 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-// TLS says how the connection to MySQL is encrypted. It is a section of the config, so its fields have the config's names.
-// The server's certificate is always verified.
+// TLS configures the encrypted connection to MySQL. It is a section of the config, so its fields have the config's
+// names. The server's certificate is always verified.
 type TLS struct {
-	// CA is a file of certificates, in PEM, of which one has signed the server's; empty is those of the system.
+	// CA is a PEM file of certificates, one of which signed the server's; empty means the system's.
 	CA string
-	// Cert and Key are files, in PEM, by which hipq proves who it is; empty is not at all.
+	// Cert and Key are PEM files of hipq's client certificate; empty means none.
 	Cert, Key string
-	// ServerName is the name in the server's certificate; empty is the host of the DSN.
+	// ServerName is the name in the server's certificate; empty means the host of the DSN.
 	ServerName string
 }
 
-// Unverified says what is wrong with the way to a MySQL server on another host if nothing proves that it is the right one. Else
-// it is empty. It asks no server.
+// Unverified says what is wrong if nothing proves the identity of a MySQL server on another host; otherwise empty. It
+// doesn't connect.
 func (o Options) Unverified() string {
 	for _, cfg := range o.ways() {
 		switch {
@@ -37,8 +37,8 @@ func (o Options) Unverified() string {
 	return ""
 }
 
-// OnLoopback is the address of a MySQL server on this host if only its port says that it is the right one: another user of the host may
-// listen there while the server doesn't. Else it is empty.
+// OnLoopback is the address of a MySQL server on this host if only its port identifies it: while the server is down,
+// another user may listen there. Otherwise it is empty.
 func (o Options) OnLoopback() string {
 	for _, cfg := range o.ways() {
 		if assured(cfg) && !proven(cfg) {
@@ -48,7 +48,7 @@ func (o Options) OnLoopback() string {
 	return ""
 }
 
-// ways are the DSN, for each server; none if database.tls verifies them.
+// ways are the DSN's configs, one per server; none if database.tls verifies them.
 func (o Options) ways() (all []*mysql.Config) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil || o.TLS != nil {

@@ -1,4 +1,4 @@
-// Package handlers has a test of the examples beside it, which are programs of their own.
+// Package handlers tests the examples beside it, which are separate programs.
 package handlers
 
 import (
@@ -18,19 +18,19 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// must ends a test where there is an error.
+// must ends a test on an error.
 var must = dbtest.OK
 
-// languages are the job types of hipq.yaml, each also with -stream, and what runs them.
+// languages are the job types of hipq.yaml, each also with -stream, and the programs that run them.
 var languages = []struct{ name, client string }{
 	{"sh", "jq"}, {"python", "python3"}, {"php", "php"}, {"ruby", "ruby"}, {"node", "node"}, {"go", ""},
 }
 
-// words is how many letter.txt has.
+// words is the number of words in letter.txt.
 const words = 56
 
-// TestHandlers runs all examples in one worker: with a text and without one, told to stop in the middle, killed in the middle, and
-// killed when the report was there and not announced yet.
+// TestHandlers runs all examples in one worker: with a text and without one, told to stop midway, killed midway, and
+// killed after writing the report but before reporting it.
 func TestHandlers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other programs")
@@ -51,10 +51,10 @@ func TestHandlers(t *testing.T) {
 
 type examples struct {
 	dir, hipq string
-	types     []string // those whose language is there
+	types     []string // those whose language is installed
 }
 
-// setUp copies the examples, because they write files, and builds hipq and those in Go.
+// setUp copies the examples to a writable folder, and builds hipq and the Go examples.
 func setUp(t *testing.T) *examples {
 	built := t.TempDir()
 	s := &examples{dir: t.TempDir(), hipq: filepath.Join(built, "hipq")}
@@ -70,7 +70,7 @@ func setUp(t *testing.T) *examples {
 	return s
 }
 
-// command is hipq in the examples' folder. None waits for another's slots, and who is told to stop has 3 seconds to do so.
+// command is hipq in the examples' folder. No job waits for a slot, and the grace is 3 s.
 func (s *examples) command(pause int, args ...string) *exec.Cmd {
 	c := exec.Command(s.hipq, args...)
 	c.Dir = s.dir
@@ -106,7 +106,7 @@ func (s *examples) enqueue(t *testing.T, key, data string) {
 	}
 }
 
-// files are those whose names are like that.
+// files are the files whose names match.
 func (s *examples) files(like string) string {
 	names, _ := filepath.Glob(filepath.Join(s.dir, like))
 	for i := range names {
@@ -115,7 +115,7 @@ func (s *examples) files(like string) string {
 	return strings.Join(names, " ")
 }
 
-// shown is a job, or an entry of the activity, as hipq prints them.
+// shown is a job, or an entry of the activity, as hipq prints it.
 type shown struct {
 	ID, Attempt   int
 	Type          string `json:"job_type"`
@@ -124,7 +124,7 @@ type shown struct {
 	Result        struct{ Words int }
 }
 
-// shown are the jobs of each type that have this key, or with "activity" what is told of them.
+// shown are the jobs of each type with this key, or with "activity" their entries.
 func (s *examples) shown(t *testing.T, command, state, key string) map[string]shown {
 	t.Helper()
 	found := map[string]shown{}
@@ -139,7 +139,7 @@ func (s *examples) shown(t *testing.T, command, state, key string) map[string]sh
 	return found
 }
 
-// counted looks whether each job with the key has finished at this attempt, with so many words.
+// counted checks that each job with the key has finished at this attempt, with so many words.
 func (s *examples) counted(t *testing.T, key string, attempt, words int) {
 	t.Helper()
 	for name, j := range s.shown(t, "jobs", "final", key) {
@@ -160,7 +160,7 @@ func (s *examples) texts(t *testing.T) {
 	s.run(t, "work")
 	s.counted(t, "letter", 1, words)
 	for name, j := range s.shown(t, "activity", "finished", "letter") {
-		if strings.Contains(j.Output, "progress") { // what hipq has understood of it is no part of the log
+		if strings.Contains(j.Output, "progress") { // parsed progress is not part of the log
 			t.Errorf("%s: its output is %q, with progress", name, j.Output)
 		}
 	}
@@ -209,7 +209,7 @@ func (s *examples) killed(t *testing.T) {
 	s.enqueue(t, "half", letter)
 	s.enqueue(t, "whole", letter)
 	c := s.begin(t, "half", "whole")
-	for _, j := range s.shown(t, "jobs", "running", "whole") { // as if they had come so far, with a number that shows who made it
+	for _, j := range s.shown(t, "jobs", "running", "whole") { // as if they had come this far, with a number that shows the report's origin
 		must(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("report-%d.txt", j.ID)), []byte("7 words in letter.txt\n"), 0o600))
 	}
 	s.kill(t)
@@ -220,7 +220,7 @@ func (s *examples) killed(t *testing.T) {
 	s.want(t, "what is half done", "", s.files("report-*.part"))
 }
 
-// kill kills all programs that run in the examples' folder, but not hipq.
+// kill kills all programs in the examples' folder except hipq.
 func (s *examples) kill(t *testing.T) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	must(t, err)
@@ -236,7 +236,7 @@ func (s *examples) kill(t *testing.T) {
 	}
 }
 
-// again runs what waits for its next attempt.
+// again runs the jobs that wait for their next attempt.
 func (s *examples) again(t *testing.T) {
 	s.run(t, "reschedule", "words", "--state", "retry", "--yes", "--in", "0s")
 	s.run(t, "work")

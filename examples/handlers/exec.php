@@ -16,11 +16,11 @@ function countWords(array $job): int
 {
     $file = $job['job_data']['file'] ?? '';
     $report = "report-{$job['id']}.txt";
-    if ($job['attempt'] > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
+    if ($job['attempt'] > 1) { // an earlier attempt was killed or told to stop, at an unknown point
         foreach (glob("report-{$job['id']}.*.part") as $left) {
             unlink($left);
         }
-        if (is_file($report)) { // it had done all but say so
+        if (is_file($report)) { // it had done everything but report it
             return (int) file_get_contents($report);
         }
     }
@@ -35,7 +35,7 @@ function countWords(array $job): int
         $words = $told = 0;
         while (($line = fgets($text)) !== false) {
             $words += preg_match_all('/\S+/', $line);
-            usleep((int) (1e6 * (float) getenv('PAUSE'))); // as work that is slow
+            usleep((int) (1e6 * (float) getenv('PAUSE'))); // simulates slow work
             $percent = intdiv(ftell($text) * 100, $size);
             if ($percent > $told) {
                 say(['progress' => $told = $percent, 'note' => "$words words"]);
@@ -43,7 +43,7 @@ function countWords(array $job): int
         }
         fwrite($out, "$words words in $file\n");
         fclose($out);
-        rename($part, $report); // whole, or not at all
+        rename($part, $report); // atomically
     } finally {
         if (is_file($part)) {
             unlink($part);
@@ -52,10 +52,10 @@ function countWords(array $job): int
     return $words;
 }
 
-// A warning, such as that of a full disk, becomes an exception, and so an error of the attempt.
+// A warning, for example of a full disk, becomes an exception, and so an error of the attempt.
 set_error_handler(fn (int $level, string $text, string $file, int $line) => throw new ErrorException($text, 0, $level, $file, $line));
 
-// hipq says so at the timeout, and when its worker must end. Without the extension pcntl PHP ends where it is, and leaves a part
+// hipq sends SIGTERM at the timeout, and when its worker must end. Without the extension pcntl PHP ends at once, and leaves a part
 // that the next attempt removes.
 if (function_exists('pcntl_signal')) {
     pcntl_async_signals(true);
@@ -67,7 +67,7 @@ try {
     say(['outcome' => 'finished', 'result' => ['words' => countWords($job)]]);
 } catch (NoSuchText $e) {
     echo $e->getMessage(), "\n";
-    exit(65); // no retry will help; any other exception exits with 255, and is tried again
+    exit(65); // a retry won't help; any other exception exits with 255, and is retried
 } catch (ToldToStop $e) {
     say(['outcome' => 'retry', 'error' => $e->getMessage()]);
     exit(75);

@@ -13,7 +13,7 @@ class NoSuchText(Exception):
 
 
 def stop(*_):
-    # hipq says so at the timeout, and when its worker must end. What is half done goes with each finally on the way out.
+    # hipq sends SIGTERM at the timeout, and when its worker must end. The finally blocks remove what is half done.
     print(json.dumps({"outcome": "retry", "error": "told to stop"}))
     sys.exit(75)
 
@@ -21,10 +21,10 @@ def stop(*_):
 def count(job):
     file = str(job["job_data"].get("file", "")) if isinstance(job["job_data"], dict) else ""
     report = f"report-{job['id']}.txt"
-    if job["attempt"] > 1:  # an earlier attempt was killed, or told to stop, at an unknown point
+    if job["attempt"] > 1:  # an earlier attempt was killed or told to stop, at an unknown point
         for left in glob.glob(f"report-{job['id']}.*.part"):
             os.remove(left)
-        if os.path.exists(report):  # it had done all but say so
+        if os.path.exists(report):  # it had done everything but report it
             with open(report) as done:
                 return int(done.read().split()[0])
     if not os.path.isfile(file):
@@ -36,12 +36,12 @@ def count(job):
             for line in text:
                 words += len(line.split())
                 read += len(line)
-                time.sleep(float(os.environ.get("PAUSE", 0)))  # as work that is slow
+                time.sleep(float(os.environ.get("PAUSE", 0)))  # simulates slow work
                 if read * 100 // size > told:
                     told = read * 100 // size
                     print(json.dumps({"progress": told, "note": f"{words} words"}), flush=True)
             out.write(f"{words} words in {file}\n")
-        os.rename(part, report)  # whole, or not at all
+        os.rename(part, report)  # atomically
     finally:
         if os.path.exists(part):
             os.remove(part)
@@ -54,5 +54,5 @@ try:
     words = count(job)
 except NoSuchText as error:
     print(error)
-    sys.exit(65)  # no retry will help; any other exception exits with 1, and is tried again
+    sys.exit(65)  # a retry won't help; any other exception exits with 1, and is retried
 print(json.dumps({"outcome": "finished", "result": {"words": words}}))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Counts the words of a text and writes a report. handler: {exec: [sh, exec.sh], env: [PAUSE]}
-# jq reads the job. A handler can do without where the job's key says it all: that is in $HIPQ_JOB_KEY.
+# jq parses the job. A handler needs no jq if the job's key is enough: it is in $HIPQ_JOB_KEY.
 set -u
 
 file=$(jq -r '(.job_data.file? | strings) // ""') || exit
@@ -13,24 +13,24 @@ finished() {
 	exit
 }
 
-if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed, or told to stop, at an unknown point
+if [ "$attempt" -gt 1 ]; then # an earlier attempt was killed or told to stop, at an unknown point
 	rm -f report-"$id".*.part
-	if [ -f "$report" ]; then finished; fi # it had done all but say so
+	if [ -f "$report" ]; then finished; fi # it had done everything but report it
 fi
-[ -f "$file" ] || { echo "no such text: $file"; exit 65; } # no retry will help
+[ -f "$file" ] || { echo "no such text: $file"; exit 65; } # a retry won't help
 
-# hipq says TERM at the timeout, and when its worker must end; to sleep as well, on which the shell waits before it listens
+# hipq sends TERM at the timeout, and when its worker must end; sleep gets it too, because the shell handles it only after sleep
 trap 'rm -f "$part"' EXIT
 trap 'echo "{\"outcome\":\"retry\",\"error\":\"told to stop\"}"; exit 75' TERM
 
 words=0 line=0 told=0
 lines=$(wc -l < "$file")
 : > "$part" || exit
-set -f # a * is a word, and no list of files
+set -f # * is a word, not a list of files
 while IFS= read -r text || [ -n "$text" ]; do
 	set -- $text
 	words=$((words + $#)) line=$((line + 1))
-	sleep "${PAUSE:-0}" # as work that is slow
+	sleep "${PAUSE:-0}" # simulates slow work
 	percent=$((line < lines ? line * 100 / lines : 100))
 	if [ "$percent" -gt "$told" ]; then
 		told=$percent
@@ -38,5 +38,5 @@ while IFS= read -r text || [ -n "$text" ]; do
 	fi
 done < "$file"
 echo "$words words in $file" > "$part" || exit
-mv "$part" "$report" || exit # whole, or not at all
+mv "$part" "$report" || exit # atomically
 finished

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Counts the words of texts and writes a report of each, several at once.
+// Counts the words of texts and writes a report for each, several at once.
 // handler: {stream: [node, stream.js], processes: 1, in_flight: 4, env: [PAUSE]}
 "use strict";
 const fs = require("node:fs/promises");
@@ -13,12 +13,12 @@ const say = (job, what) => process.stdout.write(JSON.stringify({ id: job.id, tok
 const count = async (job, signal) => {
   const file = String(job.job_data?.file ?? "");
   const report = `report-${job.id}.txt`;
-  if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
+  if (job.attempt > 1) { // an earlier attempt was killed or told to stop, at an unknown point
     for (const left of await fs.readdir(".")) {
       if (left.startsWith(`report-${job.id}.`) && left.endsWith(".part")) await fs.unlink(left);
     }
     const done = await fs.readFile(report, "utf8").catch(() => null);
-    if (done !== null) return parseInt(done); // it had done all but say so
+    if (done !== null) return parseInt(done); // it had done everything but report it
   }
   const text = await fs.open(file).catch((error) => {
     throw error.code === "ENOENT" ? new NoSuchText(`no such text: ${file}`) : error;
@@ -31,12 +31,12 @@ const count = async (job, signal) => {
     for await (const line of text.readLines()) {
       words += line.match(/\S+/g)?.length ?? 0;
       read += Buffer.byteLength(line) + 1;
-      await pause(1000 * (process.env.PAUSE ?? 0), null, { signal }); // as work that is slow
+      await pause(1000 * (process.env.PAUSE ?? 0), null, { signal }); // simulates slow work
       const percent = Math.min(100, Math.floor((read * 100) / size));
       if (percent > told) say(job, { progress: (told = percent), note: `${words} words` });
     }
     await fs.writeFile(part, `${words} words in ${file}\n`);
-    await fs.rename(part, report); // whole, or not at all
+    await fs.rename(part, report); // atomically
     return words;
   } finally {
     await text.close();
@@ -46,13 +46,13 @@ const count = async (job, signal) => {
 
 const stop = new AbortController();
 const jobs = readline.createInterface({ input: process.stdin });
-process.once("SIGTERM", () => { // hipq says so at a job's timeout, and when its worker must end
+process.once("SIGTERM", () => { // hipq sends it at a job's timeout, and when its worker must end
   console.error("told to stop");
   stop.abort();
   jobs.close();
 });
 
-jobs.on("line", async (line) => { // the last one has come when hipq has no more jobs
+jobs.on("line", async (line) => { // ends when hipq has no more jobs
   const job = JSON.parse(line);
   try {
     say(job, { outcome: "finished", result: { words: await count(job, stop.signal) } });

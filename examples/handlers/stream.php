@@ -1,10 +1,10 @@
 <?php
 
-// Counts the words of texts and writes a report of each. handler: {stream: [php, stream.php], env: [PAUSE]}
+// Counts the words of texts and writes a report for each. handler: {stream: [php, stream.php], env: [PAUSE]}
 
 declare(strict_types=1);
 
-// What takes long stands here, once: require 'vendor/autoload.php'; $kernel->boot();
+// Slow setup goes here, and runs once: require 'vendor/autoload.php'; $kernel->boot();
 
 final class NoSuchText extends Exception {}
 final class ToldToStop extends Exception {}
@@ -19,11 +19,11 @@ function countWords(array $job): int
 {
     $file = $job['job_data']['file'] ?? '';
     $report = "report-{$job['id']}.txt";
-    if ($job['attempt'] > 1) { // an earlier attempt was killed, or told to stop, at an unknown point
+    if ($job['attempt'] > 1) { // an earlier attempt was killed or told to stop, at an unknown point
         foreach (glob("report-{$job['id']}.*.part") as $left) {
             unlink($left);
         }
-        if (is_file($report)) { // it had done all but say so
+        if (is_file($report)) { // it had done everything but report it
             return (int) file_get_contents($report);
         }
     }
@@ -38,7 +38,7 @@ function countWords(array $job): int
         $words = $told = 0;
         while (($line = fgets($text)) !== false) {
             $words += preg_match_all('/\S+/', $line);
-            usleep((int) (1e6 * (float) getenv('PAUSE'))); // as work that is slow
+            usleep((int) (1e6 * (float) getenv('PAUSE'))); // simulates slow work
             $percent = intdiv(ftell($text) * 100, $size);
             if ($percent > $told) {
                 say($job, ['progress' => $told = $percent, 'note' => "$words words"]);
@@ -46,7 +46,7 @@ function countWords(array $job): int
         }
         fwrite($out, "$words words in $file\n");
         fclose($out);
-        rename($part, $report); // whole, or not at all
+        rename($part, $report); // atomically
     } finally {
         if (is_file($part)) {
             unlink($part);
@@ -55,13 +55,13 @@ function countWords(array $job): int
     return $words;
 }
 
-// PHP prints errors to standard output otherwise, which is for answers.
+// Otherwise PHP prints errors to standard output, which is for answers.
 ini_set('display_errors', 'stderr');
 
-// A warning, such as that of a full disk, becomes an exception, and so an error of the attempt.
+// A warning, for example of a full disk, becomes an exception, and so an error of the attempt.
 set_error_handler(fn (int $level, string $text, string $file, int $line) => throw new ErrorException($text, 0, $level, $file, $line));
 
-// hipq says so at a job's timeout, and when its worker must end. Without the extension pcntl PHP ends where it is, and leaves a
+// hipq sends SIGTERM at a job's timeout, and when its worker must end. Without the extension pcntl PHP ends at once, and leaves a
 // part that the next attempt removes.
 if (function_exists('pcntl_signal')) {
     pcntl_async_signals(true);
@@ -69,12 +69,12 @@ if (function_exists('pcntl_signal')) {
 }
 
 try {
-    while (($line = fgets(STDIN)) !== false) { // it ends when hipq has no more jobs
+    while (($line = fgets(STDIN)) !== false) { // ends when hipq has no more jobs
         $job = json_decode($line, true, 512, JSON_THROW_ON_ERROR);
         try {
             $reply = ['outcome' => 'finished', 'result' => ['words' => countWords($job)]];
         } catch (NoSuchText $e) {
-            $reply = ['outcome' => 'failed', 'error' => $e->getMessage()]; // no retry will help
+            $reply = ['outcome' => 'failed', 'error' => $e->getMessage()]; // a retry won't help
         } catch (ToldToStop $e) {
             throw $e;
         } catch (Throwable $e) {

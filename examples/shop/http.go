@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// Handler takes orders (POST /orders) and tells of them (GET /orders/{id}).
+// Handler takes orders (POST /orders) and shows them (GET /orders/{id}).
 func (s *Shop) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.postOrder)
@@ -53,5 +53,5 @@ func (s *Shop) getOrder(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // who has hung up gets none
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has hung up
 }

@@ -1,5 +1,5 @@
-// Command shop is an application built on hipq: it takes orders over HTTP, and sends a receipt for each. The order and the job
-// that sends its receipt are written in one transaction; the worker is in the same process.
+// Command shop is an application built on hipq: it takes orders over HTTP, and sends a receipt for each. It writes the order
+// and the job for its receipt in one transaction; the worker is in the same process.
 //
 //	go run ./examples/shop                                        # on SQLite, in shop.db
 //	go run ./examples/shop -driver mysql -dsn 'shop:secret@tcp(127.0.0.1:3306)/shop'
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run serves until it gets a SIGTERM or a ^C; then what runs is brought to its end.
+// run serves until a SIGTERM or ^C, and then finishes what runs.
 func run(driver, dsn, address string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -24,25 +24,25 @@ type Receipt struct {
 	Cents int    `json:"cents"`
 }
 
-// Sent is what came of it.
+// Sent is its result.
 type Sent struct {
 	At time.Time `json:"at"`
 }
 
-// SendReceipt is the job type, for the code that enqueues or handles such jobs.
+// SendReceipt is the job type, for code that enqueues or handles such jobs.
 const SendReceipt job.Kind[Receipt] = "send_receipt"
 
 // Shop takes orders.
 type Shop struct {
-	// Send sends a receipt. It may be called twice for the same order: a worker may die right after it.
+	// Send sends a receipt. It may be called twice for the same order, because a worker may die right after it.
 	Send func(context.Context, Receipt) error
 
-	pool   *sql.DB // the application's own; hipq has no other
+	pool   *sql.DB // the application's own, and hipq's only one
 	hipq   *schema.DB
 	emails *queue.Queue
 }
 
-// Open opens the shop's database, and makes its tables.
+// Open opens the shop's database, and creates its tables.
 func Open(ctx context.Context, driver, dsn string) (*Shop, error) {
 	pool, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Shop) open(ctx context.Context, driver string) (err error) {
 		return err
 	}
 	options := queue.Options{Name: "emails", Types: []job.Type{receipts()}}
-	// as a part of the deployment, hipq init would do so, by a user who may make tables
+	// in a deployment, hipq init would do this, as a user that may create tables
 	if _, err = s.hipq.Migrate(ctx, []schema.Queue{options.Table()}); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (s *Shop) open(ctx context.Context, driver string) (err error) {
 	return err
 }
 
-// receipts says how receipts are sent: within half a minute each, and for a day if the mail server is away.
+// receipts are sent within half a minute each, and for a day if the mail server is away.
 func receipts() job.Type {
 	t := job.DefaultType(string(SendReceipt))
 	t.Timeout = 30 * time.Second
@@ -93,13 +93,13 @@ func (s *Shop) Close() {
 	_ = s.pool.Close()
 }
 
-// Order takes an order. It and the job for its receipt are both there, or neither.
+// Order takes an order. It commits the order and the job for its receipt together, or neither.
 func (s *Shop) Order(ctx context.Context, to string, cents int) (order int64, err error) {
 	tx, err := s.pool.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, once it is committed
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
 	res, err := tx.ExecContext(ctx, "INSERT INTO orders (recipient, cents) VALUES (?, ?)", to, cents)
 	if err != nil {
 		return 0, err
@@ -111,7 +111,7 @@ func (s *Shop) Order(ctx context.Context, to string, cents int) (order int64, er
 	if err != nil {
 		return 0, err
 	}
-	j.Key = receiptOf(order) // so that an order has one receipt under way at most, and the job can be found again
+	j.Key = receiptOf(order) // an order has at most one pending receipt, and the job can be found by it
 	if _, err = s.emails.EnqueueTx(ctx, tx, j); err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (s *Shop) Order(ctx context.Context, to string, cents int) (order int64, er
 
 func receiptOf(order int64) string { return fmt.Sprintf("order-%d", order) }
 
-// Receipt says how an order's receipt stands: "sent", "under way", or why it wasn't sent.
+// Receipt returns the state of an order's receipt: "sent", "under way", or why it could not be sent.
 func (s *Shop) Receipt(ctx context.Context, order int64) (string, error) {
 	var found *job.Job
 	by := admin.Filter{Type: string(SendReceipt), Key: receiptOf(order), Limit: 1}
@@ -142,7 +142,7 @@ func (s *Shop) Receipt(ctx context.Context, order int64) (string, error) {
 	return "sent " + sent.At.Format(time.RFC3339), err
 }
 
-// errAddress is no error that passes.
+// errAddress is a permanent error.
 var errAddress = errors.New("not an address")
 
 // send is the handler.
@@ -151,7 +151,7 @@ func (s *Shop) send(ctx context.Context, j *job.Job, r Receipt) (Sent, error) {
 		return Sent{}, handler.DoNotRetry(fmt.Errorf("%w: %q", errAddress, r.To))
 	}
 	if err := s.Send(ctx, r); err != nil {
-		return Sent{}, err // by the policy of receipts
+		return Sent{}, err // retried by the policy of receipts
 	}
 	return Sent{At: time.Now().UTC()}, nil
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// must ends a test where there is an error.
-// open opens a shop whose worker works until the test ends.
+// open opens a shop whose worker runs until the test ends.
 func open(t *testing.T, driver, source string, send func(context.Context, Receipt) error) *Shop {
 	t.Helper()
 	if driver == "sqlite" {
@@ -36,7 +35,7 @@ func open(t *testing.T, driver, source string, send func(context.Context, Receip
 	return s
 }
 
-// ask asks the shop, and gives the status and the body of its answer.
+// ask sends a request to the shop, and returns the status and body of its answer.
 func ask(t *testing.T, s *Shop, method, path, body string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -45,7 +44,7 @@ func ask(t *testing.T, s *Shop, method, path, body string) string {
 	return fmt.Sprintf("%d %s", w.Code, strings.TrimSpace(string(text)))
 }
 
-// becomes waits for what the shop says of an order.
+// becomes waits for the shop's answer about an order.
 func becomes(t *testing.T, s *Shop, path, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -86,7 +85,7 @@ func TestShop(t *testing.T) {
 	})
 }
 
-// An order that can't be written has no receipt, and a receipt that can't be enqueued no order.
+// TestOrderIsWhole: an order that can't be written has no receipt, and a receipt that can't be enqueued has no order.
 func TestOrderIsWhole(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		s := open(t, driver, source, func(context.Context, Receipt) error { return errors.New("the mail server is away") })
@@ -102,6 +101,6 @@ func TestOrderIsWhole(t *testing.T) {
 		err = s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders)
 		dbtest.Ensure(t, err == nil && orders == 0, "%d orders, %v", orders, err)
 		order := dbtest.Must(s.Order(t.Context(), "a@example.org", 1))(t)
-		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
+		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and retried
 	})
 }

@@ -1,10 +1,10 @@
 <?php
-// Takes an order and enqueues a job for it, in one transaction: either both are there afterwards or none is.
+// Takes an order and enqueues a job for it in one transaction: afterwards both exist, or neither.
 //
 //     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop php enqueue.php 4711 ann@example.org
 declare(strict_types=1);
 
-/** Enqueues a job; gives its id, and whether a live job had that key already. $options: priority, at, in, timeout, … */
+/** Enqueues a job; returns its id, and whether a live job already had that key. $options: priority, at, in, timeout, … */
 function submit(PDO $db, string $queue, string $type, ?string $key = null, mixed $data = null, array $options = []): array
 {
     $call = $db->prepare('CALL shop_job_submit(?, ?, ?, ?, ?)');

@@ -1,4 +1,4 @@
-"""Takes an order and enqueues a job for it, in one transaction: either both are there afterwards or none is.
+"""Takes an order and enqueues a job for it in one transaction: afterwards both exist, or neither.
 
     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop python3 enqueue.py 4711 ann@example.org
 """
@@ -11,7 +11,7 @@ import pymysql
 
 
 def submit(cursor, queue, job_type, key=None, data=None, **options):
-    """Enqueues a job; gives its id, and whether a live job had that key already. options: priority, at, in_, timeout, …"""
+    """Enqueues a job; returns its id, and whether a live job already had that key. options: priority, at, in_, timeout, …"""
     options = json.dumps({name.rstrip("_"): value for name, value in options.items()})
     data = None if data is None else json.dumps(data)
     cursor.execute("CALL shop_job_submit(%s, %s, %s, %s, %s)", (queue, job_type, key, data, options))

@@ -1,4 +1,4 @@
-// Package sql has a test of the examples beside it, which have no Go in them.
+// Package sql tests the examples beside it, which contain no Go.
 package sql
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// must ends a test where there is an error.
+// must ends a test on an error.
 var must = dbtest.OK
 
-// Each language has the same two programs.
+// programs: each language has the same two programs.
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
-// TestExamples: what enqueues is in one transaction with its order; the worker does what it got, says no to what it can't do,
-// goes on after its connection was lost, keeps its lock while it has short jobs only, and ends in order when it is told to. Each has no more rights than hipq init
-// --print-grants says.
+// TestExamples: an order and its job are enqueued in one transaction. The worker does its jobs, fails what it can't do,
+// and goes on after its connection was lost. It keeps its lock while it has only short jobs, and ends in order when
+// told to. Each program has only the rights that hipq init --print-grants lists.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other languages")
@@ -55,8 +55,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// busy are workers whose jobs are shorter than the time between two heartbeats, without a pause between them. The second job's
-// connection is lost, as it were, after which they register again, slowly.
+// busy are workers whose jobs are shorter than the heartbeat interval, without pauses between them. At the second job
+// they pretend that their connection was lost, and register again, slowly.
 var busy = map[string]string{
 	".php": `<?php
 require 'worker.php';
@@ -114,7 +114,7 @@ busy.work()
 `,
 }
 
-// livesOn: a worker keeps its lock, of 5 s, for longer than that, and has one after a register that took most of it.
+// livesOn: a worker outlives its lock of 5 s, and holds a lock after a registration that took most of it.
 func (s *shop) livesOn() {
 	const jobs = 20
 	for n := range jobs {
@@ -152,7 +152,7 @@ type shop struct {
 	db                *sql.DB
 	client, extension string
 	env               []string
-	// grants are what hipq init prints, a line each.
+	// grants are the lines that hipq init prints.
 	grants []string
 }
 
@@ -184,7 +184,7 @@ func open(t *testing.T, hipq, client, extension string) *shop {
 	return s
 }
 
-// user makes a user with the rights that hipq prints for one, and others.
+// user makes a user with the rights that hipq prints for a role, and others.
 func (s *shop) user(like, others string) (name string) {
 	s.t.Helper()
 	name = fmt.Sprintf("%s_%x", like, rand.Uint32())
@@ -215,7 +215,7 @@ func (s *shop) command(user, script string, args ...string) *exec.Cmd {
 	return c
 }
 
-// want compares what a query answers, all columns in one.
+// want compares a query's answer, all columns in one.
 func (s *shop) want(want, query string) {
 	s.t.Helper()
 	got, err := s.answer(query)
@@ -226,7 +226,7 @@ func (s *shop) answer(query string) (got string, err error) {
 	return got, s.db.QueryRow(query).Scan(&got)
 }
 
-// await waits until a query answers that.
+// await waits for a query's answer.
 func (s *shop) await(want, query string) {
 	s.t.Helper()
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
@@ -248,7 +248,7 @@ func (s *shop) enqueues() {
 	dbtest.Same(s.t, enqueue("4711", "ann@example.org"), "job 1", "it said")
 	s.want("1 1", orders)
 	s.want("30", "SELECT timeout FROM shop_emails WHERE job_key = 'order-4711'")
-	enqueue("4711", "bob@example.org") // the order is there: so there must be no job
+	enqueue("4711", "bob@example.org") // the order exists, so there must be no job
 	s.want("1 1", orders)
 	dbtest.Must(s.db.Exec("DELETE FROM orders"))(s.t)
 	dbtest.Same(s.t, enqueue("4711", "ann@example.org"), "job 1, which was there already", "it said")
@@ -280,7 +280,7 @@ func (s *shop) works() {
 	add("broken", "{")
 	s.await("scheduled 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'broken'")
 
-	// all connections but ours go: the worker comes back under another name
+	// all connections but the test's end: the worker returns under another id
 	before, err := s.answer("SELECT id FROM shop_workers WHERE state = 'working'")
 	must(s.t, err)
 	s.disconnect(ctx)
@@ -299,7 +299,7 @@ func (s *shop) works() {
 	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
 }
 
-// disconnect has the server end all other connections to the test's database.
+// disconnect makes the server end all other connections to the test's database.
 func (s *shop) disconnect(ctx context.Context) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 	must(s.t, err)
@@ -307,7 +307,7 @@ func (s *shop) disconnect(ctx context.Context) {
 	for rows.Next() {
 		id := 0
 		must(s.t, rows.Scan(&id))
-		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // one may have ended by itself
+		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // a connection may have ended by itself
 	}
 	must(s.t, rows.Err())
 }

@@ -1,13 +1,13 @@
 <?php
-// A worker in PHP that speaks hipq's stored procedures alone. Copy it, and put in your handlers and your database.
+// A worker in PHP that uses only hipq's stored procedures. Copy it, and insert your handlers and your database.
 //
 //     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop php -d mysqlnd.net_read_timeout=15 worker.php emails
 //
-// It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
-// with 75 when its lock is lost, because other workers then have its jobs: let a supervisor start it again. Needs pdo_mysql and pcntl.
+// It works until SIGTERM or SIGINT: then it finishes the current job, gives back what it has grabbed, and exits with 0. If it
+// loses its lock, its jobs belong to others, and it exits with 75: have a supervisor restart it. It needs pdo_mysql and pcntl.
 declare(strict_types=1);
 
-/** hipq says no, with a code of its own: the job is another's by now, say. */
+/** hipq refuses, with its own error code: for example, the job belongs to another worker. */
 final class Refused extends RuntimeException
 {
     public const LOCK_LOST = 31006;
@@ -15,10 +15,10 @@ final class Refused extends RuntimeException
     public const TAKEN = 31014;
 }
 
-/** For handlers: do not try this job again. */
+/** For handlers: don't retry this job. */
 final class Last extends RuntimeException {}
 
-/** For handlers: new Later('over quota', '5m') tries again after that time. */
+/** For handlers: new Later('over quota', '5m') retries after that time. */
 final class Later extends RuntimeException
 {
     public function __construct(string $why, public readonly string $after) { parent::__construct($why); }
@@ -26,10 +26,10 @@ final class Later extends RuntimeException
 
 final class Timeout extends RuntimeException {}
 
-/** Calls the procedures of an instance, on a connection of its own. */
+/** Calls the procedures of an instance, on its own connection. */
 class Hipq
 {
-    // a deadlock and the like: the call is undone, and may be repeated
+    // deadlocks and the like: the call is undone, and may be repeated
     private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213, 1317];
     private const LOST = [2002, 2006, 2013, 1053, 1927];
     private ?PDO $db = null;
@@ -49,7 +49,7 @@ class Hipq
                 $answer = $this->db->prepare("CALL {$this->instance}_$procedure($marks)");
                 $answer->execute($args);
                 $rows = $answer->columnCount() > 0 ? $answer->fetchAll(PDO::FETCH_ASSOC) : [];
-                $answer->closeCursor(); // behind the rows comes the word that the call is over
+                $answer->closeCursor(); // after the rows comes the end of the call
                 return $rows;
             } catch (PDOException $e) {
                 [$state, $code] = ($e->errorInfo ?? []) + ['HY000', 0];
@@ -57,8 +57,8 @@ class Hipq
                     throw new Refused($e->errorInfo[2], $code);
                 }
                 if (in_array($code, self::LOST, true)) {
-                    // It is unknown whether the call was done. To start or settle a job again is harmless: its token lets that
-                    // happen once. What else may be left of it goes with this worker: see Worker::work.
+                    // The call may have been done. Starting or settling a job again is harmless: its token allows that only
+                    // once. Deregistering this worker cleans up all else: see Worker::work.
                     $this->db = null;
                     $this->doubt = true;
                 } elseif (!in_array($code, self::IN_THE_WAY, true)) {
@@ -73,7 +73,7 @@ class Hipq
     }
 }
 
-/** Runs jobs of one queue, one after the other. $handlers: a function for each job type; what it returns is the result. */
+/** Runs the jobs of one queue in turn. $handlers: a function per job type, which returns the result. */
 class Worker
 {
     protected Hipq $hipq;
@@ -82,7 +82,7 @@ class Worker
     protected bool $ending = false;
     private float $alive = 0; // when the lock was renewed
     private float $alarm = 0; // when the alarm comes
-    private float $overdue = INF; // when the time of the job in hand is over
+    private float $overdue = INF; // when the current job times out
 
     public function __construct(Closure $connect, protected string $queue, private array $handlers,
         string $instance = 'shop', private int $lockSeconds = 60, private int $grab = 1)
@@ -125,7 +125,7 @@ class Worker
             }
         }
         $this->deregister();
-        pcntl_alarm(0); // it would end the program in its own way
+        pcntl_alarm(0); // it would end the program by its default action
     }
 
     private function register(): void
@@ -134,11 +134,11 @@ class Worker
         try {
             $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
         } catch (Refused $e) {
-            if ($e->getCode() !== Refused::TAKEN) { // by ourselves: it was random, and the answer to the first call was lost
+            if ($e->getCode() !== Refused::TAKEN) { // by this worker: the secret is random, and the answer to the first call was lost
                 throw $e;
             }
         }
-        $this->hipq->call('worker_heartbeat', $new); // the lock may be as old as the first of several calls
+        $this->hipq->call('worker_heartbeat', $new); // the lock may date from the first of several calls
         [$this->alive, $this->secret] = [$this->hipq->sent, $new];
         $this->hipq->doubt = false;
     }
@@ -147,15 +147,15 @@ class Worker
     {
         [$worker, $this->secret] = [$this->secret, ''];
         try {
-            $this->hipq->call('worker_deregister', $worker); // what was grabbed and not started goes back, at no cost
+            $this->hipq->call('worker_deregister', $worker); // jobs that were grabbed but not started go back at no cost
         } catch (Refused $e) {
-            fwrite(STDERR, $e->getMessage()."\n"); // it counts as dead already, and so all that it had is others'
+            fwrite(STDERR, $e->getMessage()."\n"); // it counts as dead already, so others have its jobs
         }
     }
 
     /**
-     * Renews the lock, four times in its life, on a connection of its own. PHP comes here between any two steps of a handler,
-     * but not while a function of its own waits: so give curl and the like a timeout well below the lock's.
+     * Renews the lock four times in its life, on its own connection. PHP calls this between any two steps of a handler,
+     * but not while a built-in function waits: so give curl and the like a timeout well below the lock's.
      */
     private function keepAlive(): void
     {
@@ -182,7 +182,7 @@ class Worker
 
     protected function heartbeat(): void { $this->pulse->call('worker_heartbeat', $this->secret); }
 
-    /** Sets the one alarm that there is, for the next heartbeat or the job's timeout. A job never puts off one that is set. */
+    /** Sets the only alarm, for the next heartbeat or the job's timeout. A job never delays a set alarm. */
     private function setAlarm(): void
     {
         $now = self::now();
@@ -203,7 +203,7 @@ class Worker
                 $this->say($job, $e);
                 return;
             }
-            $job['attempt']++; // by ourselves: the answer to the first call was lost
+            $job['attempt']++; // by this worker: the answer to the first call was lost
         }
         $job['queue'] = $this->queue;
         try {
@@ -226,7 +226,7 @@ class Worker
         }
         try {
             $this->hipq->call(...$settle);
-        } catch (Refused $e) { // it came too late, and changes nothing
+        } catch (Refused $e) { // too late: it changes nothing
             $this->say($job, $e);
         }
     }
@@ -238,7 +238,7 @@ class Worker
         fwrite(STDERR, "{$this->queue} {$job['id']}: {$what->getMessage()}\n");
     }
 
-    /** Ends the process, the running handler included: what it did from now on another would do too. */
+    /** Ends the process with the running handler, because another worker may run the job now. */
     private static function giveUp(string $why): never
     {
         fwrite(STDERR, "worker lost its lock: $why\n");
@@ -257,7 +257,7 @@ function connect(int $patience): PDO
     );
 }
 
-// What is above may stay as it is; what follows is the application.
+// Keep the code above as it is; your application follows.
 
 function send(array $job): array
 {

@@ -1,9 +1,9 @@
-"""A worker in Python that speaks hipq's stored procedures alone. Copy it, and put in your handlers and your database.
+"""A worker in Python that uses only hipq's stored procedures. Copy it, and insert your handlers and your database.
 
     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop python3 worker.py emails
 
-It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
-with 75 when its lock is lost, because other workers then have its jobs: let a supervisor start it again. Needs PyMySQL.
+It works until SIGTERM or SIGINT: then it finishes the current job, gives back what it has grabbed, and exits with 0. If it
+loses its lock, its jobs belong to others, and it exits with 75: have a supervisor restart it. It needs PyMySQL.
 """
 
 import json
@@ -20,7 +20,7 @@ import pymysql
 
 
 class Refused(Exception):
-    """hipq says no, with a code of its own: the job is another's by now, say."""
+    """hipq refuses, with its own error code: for example, the job belongs to another worker."""
 
     LOCK_LOST, STARTED, TAKEN = 31006, 31009, 31014
 
@@ -30,11 +30,11 @@ class Refused(Exception):
 
 
 class Final(Exception):
-    """For handlers: do not try this job again."""
+    """For handlers: don't retry this job."""
 
 
 class Later(Exception):
-    """For handlers: Later("over quota", "5m") tries again after that time."""
+    """For handlers: Later("over quota", "5m") retries after that time."""
 
 
 class Timeout(Exception):
@@ -42,9 +42,9 @@ class Timeout(Exception):
 
 
 class Hipq:
-    """Calls the procedures of an instance, on a connection of its own."""
+    """Calls the procedures of an instance, on its own connection."""
 
-    IN_THE_WAY = {1020, 1047, 1180, 1205, 1213, 1317}  # a deadlock and the like: the call is undone, and may be repeated
+    IN_THE_WAY = {1020, 1047, 1180, 1205, 1213, 1317}  # deadlocks and the like: the call is undone, and may be repeated
     LOST = {0, 2003, 2006, 2013, 2014, 2055, 1053, 1927}
 
     def __init__(self, connect, instance, patience):
@@ -61,7 +61,7 @@ class Hipq:
                 with self.db.cursor(pymysql.cursors.DictCursor) as cursor:
                     cursor.execute(f"CALL {self.instance}_{procedure}({', '.join(['%s'] * len(args))})", args)
                     rows = cursor.fetchall()
-                    while cursor.nextset():  # behind the rows comes the word that the call is over
+                    while cursor.nextset():  # after the rows comes the end of the call
                         pass
                     return rows
             except pymysql.MySQLError as e:
@@ -69,8 +69,8 @@ class Hipq:
                 if 31000 < code < 32000:
                     raise Refused(code, e.args[1]) from None
                 if code in self.LOST:
-                    # It is unknown whether the call was done. To start or settle a job again is harmless: its token lets
-                    # that happen once. What else may be left of it goes with this worker: see Worker.work.
+                    # The call may have been done. Starting or settling a job again is harmless: its token allows that only
+                    # once. Deregistering this worker cleans up all else: see Worker.work.
                     self.db, self.doubt = None, True
                 elif code not in self.IN_THE_WAY:
                     raise
@@ -80,7 +80,7 @@ class Hipq:
 
 
 class Worker:
-    """Runs jobs of one queue, one after the other. handlers: a function for each job type; what it returns is the result."""
+    """Runs the jobs of one queue in turn. handlers: a function per job type, which returns the result."""
 
     def __init__(self, connect, queue, handlers, instance="shop", lock_seconds=60, grab=1):
         self.hipq, self.pulse = Hipq(connect, instance, 60), Hipq(connect, instance, lock_seconds / 4)
@@ -117,21 +117,21 @@ class Worker:
         try:
             self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
         except Refused as e:
-            if e.code != Refused.TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
+            if e.code != Refused.TAKEN:  # by this worker: the secret is random, and the answer to the first call was lost
                 raise
-        self.hipq.call("worker_heartbeat", new)  # the lock may be as old as the first of several calls
+        self.hipq.call("worker_heartbeat", new)  # the lock may date from the first of several calls
         self.alive, self.hipq.doubt = self.hipq.sent, False
         self.secret = new
 
     def deregister(self):
         worker, self.secret = self.secret, None
         try:
-            self.hipq.call("worker_deregister", worker)  # what was grabbed and not started goes back, at no cost
+            self.hipq.call("worker_deregister", worker)  # jobs that were grabbed but not started go back at no cost
         except Refused as e:
-            print(e, file=sys.stderr)  # it counts as dead already, and so all that it had is others'
+            print(e, file=sys.stderr)  # it counts as dead already, so others have its jobs
 
     def keep_alive(self):
-        """Renews the lock, four times in its life, on a connection of its own."""
+        """Renews the lock four times in its life, on its own connection."""
         while True:
             time.sleep(self.lock_seconds / 4)
             worker, now = self.secret, time.monotonic()
@@ -150,7 +150,7 @@ class Worker:
         self.pulse.call("worker_heartbeat", worker)
 
     def watch(self):
-        """Ends all before the lock expires, where it could not be renewed: whatever waits meanwhile, for the network too."""
+        """Ends the process before an unrenewed lock expires, even if calls wait for the network."""
         while self.secret is None or time.monotonic() < self.alive + self.lock_seconds * 0.8:
             time.sleep(min(1, self.lock_seconds / 20))
         give_up("not renewed in time")
@@ -162,7 +162,7 @@ class Worker:
         except Refused as e:
             if e.code != Refused.STARTED:
                 return self.say(job, e)
-            job["attempt"] += 1  # by ourselves: the answer to the first call was lost
+            job["attempt"] += 1  # by this worker: the answer to the first call was lost
         job["queue"] = self.queue
         try:
             signal.alarm(job["timeout"])
@@ -181,7 +181,7 @@ class Worker:
             settle = ("job_fail", *mine, f"{type(e).__name__}: {e}", None)
         try:
             self.hipq.call(*settle)
-        except Refused as e:  # it came too late, and changes nothing
+        except Refused as e:  # too late: it changes nothing
             self.say(job, e)
 
     def say(self, job, what):
@@ -192,7 +192,7 @@ class Worker:
 
 
 def give_up(why):
-    """Ends the process, the running handler included: what it did from now on another would do too."""
+    """Ends the process with the running handler, because another worker may run the job now."""
     print(f"worker lost its lock: {why}", file=sys.stderr, flush=True)
     os._exit(75)
 
@@ -212,7 +212,7 @@ def connect(patience):
     )
 
 
-# What is above may stay as it is; what follows is the application.
+# Keep the code above as it is; your application follows.
 
 
 def send(job):

@@ -1,5 +1,5 @@
-// Package bench measures hipq beside the floor: the least that a durable queue with a lease and an activity log has to
-// write, written by bare SQL on the same machine in the same run. Absolute figures are the machine's; the ratios are hipq's.
+// Package bench measures hipq against the floor: the least that a durable queue with leases and an activity log must
+// write, in bare SQL on the same machine in the same run. Absolute figures depend on the machine; the ratios on hipq.
 package bench
 
 import (
@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// perTransaction is how many jobs are handed over at once in bulk, on both sides. hipq may make several transactions of it.
+// perTransaction is how many jobs each side enqueues at once in bulk. hipq may split them into several transactions.
 const perTransaction = 1000
 
-// data is that of the i-th job, on both sides: of an ordinary size.
+// data is the i-th job's data on both sides, of ordinary size.
 func data(i int) string { return fmt.Sprintf(`{"user":%d,"action":"welcome mail"}`, i) }
 
-// together runs f for 0 to n-1 at the same time and waits for all of them.
+// together runs f for 0 to n-1 concurrently, and waits for all.
 func together(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -25,7 +25,7 @@ func together(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// share runs f for 0 to n-1, by so many goroutines that each run it one after the other.
+// share runs f for 0 to n-1, divided among so many goroutines.
 func share(n, goroutines int, f func(i int) error) error {
 	return together(goroutines, func(first int) error {
 		for i := first; i < n; i += goroutines {

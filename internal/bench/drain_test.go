@@ -32,8 +32,8 @@ func hipqDrain(name string, q *Queue, n int, w Workers) side {
 	}
 }
 
-// BenchmarkDrain compares drains with a handler that does nothing with the floor on one connection, two workers with one,
-// and two with the floor on two connections. SQLite's floor has only one.
+// BenchmarkDrain compares no-op drains: one worker with the floor on one connection, two workers with one, and two
+// workers with the floor on two connections. SQLite's floor has only one.
 func BenchmarkDrain(b *testing.B) {
 	const n = 20_000
 	engines(b, func(b *testing.B, db *schema.DB, bare floor) {

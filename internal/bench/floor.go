@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// floor is a queue of bare SQL on one engine. It shares nothing with hipq, so that it stays where it is when hipq changes:
-// narrow rows, jobs with one index beside the primary key and a log with one, three log rows a job (added, starting,
-// finished). A claim writes in one transaction that the jobs are leased and started; their end is another.
+// floor is a queue of bare SQL on one engine. It shares no code with hipq, so that changes of hipq don't affect it:
+// narrow rows, one secondary index on jobs and one on the log, three log rows per job (added, starting, finished). A
+// claim leases and starts jobs in one transaction; finishing them is another.
 type floor interface {
 	// enqueueMany adds n jobs, perTransaction at a time.
 	enqueueMany(ctx context.Context, n int) error
 	// drain claims and finishes all jobs, floorBatch at a time, on so many connections.
 	drain(ctx context.Context, connections int) error
-	// drained is an error unless all jobs have been drained.
+	// drained returns an error unless all jobs have been drained.
 	drained(ctx context.Context) error
 }
 
 const floorBatch = 100
 
-// What the state of a job may be, and what a log row may tell.
+// The states of a job, and the kinds of log rows.
 const (
 	floorReady, floorRunning, floorDone     = 0, 1, 2
 	floorAdded, floorStarted, floorFinished = 0, 1, 2
 )
 
-// floorJobs is the insert of the jobs with these numbers: from to from+n-1. now is an expression.
+// floorJobs is the insert of jobs from to from+n-1. now is an expression.
 func floorJobs(from, n int, now string) (query string, args []any) {
 	row := fmt.Sprintf("(%d,100,%s,0,'noop',?,%s)", floorReady, now, now)
 	args = make([]any, n)
@@ -51,7 +51,7 @@ func floorLog(ids []int64, what int, now string) string {
 	return b.String()
 }
 
-// floorIDs is a condition that only these jobs meet.
+// floorIDs is the condition for these jobs.
 func floorIDs(ids []int64) string {
 	list := make([]string, len(ids))
 	for i, id := range ids {
@@ -60,7 +60,7 @@ func floorIDs(ids []int64) string {
 	return " WHERE id IN (" + strings.Join(list, ",") + ")"
 }
 
-// inARow are n ids of which first is the first.
+// inARow are n consecutive ids from first.
 func inARow(first int64, n int) []int64 {
 	ids := make([]int64, n)
 	for i := range ids {
@@ -69,7 +69,7 @@ func inARow(first int64, n int) []int64 {
 	return ids
 }
 
-// floorCounts gives all jobs, those that are done, and the rows of the log.
+// floorCounts counts all jobs, those that are done, and the log rows.
 var floorCounts = fmt.Sprintf("SELECT COUNT(*), COALESCE(SUM(state = %d), 0), (SELECT COUNT(*) FROM floor_log) FROM floor_jobs", floorDone)
 
 func checkFloor(jobs, done, logged int) error {

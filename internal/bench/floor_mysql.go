@@ -32,10 +32,10 @@ var floorTablesMySQL = []string{
 		KEY by_job (job_id, id))`,
 }
 
-// mysqlFloor sends statements that need no answer in between in one round trip.
+// mysqlFloor sends statements in one round trip if it needs no answer in between.
 type mysqlFloor struct{ db *sql.DB }
 
-// openMySQLFloor makes the floor's tables in an empty database.
+// openMySQLFloor creates the floor's tables in an empty database.
 func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -47,7 +47,7 @@ func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
 		return mysqlFloor{}, err
 	}
 	f := mysqlFloor{sql.OpenDB(connector)}
-	f.db.SetMaxIdleConns(16) // all that it uses, so that no round pays for connecting but the first
+	f.db.SetMaxIdleConns(16) // all that it uses, so that only the first round pays for connecting
 	for _, table := range floorTablesMySQL {
 		if _, err := f.db.ExecContext(ctx, table); err != nil {
 			_ = f.db.Close()
@@ -59,14 +59,14 @@ func openMySQLFloor(ctx context.Context, dsn string) (mysqlFloor, error) {
 
 func (f mysqlFloor) close() error { return f.db.Close() }
 
-// conn runs do on a connection of its own.
+// conn runs do on its own connection.
 func (f mysqlFloor) conn(ctx context.Context, do func(*sql.Conn) error) error {
 	c, err := f.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	// The variable that a DSN could set has a name of its own on each make of server.
+	// the name of the variable for a DSN differs between the servers
 	if _, err := c.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (f mysqlFloor) enqueueMany(ctx context.Context, n int) error {
 			if err != nil {
 				return err
 			}
-			// the ids of one insert of known length follow each other, and the first is the one that is reported
+			// one insert of known length gets consecutive ids, and reports the first
 			first, err := res.LastInsertId()
 			if err != nil {
 				return err
@@ -120,8 +120,8 @@ func (f mysqlFloor) drained(ctx context.Context) error {
 	return checkFloor(jobs, done, logged)
 }
 
-// mysqlFloorWorker claims from where its last claim ended: InnoDB keeps the index entries of jobs that are no longer ready
-// until it comes to purge them, and each claim from the head would walk over all of them.
+// mysqlFloorWorker claims from the end of its last claim: InnoDB keeps index entries of jobs that are no longer ready
+// until its purge, and each claim from the head would scan them all.
 type mysqlFloorWorker struct {
 	c     *sql.Conn
 	after *floorEntry
@@ -134,11 +134,11 @@ type floorEntry struct {
 	id       int64
 }
 
-// claim leases and starts jobs. None are left if it gives none.
+// claim leases and starts jobs. If it returns none, none are left.
 func (w *mysqlFloorWorker) claim(ctx context.Context) (ids []int64, token uint64, err error) {
 	ids, err = w.ready(ctx)
 	if err == nil && len(ids) == 0 && w.after != nil {
-		w.after = nil // those that another had locked may be left, ahead of here
+		w.after = nil // jobs that others had locked may remain before this point
 		if _, err = w.c.ExecContext(ctx, "COMMIT"); err == nil {
 			ids, err = w.ready(ctx)
 		}
@@ -157,7 +157,7 @@ func (w *mysqlFloorWorker) claim(ctx context.Context) (ids []int64, token uint64
 	return ids, token, err
 }
 
-// ready locks the next jobs, in a transaction that it begins, and reads what a handler would need.
+// ready locks the next jobs in a new transaction, and reads what a handler would need.
 func (w *mysqlFloorWorker) ready(ctx context.Context) (ids []int64, err error) {
 	query := fmt.Sprintf("BEGIN;SELECT id, kind, payload, priority, run_at FROM floor_jobs FORCE INDEX (due)"+
 		" WHERE state = %d AND run_at <= NOW(6)", floorReady)

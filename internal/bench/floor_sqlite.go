@@ -35,11 +35,11 @@ var floorTablesSQLite = []string{
 	`CREATE INDEX by_job ON floor_log (job_id, id)`,
 }
 
-// sqliteFloor has one connection, however many it is asked for: the file has one writer. It is as durable as
-// hipq's and has as much memory.
+// sqliteFloor has one connection, however many are requested, because the file has one writer. Its durability equals
+// hipq's.
 type sqliteFloor struct{ db *sql.DB }
 
-// openSQLiteFloor makes a file with the floor's tables.
+// openSQLiteFloor creates a file with the floor's tables.
 func openSQLiteFloor(ctx context.Context, path string) (sqliteFloor, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?"+url.Values{
 		"_txlock": {"immediate"},
@@ -72,7 +72,7 @@ func (f sqliteFloor) tx(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// sqliteFloorNow is the time as a literal. There is no server whose clock it would have to be.
+// sqliteFloorNow is the time as a literal, because there is no server clock.
 func sqliteFloorNow() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) }
 
 func (f sqliteFloor) enqueueMany(ctx context.Context, n int) error {
@@ -111,7 +111,7 @@ func (f sqliteFloor) drain(ctx context.Context, _ int) error {
 	}
 }
 
-// claim leases and starts jobs. It begins at the head of the index each time: what has left it is not in the way here.
+// claim leases and starts jobs. It starts at the head of the index each time: in SQLite, removed entries don't slow it down.
 func (f sqliteFloor) claim(ctx context.Context) (ids []int64, token int64, err error) {
 	token = rand.Int64()
 	err = f.tx(ctx, func(tx *sql.Tx) error {

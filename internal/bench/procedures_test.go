@@ -16,9 +16,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// BenchmarkProcedures has one client in Python drain a queue by the stored procedures, one job and ten at a grab, and by SQL written
-// by hand on the same table: in the same three transactions a job, and in four statements. It is skipped where there is no Python
-// with PyMySQL.
+// BenchmarkProcedures drains a queue with one Python client: by the stored procedures, with one and ten jobs per grab,
+// and by hand-written SQL on the same table: in three transactions per job, and in four statements. It is skipped
+// without Python and PyMySQL.
 func BenchmarkProcedures(b *testing.B) {
 	const ways, roundsEach, chunk = 5, 60, 10
 	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)

@@ -12,11 +12,11 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// longAgo is when the activity was written that BenchmarkPurge deletes.
+// longAgo is the time of the activity that BenchmarkPurge deletes.
 var longAgo = time.Date(2020, 1, 1, 0, 30, 0, 0, time.UTC)
 
-// BenchmarkPurge compares drains by two workers with the same beside a purge of 1,000,000 entries of the activity, which is to
-// leave them 0.85 of their rate. The purge ends with the drain, or the drain would go on alone.
+// BenchmarkPurge compares drains by two workers alone and beside a purge of 1,000,000 activity entries, which should
+// leave them 0.85 of their rate. The purge stops with the drain, because it must not run alone.
 func BenchmarkPurge(b *testing.B) {
 	const n, entries = 20_000, 1_000_000
 	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
@@ -50,7 +50,7 @@ func BenchmarkPurge(b *testing.B) {
 	})
 }
 
-// fillActivity makes the old entries of the activity n, by doubling those there are.
+// fillActivity doubles the old activity entries until there are n.
 func fillActivity(ctx context.Context, db *schema.DB, n int) error {
 	where := " FROM " + db.Activity() + " WHERE at = ?"
 	for {

@@ -9,13 +9,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Queue is one of hipq's, with the jobs to put into it: its types, and the values of its throttle groups, by turns.
+// Queue is a queue of hipq with generated jobs, which cycle through its types and throttle groups.
 type Queue struct {
 	*queue.Queue
 	db *schema.DB
 }
 
-// Open makes a queue and its table.
+// Open creates a queue and its table.
 func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
 	if _, err := db.Migrate(ctx, []schema.Queue{o.Table()}); err != nil {
 		return nil, err
@@ -27,20 +27,20 @@ func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
 	return &Queue{q, db}, q.Register(ctx)
 }
 
-// Plain is a queue of one job type.
+// Plain is a queue with one job type.
 func Plain(name string) queue.Options { return queue.Options{Name: name, Types: types(1)} }
 
-// ManyTypes is a queue of 20 job types.
+// ManyTypes is a queue with 20 job types.
 func ManyTypes(name string) queue.Options { return queue.Options{Name: name, Types: types(20)} }
 
-// The ways to have throttle groups.
+// The kinds of throttle groups.
 const (
 	ByType   = job.GroupByType
 	ByRegion = job.GroupByData + "region"
 )
 
-// Throttled is a queue with a limit and with five groups, ByType or ByRegion, with limits that sum to more: so now these
-// hold jobs back and now that.
+// Throttled is a queue with a limit and five groups, ByType or ByRegion, whose limits sum to more: so sometimes the
+// limit holds jobs back, and sometimes a group does.
 func Throttled(name, by string) queue.Options {
 	o := queue.Options{
 		Name: name, Types: types(1), ThrottleLimit: 100,
@@ -84,7 +84,7 @@ func (q *Queue) Fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// FillSingly adds n jobs one by one, by so many goroutines.
+// FillSingly adds n jobs one by one, with so many goroutines.
 func (q *Queue) FillSingly(ctx context.Context, n, goroutines int) error {
 	return share(n, goroutines, func(i int) error {
 		_, err := q.Enqueue(ctx, q.job(i))

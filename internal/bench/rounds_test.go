@@ -11,8 +11,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// engines runs a benchmark on each engine. hipq and the floor have a database of their own each, on the same server or
-// disk.
+// engines runs a benchmark on each engine. hipq and the floor have separate databases on the same server or disk.
 func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
 	b.Run("sqlite", func(b *testing.B) {
 		bare := dbtest.Must(openSQLiteFloor(b.Context(), dbtest.SQLite(b)))(b)
@@ -33,24 +32,24 @@ func closeAfter(b *testing.B, f func() error) {
 	})
 }
 
-// side is one of those that a benchmark compares.
+// side is one of the sides of a comparison.
 type side struct {
 	name string
-	// jobs is how many of them run does.
+	// jobs is how many jobs run does.
 	jobs int
-	// ready, if not nil, comes before it, and check after it. They are not timed.
+	// ready, if not nil, comes before run, and check after it. Neither is timed.
 	ready, check func(context.Context) error
 	run          func(context.Context) error
 }
 
-// rates are how many jobs a second each side did, round by round.
+// rates are each side's jobs per second, by round.
 type rates map[string][]float64
 
-// rounds of a comparison. The figure of a busy machine is one that it doesn't give twice; the one in the middle is close.
+// rounds of a comparison: a busy machine's figures vary, but their median is close.
 const rounds = 3
 
-// compare has the sides run by turns, so that noise hits them alike. Each round begins with another one, because what a side
-// leaves to be flushed and purged burdens the next.
+// compare runs the sides in turn, so that noise hits them equally. Each round begins with a different side, because a
+// side's flushes and purges burden the next.
 func compare(b *testing.B, sides ...side) rates {
 	b.Helper()
 	r := rates{}
@@ -65,7 +64,7 @@ func compare(b *testing.B, sides ...side) rates {
 			untimed(b, s, s.check)
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all rounds of all sides: it says nothing
+	b.ReportMetric(0, "ns/op") // over all rounds of all sides, it means nothing
 	for _, s := range sides {
 		b.ReportMetric(median(r[s.name]), s.name+"/s")
 	}
@@ -81,7 +80,7 @@ func untimed(b *testing.B, s side, f func(context.Context) error) {
 	dbtest.Ensure(b, err == nil, "%s: %v", s.name, err)
 }
 
-// report gives one side's rate as a part of another's, within the round, as name.
+// report reports the median ratio of two sides' rates within a round, as name.
 func (r rates) report(b *testing.B, name, side, other string) {
 	parts := make([]float64, rounds)
 	for i := range parts {

@@ -15,12 +15,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// divided is a queue with so many shards, and a limit; 0 is none.
+// divided is a queue with so many shards, and a limit; 0 means none.
 func divided(name string, n, limit int) queue.Options {
 	return queue.Options{Name: name, Types: types(1), Shards: n, ThrottleLimit: limit}
 }
 
-// fillShard adds n jobs, all to one shard.
+// fillShard adds n jobs to one shard.
 func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
 	key := ""
 	for i := 0; policy.Hash(key, q.Shards) != shard; i++ {
@@ -35,7 +35,7 @@ func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
 	return err
 }
 
-// BenchmarkShards drains a queue of one shard and one of eight, on one node: what the division itself costs.
+// BenchmarkShards drains a queue of one shard and one of eight, on one node: the cost of the division itself.
 func BenchmarkShards(b *testing.B) {
 	const n = 20_000
 	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
@@ -49,8 +49,8 @@ func BenchmarkShards(b *testing.B) {
 	})
 }
 
-// BenchmarkShardsSkewed drains a queue with a limit whose jobs are unevenly divided: most of them, or all, are in one of its eight
-// shards. What the limit allows is divided by what waits, so it should be about as fast as a queue that isn't divided.
+// BenchmarkShardsSkewed drains a queue with a limit and uneven shards: most jobs, or all, are in one of eight. Shares
+// of the limit follow the waiting jobs, so it should be about as fast as an undivided queue.
 func BenchmarkShardsSkewed(b *testing.B) {
 	const n, limit = 3000, 40
 	workers := Workers{Count: 4, Concurrency: limit, Handler: handler.Func(func(context.Context, *job.Job) error {
@@ -59,7 +59,7 @@ func BenchmarkShardsSkewed(b *testing.B) {
 	})}
 	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
 		drain := func(name string, shards, hot int) side {
-			q := open(b, db, divided(name, shards, limit)) // its own, because a queue begins with the shares of the run before
+			q := open(b, db, divided(name, shards, limit)) // its own, because a queue starts with the shares of its last run
 			s := hipqDrain(name, q, n, workers)
 			s.ready = func(ctx context.Context) error {
 				if hot > 0 {
@@ -81,8 +81,8 @@ func BenchmarkShardsSkewed(b *testing.B) {
 	})
 }
 
-// BenchmarkShardsGalera drains one queue by workers at one node of a cluster, and one of three shards by as many workers, at each node
-// one whose home is a shard. Only make bench-galera starts a cluster.
+// BenchmarkShardsGalera drains one queue by workers at one cluster node, and a queue of three shards by as many workers,
+// one per node and home shard. Only make bench-galera starts a cluster.
 func BenchmarkShardsGalera(b *testing.B) {
 	const n = 12_000
 	nodes := dbtest.Galera(b)

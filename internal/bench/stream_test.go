@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// echoPython is the same as the command echo.
+// echoPython does the same as the command echo.
 const echoPython = `
 import json, sys
 for line in sys.stdin:
@@ -23,7 +23,7 @@ for line in sys.stdin:
     sys.stdout.flush()
 `
 
-// BenchmarkStream compares a drain by programs that take job after job with one by a Go function that does nothing.
+// BenchmarkStream compares drains by stream programs and by a no-op Go function.
 func BenchmarkStream(b *testing.B) {
 	const n = 20_000
 	echo := build(b, b.TempDir(), "echo", "./echo")
@@ -59,8 +59,8 @@ func BenchmarkStream(b *testing.B) {
 	})
 }
 
-// BenchmarkStreamMemory has a million jobs done by programs that take job after job, without a queue, and reports the heap after
-// the first tenth of them and after the last.
+// BenchmarkStreamMemory gives stream programs a million jobs, without a queue, and reports the heap after the first
+// tenth and at the end.
 func BenchmarkStreamMemory(b *testing.B) {
 	const n, tenth = 1_000_000, 100_000
 	s := &handler.Stream{Program: handler.Program{Argv: []string{build(b, b.TempDir(), "echo", "./echo")}}, Processes: 2, InFlight: 5}

@@ -12,21 +12,21 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// Workers drain a queue side by side.
+// Workers drain a queue concurrently.
 type Workers struct {
-	// Count is how many they are; 0 is one.
+	// Count is the number of workers; 0 means one.
 	Count int
-	// Concurrency is that of each: each is on a host of its own, for those on the same one would share it.
+	// Concurrency is each worker's. Each counts as its own host, because workers of one host would share it.
 	Concurrency int
-	// Batch is how many jobs they lock at once at most; 0 is the default.
+	// Batch is the maximum number of jobs locked at once; 0 means the default.
 	Batch int
-	// Home are the shards that they prefer; none is as usual.
+	// Home are their preferred shards; empty means the default.
 	Home []int
 	// Handler runs the jobs of all types; nil does nothing.
 	Handler handler.Handler
 }
 
-// Drain runs the workers until nothing is due, and tells how many jobs they finished.
+// Drain runs the workers until nothing is due, and returns how many jobs they finished.
 func (q *Queue) Drain(ctx context.Context, w Workers) (int, error) {
 	var finished atomic.Int64
 	err := together(max(1, w.Count), func(int) error {

@@ -1,5 +1,5 @@
-// Package conformance has what every kind of handler must be able to say, and what must come of it: one table of cases, and one of
-// kinds. What needs no queue is in this file, what a worker and a database belong to in worker_test.go.
+// Package conformance tests what every kind of handler must be able to report, and the results: one table of cases, and
+// one of kinds. This file needs no queue; worker_test.go uses a worker and a database.
 package conformance
 
 import (
@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// patience is how long a test waits for what must happen.
+	// patience is how long a test waits for an expected event.
 	patience = 2 * time.Minute
-	// grace is what handlers have from TERM to KILL.
+	// grace is the time between TERM and KILL for handlers.
 	grace = 500 * time.Millisecond
-	// ignored follows where a program ignores that it is told to end.
+	// ignored ends the error of a program that ignores TERM.
 	ignored = "; ignored SIGTERM for 500ms, killed"
-	// keepOutput is how much of what a handler prints is kept, and a note on what is not.
+	// keepOutput is how much of a handler's output is kept, plus a note about the rest.
 	keepOutput = 16<<10 + 40
 )
 
-// TestMain lets the test binary be a handler's program too.
+// TestMain lets the test binary also be a handler's program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -56,19 +56,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// want is what must come of an attempt. Of the error and of the output it has all, or some words that are in it.
+// want is the expected result of an attempt. The error and output must match fully, or contain the given words.
 type want struct {
 	verdict               job.Verdict
 	error, result, output string
 	errorHas, outputHas   string
 	after                 time.Duration
-	// progress is what it said last of it.
+	// progress is the last reported progress.
 	progress string
-	// long says that what is said is as long as no output that is kept, and so is part of it where it was printed.
+	// long: the report exceeds the kept output, and so is part of it if printed.
 	long bool
 }
 
-// cases are what a handler may say without a queue. In except are the kinds of which something else must come, and why.
+// cases are reports without a queue. except are the kinds with another result, and why.
 var cases = []struct {
 	name   string
 	say    words
@@ -86,7 +86,7 @@ var cases = []struct {
 	{"sent, with a receipt", words{Verdict: job.Sent, Result: []byte("ticket 5")}, want{verdict: job.Sent, result: "ticket 5"}, nil},
 	{"a result beside an error", words{Verdict: job.TryAgain, Error: []byte("busy"), Result: []byte("half")}, want{verdict: job.TryAgain, error: "busy"}, nil},
 
-	// each in its own spelling, where it has one besides the reply
+	// each in the kind's own form, if it has one besides the reply
 	{
 		"plain error",
 		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy")},
@@ -110,7 +110,7 @@ var cases = []struct {
 		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy"), After: 300},
 		want{verdict: job.TryAgain, error: "busy", after: 5 * time.Minute},
 		map[string]want{
-			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"}, // an exit status knows no time
+			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"}, // an exit status has no time
 			"http": {verdict: job.TryAgain, error: "503 Service Unavailable: busy", after: 5 * time.Minute},
 		},
 	},
@@ -118,7 +118,7 @@ var cases = []struct {
 		"plain sent",
 		words{Plain: true, Verdict: job.Sent, Result: []byte("ticket 5")},
 		want{verdict: job.Sent, result: "ticket 5"},
-		map[string]want{"exec": {verdict: job.Finished, output: "\n"}}, // nor that something was only sent
+		map[string]want{"exec": {verdict: job.Finished, output: "\n"}}, // nor can it say that something was only sent
 	},
 	{"error without a reason", words{Verdict: job.TryAgain}, want{verdict: job.TryAgain, errorHas: " "}, nil},
 
@@ -146,7 +146,7 @@ var cases = []struct {
 		"crash",
 		words{Crash: "boo"},
 		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "message.work("},
-		map[string]want{"http": {verdict: job.TryAgain, error: "the endpoint has closed the connection without an answer"}}, // what a server prints is its own
+		map[string]want{"http": {verdict: job.TryAgain, error: "the endpoint has closed the connection without an answer"}}, // a server's output is its own
 	},
 	{
 		"crash behind a log",
@@ -178,7 +178,7 @@ var cases = []struct {
 	{"any bytes in the log", words{Log: []byte("🙂\x00\xff\n")}, want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"}, nil},
 }
 
-// mebibyte is nearly one, with all else that the data's JSON has, and in letters of several bytes.
+// mebibyte is nearly 1 MiB, together with the rest of the data's JSON, in multi-byte characters.
 var mebibyte = strings.Repeat("🙂ü", (1<<20-100)/6)
 
 func TestKinds(t *testing.T) {
@@ -203,7 +203,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// handle has the speaker say words.
+// handle makes the speaker report words.
 func (s speaker) handle(ctx context.Context, id int64, w words) job.Outcome {
 	return s.Handle(ctx, &job.Job{
 		ID: id, Queue: "emails", Type: "say", Key: fmt.Sprint("key 🙂 ", id), Data: w.data(), Attempt: 1,
@@ -211,7 +211,7 @@ func (s speaker) handle(ctx context.Context, id int64, w words) job.Outcome {
 	})
 }
 
-// check compares what came of an attempt. What is kept with it may have the reply itself in it: see kind.
+// check compares the result of an attempt. The kept output may include the reply: see kind.
 func (w want) check(t *testing.T, o job.Outcome, k kind) {
 	t.Helper()
 	if k.reply != nil {
@@ -223,7 +223,7 @@ func (w want) check(t *testing.T, o job.Outcome, k kind) {
 		"the error is %.300q, want %q%q", o.Error, w.error, w.errorHas)
 	dbtest.Ensure(t, (w.long || w.outputHas != "" || o.Output == w.output) && strings.Contains(o.Output, w.outputHas),
 		"kept is %.300q, want %q%q", o.Output, w.output, w.outputHas)
-	// and whatever it is
+	// whatever the case
 	for what, text := range map[string]string{"error": o.Error, "result": o.Result, "output": o.Output} {
 		most := map[string]int{"error": job.MaxDataBytes, "result": job.MaxDataBytes, "output": keepOutput}[what]
 		dbtest.Ensure(t, len(text) <= most, "its %s has %d bytes", what, len(text))
@@ -233,12 +233,12 @@ func (w want) check(t *testing.T, o job.Outcome, k kind) {
 	dbtest.Ensure(t, o.Ran > 0 && o.Ran <= patience, "it ran for %s", o.Ran)
 }
 
-// A handler that is told to stop ends with what it was told, in its grace.
+// TestKindsStop: a handler that is told to stop ends within its grace, with the reason that it was given.
 func TestKindsStop(t *testing.T) {
 	for _, k := range kinds {
 		for _, deaf := range []bool{false, true} {
 			if deaf && k.name == "func" {
-				continue // a worker leaves it to itself: worker_test.go
+				continue // the worker leaves it running: worker_test.go
 			}
 			t.Run(fmt.Sprintf("%s, deaf %t", k.name, deaf), func(t *testing.T) {
 				t.Parallel()
@@ -255,8 +255,8 @@ func TestKindsStop(t *testing.T) {
 				w := want{verdict: job.TryAgain, error: "timeout after 30s", output: "one\n"}
 				switch {
 				case k.name == "http":
-					w = want{verdict: job.TryAgain, error: "timeout after 30s", long: true} // what is under way is lost
-				case deaf && k.name == "exec": // that of a stream ends with its input
+					w = want{verdict: job.TryAgain, error: "timeout after 30s", long: true} // a request under way is lost
+				case deaf && k.name == "exec": // a stream's program ends with its input
 					w.error += ignored
 				}
 				w.check(t, s.handle(ctx, 1, words{Hangs: true, Deaf: deaf, Begun: begun, Log: []byte("one\n")}), k)
@@ -272,7 +272,7 @@ func isThere(file string) bool {
 	return err == nil
 }
 
-// Jobs that run at once get each its own word, and whatever they print, memory stays as it is.
+// TestKindsAtOnce: concurrent jobs each get their own report, and memory stays bounded whatever they print.
 func TestKindsAtOnce(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {

@@ -27,22 +27,22 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// kind is a kind of handlers: with a handler of it that says what its jobs have it say.
+// kind is a kind of handler.
 type kind struct {
 	name string
 	open func(*testing.T) speaker
-	// reply finds the reply in what is kept: the last line of an exec, and after an error all that an endpoint has answered.
+	// reply finds the reply in the kept output: an exec's last line, and after an error an endpoint's whole answer.
 	reply *regexp.Regexp
 }
 
-// speaker is a handler of a kind.
+// speaker is a handler of a kind that reports what its jobs tell it to.
 type speaker struct {
 	handler.Handler
-	// left are the processes that it has, once its worker has ended.
+	// left are its processes after its worker has ended.
 	left func() []int
 }
 
-// kinds are all there are. Another has its speaker here, and must pass every case.
+// kinds are all kinds. A new kind gets a speaker here, and must pass each case.
 var kinds = []kind{
 	{"exec", func(t *testing.T) speaker {
 		e := &handler.Exec{Program: program("exec")}
@@ -59,7 +59,7 @@ var kinds = []kind{
 	{"http", func(t *testing.T) speaker {
 		var deaf context.Context
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sayHTTP(deaf, w, r) }))
-		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of panics
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs panics
 		server.Start()
 		t.Cleanup(server.Close)
 		deaf = whileTested(t)
@@ -74,7 +74,7 @@ var kinds = []kind{
 	}, nil},
 }
 
-// whileTested ends with the test: in this process, deaf is who listens to nothing else.
+// whileTested ends with the test: inside this process, a deaf handler listens only to it.
 func whileTested(t *testing.T) context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
@@ -124,7 +124,7 @@ func sayExec() {
 	os.Exit(status)
 }
 
-// sayStream is the program of a Stream: it does its jobs side by side.
+// sayStream is the program of a Stream: it does its jobs concurrently.
 func sayStream() {
 	var printing sync.Mutex
 	in := bufio.NewReader(os.Stdin)
@@ -148,7 +148,7 @@ func sayStream() {
 	}
 }
 
-// sayHTTP is the endpoint of an HTTP. What it says before its last word it says in lines, and then its status has been said.
+// sayHTTP is the endpoint of an HTTP. Reports before the verdict are lines, which fix the status.
 func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) {
 	var m message
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
@@ -182,7 +182,7 @@ func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) 
 	_, _ = io.WriteString(answer, body)
 }
 
-// flushing writes at once.
+// flushing flushes each write.
 type flushing struct{ http.ResponseWriter }
 
 func (f flushing) Write(text []byte) (int, error) {

@@ -15,33 +15,30 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// words are what a job has its handler say and do, in this order, whatever kind of handler it is.
+// words are what a job makes its handler report and do, in this order, for any kind of handler.
 type words struct {
-	// Log is written to the log; then Flood bytes without a newline. Between them it tells of its Progress, in percent, if that is
-	// not 0, with a Note.
+	// Log is written to the log first.
 	Log      []byte `json:"log,omitempty"`
-	Progress int    `json:"progress,omitempty"`
-	Note     []byte `json:"note,omitempty"`
-	Flood    int    `json:"flood,omitempty"`
+	Progress int    `json:"progress,omitempty"` // percent; 0 reports none
+	Note     []byte `json:"note,omitempty"`     // goes with Progress
+	Flood    int    `json:"flood,omitempty"`    // bytes to log without a newline
 	// Crash is the text of a panic.
 	Crash string `json:"crash,omitempty"`
-	// Hangs, in the first attempt, has it wait until it is told to stop; if it is Deaf it doesn't stop then either. Begun is a file
-	// that it makes before.
+	// Hangs makes the first attempt wait until it is told to stop.
 	Hangs bool   `json:"hangs,omitempty"`
-	Deaf  bool   `json:"deaf,omitempty"`
-	Begun string `json:"begun,omitempty"`
-	// Verdict is what it says in the end; empty is finished. Result and Error come with it: any bytes, as a careless program
-	// prints them. After is a wish, in seconds.
+	Deaf  bool   `json:"deaf,omitempty"`  // hangs even then
+	Begun string `json:"begun,omitempty"` // a file that is created before
+	// Verdict is the final verdict; empty means finished.
 	Verdict job.Verdict `json:"verdict,omitempty"`
-	Result  []byte      `json:"result,omitempty"`
-	Error   []byte      `json:"error,omitempty"`
-	After   int         `json:"after,omitempty"`
-	// Object says that the result is JSON, Fill that it has so many bytes, Digest that it tells what has come as Text.
+	Result  []byte      `json:"result,omitempty"` // any bytes, as a careless program prints them
+	Error   []byte      `json:"error,omitempty"`  // likewise
+	After   int         `json:"after,omitempty"`  // a delay in seconds
+	// Object makes the result JSON.
 	Object bool   `json:"object,omitempty"`
-	Fill   int    `json:"fill,omitempty"`
-	Digest bool   `json:"digest,omitempty"`
+	Fill   int    `json:"fill,omitempty"`   // the result has so many bytes
+	Digest bool   `json:"digest,omitempty"` // the result is the digest of Text
 	Text   string `json:"text,omitempty"`
-	// Plain has it say so without a reply: by its exit status, its HTTP status.
+	// Plain reports without a reply: by exit status or HTTP status.
 	Plain bool `json:"plain,omitempty"`
 }
 
@@ -62,8 +59,8 @@ type message struct {
 	Words   words  `json:"job_data"`
 }
 
-// work does what comes before the last word. told ends when the handler has to stop; then there is none. Its progress goes the way
-// of progress.
+// work does everything before the verdict. told ends when the handler must stop; then there is no verdict. progress
+// reports the progress.
 func (m message) work(told context.Context, log io.Writer, progress func(percent int, note string)) (ended bool) {
 	w := m.Words
 	if len(w.Log) > 0 {
@@ -92,12 +89,12 @@ func (m message) work(told context.Context, log io.Writer, progress func(percent
 	}
 	select {
 	case <-told.Done():
-	case <-time.After(patience): // nothing must outlive the tests for long
+	case <-time.After(patience): // nothing should outlive the tests for long
 	}
 	return false
 }
 
-// result is what the handler gives back.
+// result is the handler's result.
 func (w words) result() string {
 	switch {
 	case w.Fill > 0:
@@ -113,7 +110,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// verdict is the last word.
+// verdict is the handler's verdict.
 func (w words) verdict() job.Verdict {
 	if w.Verdict == "" {
 		return job.Finished
@@ -121,7 +118,7 @@ func (w words) verdict() job.Verdict {
 	return w.Verdict
 }
 
-// reply is the last word as JSON: one line. In a stream it has the job's id and token.
+// reply is the verdict as a line of JSON. In a stream it has the job's id and token.
 func (m message) reply(stream bool) string {
 	w, line := m.Words, ""
 	if stream {
@@ -143,7 +140,7 @@ func (m message) reply(stream bool) string {
 	return "{" + line + "}\n"
 }
 
-// progress is a word of it, as a line on a program's output.
+// progress reports progress as a line of a program's output.
 func (m message) progress(to io.Writer, stream bool) func(percent int, note string) {
 	return func(percent int, note string) {
 		id := ""
@@ -154,7 +151,7 @@ func (m message) progress(to io.Writer, stream bool) func(percent int, note stri
 	}
 }
 
-// quote makes a JSON string of any bytes, as those languages do that don't look at them.
+// quote makes a JSON string of any bytes, as languages that don't check them do.
 func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", `\u0000`).Replace(text) + `"`
 }

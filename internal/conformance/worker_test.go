@@ -22,7 +22,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// must ends a test where there is an error.
+// must ends a test on an error.
 var must = dbtest.OK
 
 // shop has a queue for each kind, named after it, on a real database.
@@ -34,19 +34,19 @@ type shop struct {
 	params   worker.Params
 }
 
-// end is what must have become of a job: its state, its error, and of the activity how each of its attempts ended.
+// end is the expected state and error of a job, and from the activity how each of its attempts ended.
 type end struct {
 	state   job.State
 	error   string
 	history string
 }
 
-// attempts are what a worker makes of jobs that run while something happens to it, or to them; of each kind the same. do is called
-// when they run, and the worker has ended when it returns.
+// attempts are what a worker makes of running jobs when something happens to it or to them, the same for each kind. do
+// is called when they run, and the worker has ended when it returns.
 var attempts = []struct {
 	name string
 	say  words
-	// timeout is the job's; 0 is long.
+	// timeout is the job's; 0 means long.
 	timeout time.Duration
 	do      func(s *shop, at *attempt)
 	want    end
@@ -98,7 +98,7 @@ func TestKindsInAWorker(t *testing.T) {
 				s := newShop(t, driver, source)
 				lockFor := s.params.LockFor
 				if c.name == "lost lock" {
-					lockFor = 9 * time.Second // it finds out when it renews it
+					lockFor = 9 * time.Second // it finds out when it renews its lock
 				}
 				at := s.start(c.say, c.timeout, lockFor)
 				c.do(s, at)
@@ -118,7 +118,7 @@ func TestKindsInAWorker(t *testing.T) {
 	}
 }
 
-// What was said stands in the tables as it was said.
+// TestKindsInTheTables: the tables hold reports unchanged.
 func TestKindsInTheTables(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -181,7 +181,7 @@ func (s *shop) add(name string, w words, timeout time.Duration) int64 {
 	return added.ID
 }
 
-// start starts a worker, and waits until it runs a job of each kind; one with a timeout may be over before it has begun.
+// start starts a worker, and waits until it runs a job of each kind. A job with a timeout may already be over.
 func (s *shop) start(w words, timeout, lockFor time.Duration) *attempt {
 	s.Helper()
 	at := &attempt{jobs: map[string]int64{}, done: make(chan error, 1)}
@@ -223,7 +223,7 @@ func (s *shop) ended(at *attempt) error {
 	}
 }
 
-// nothing happens to them but what they bring about.
+// nothing waits for the worker's end.
 func (s *shop) nothing(at *attempt) {
 	dbtest.Same(s, s.ended(at), nil)
 }
@@ -242,7 +242,7 @@ func (s *shop) interrupt(at *attempt) {
 	s.nothing(at)
 }
 
-// loseLock declares the worker dead. Another has the jobs then, whose second attempts end well.
+// loseLock declares the worker dead. Another worker then takes the jobs, and their second attempts succeed.
 func (s *shop) loseLock(at *attempt) {
 	err := s.db.SQL.Tx(s.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.Context(), "UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", at.worker)
@@ -252,7 +252,7 @@ func (s *shop) loseLock(at *attempt) {
 	if err := s.ended(at); !errors.Is(err, worker.ErrLockLost) {
 		s.Errorf("the worker ends with %v", err)
 	}
-	if _, err := worker.Run(s.Context(), s.params); err != nil { // it says that they were lost
+	if _, err := worker.Run(s.Context(), s.params); err != nil { // it reports that they were lost
 		s.Error(err)
 	}
 	for name, id := range at.jobs {
@@ -275,7 +275,7 @@ func (s *shop) get(name string, id int64) *job.Job {
 	return j
 }
 
-// ends is what the activity has of the ends of a job's attempts.
+// ends are the activity's entries about the ends of a job's attempts.
 func (s *shop) ends(name string, id int64) (list []activity.Entry) {
 	s.Helper()
 	dbtest.OK(s, activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
@@ -298,7 +298,7 @@ func (s *shop) wantEnd(name string, id int64, w end) {
 	}
 }
 
-// eventually waits until ok is.
+// eventually waits until ok.
 func (s *shop) eventually(what string, ok func() bool) {
 	s.Helper()
 	for began := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {

@@ -18,8 +18,8 @@ import (
 
 var schedules = map[string]string{"work": "* * * * *", "monitor": "5,20,35,50 * * * *", "purge": "0 4 1,15 * *"}
 
-// crontab is the check whether something starts a command of hipq with this config for this user: a crontab, or a timer of systemd.
-// enough says of a line's schedule, its five fields, whether that is as often as it should be.
+// crontab checks whether a crontab or systemd timer starts a command of hipq with this config for this user. enough
+// reports whether a line's five schedule fields come often enough.
 func crontab(command, often string, enough func(fields []string) bool) func(context.Context, *patient) Finding {
 	// hipq work, /usr/bin/hipq --config x work
 	runs := regexp.MustCompile(`(?:^|[\s;&|('"])((?:[^\s;&|('"]*/)?hipq)((?:\s+--?\S+(?:[\s=]\S+)?)*?\s+` + command + `)(?:\b|$)`)
@@ -66,7 +66,7 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 // cronLine is the line to add to this user's crontab.
 func (p *patient) cronLine(command string) string {
 	line := texts.ShellWord(ownProgram()) + " " + command + " --config " + texts.ShellWord(p.Config.File)
-	return "crontab -e: " + schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare one ends the line for cron
+	return "crontab -e: " + schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare % ends the line for cron
 }
 
 func ownProgram() string {
@@ -76,7 +76,7 @@ func ownProgram() string {
 	return "/usr/local/bin/hipq"
 }
 
-// lookAtMail looks for the program by which cron mails what a line prints.
+// lookAtMail looks for cron's mail program.
 func lookAtMail(ctx context.Context, p *patient) Finding {
 	lines, err := p.crontabs(ctx)
 	if !slices.ContainsFunc(lines, func(l cronLine) bool { return strings.Contains(l.command, "hipq") }) {
@@ -94,7 +94,7 @@ func lookAtMail(ctx context.Context, p *patient) Finding {
 		but("install msmtp-mta or postfix, or watch hipq with hipq monitor --check")
 }
 
-// crontabWithin is how long the crontab program may take.
+// crontabWithin limits how long the crontab program may take.
 const crontabWithin = 5 * time.Second
 
 // crontabs are the lines by which cron starts something for this user.
@@ -117,14 +117,14 @@ func (p *patient) crontabs(ctx context.Context) (lines []cronLine, err error) {
 	}
 	files, _ := filepath.Glob(filepath.Join(p.Etc, "cron.d", "*"))
 	for _, file := range append(files, filepath.Join(p.Etc, "crontab")) {
-		if text, err := os.ReadFile(file); err == nil { // else it isn't there, or not for this user to read
+		if text, err := os.ReadFile(file); err == nil { // else it is missing, or unreadable for this user
 			lines = append(lines, cronLines(string(text), file, who.Username)...)
 		}
 	}
 	return lines, err
 }
 
-// timers are those of hipq's that systemd is to start, for all or for this user.
+// timers are hipq's systemd timers, for all or for this user.
 func (p *patient) timers() (files []string) {
 	folders := []string{filepath.Join(p.Etc, "systemd", "system")}
 	if own, err := os.UserConfigDir(); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// eachMinute, eachHour and ever are how often a line has to come, by its fields.
+// eachMinute, eachHour and ever report whether a schedule's fields come often enough.
 func eachMinute(fields []string) bool {
 	return (fields[0] == "*" || fields[0] == "*/1") && eachHour(fields)
 }
@@ -26,15 +26,15 @@ func ever([]string) bool { return true }
 
 // cronLine is a line by which cron starts something for this user.
 type cronLine struct {
-	// text is the line, behind the file that has it unless that is the user's own.
+	// text is the line, prefixed by its file unless that is the user's own crontab.
 	text string
-	// fields are the five of its schedule, command is what it starts, env the variables that the crontab has set above it.
+	// fields are the five of its schedule.
 	fields  []string
-	command string
-	env     map[string]string
+	command string            // what the line starts
+	env     map[string]string // the crontab's variables above the line
 }
 
-// started is the command of a line, cut where hipq is, and how often it should come.
+// started is a line's command, split around hipq, and how often it should come.
 type started struct {
 	before, program, after string
 	schedule, often        string
@@ -42,15 +42,15 @@ type started struct {
 }
 
 var (
-	// silenced has what throws away what a command says of its failures.
+	// silenced matches redirections that discard error messages.
 	silenced = texts.Pattern(`2>>?\s*/dev/null|&>>?\s*/dev/null|>\s*/dev/null\s+2>&1`)
-	// elsewhere is what runs a command as somebody else, or somewhere else: what that finds there can't be seen from here.
+	// elsewhere matches commands that run as another user or elsewhere, whose environment can't be seen from here.
 	elsewhere = texts.Pattern(`(?:^|[\s/;&|])(?:sudo|su|runuser|doas|ssh|docker|podman|chroot|systemd-run|env\s+-i)\s`)
 	folder    = texts.Pattern(`(?:^|[;&|]\s*)cd\s+(\S+)\s*(?:&&|;)`)
 	named     = texts.Pattern(`\s--config[\s=]+(\S+)`)
 )
 
-// judge says what of a line is not as it should be. other is the config of another instance, if the line starts that.
+// judge says what is wrong with a line. other is the config of another instance, if the line is for that.
 func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 	f = found(OK, l.text)
 	env := l.inline(s.before)
@@ -63,7 +63,7 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 	}
 	seen := !elsewhere().MatchString(s.before)
 	file, places := l.config(s, env, dir)
-	if at := named().FindStringSubmatch(s.after); file == "" && at != nil && places != nil { // another user's may not be readable here
+	if at := named().FindStringSubmatch(s.after); file == "" && at != nil && places != nil { // another user's may be unreadable
 		file = places[0]
 	}
 	if file != "" && (seen || filepath.IsAbs(places[0]) && named().MatchString(s.after)) && !isSame(p.Config.File, file) {
@@ -100,7 +100,7 @@ func isSame(file, other string) bool {
 	return filepath.Clean(file) == filepath.Clean(other)
 }
 
-// config is the file that a line's hipq reads, if it is there, and where hipq looks for it: nowhere, if that can't be seen from here.
+// config is the existing config file of a line's hipq, and where hipq searches; places is nil if that can't be seen from here.
 func (l cronLine) config(s started, env map[string]string, dir string) (file string, places []string) {
 	places = config.Places(env)
 	if at := named().FindStringSubmatch(s.after); at != nil {
@@ -122,7 +122,7 @@ func (l cronLine) config(s started, env map[string]string, dir string) (file str
 	return "", places
 }
 
-// inline is the environment of a line's hipq: cron's own, what the crontab says, and what stands before the program.
+// inline is the environment of a line's hipq: cron's own, the crontab's, and assignments before the program.
 func (l cronLine) inline(before string) map[string]string {
 	env := map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/"}
 	if who, err := user.Current(); err == nil {
@@ -139,10 +139,10 @@ func (l cronLine) inline(before string) map[string]string {
 	return env
 }
 
-// known says whether a text means itself to a shell.
+// known reports whether a text has no special characters of the shell.
 func known(text string) bool { return !strings.ContainsAny(text, "$`~*") }
 
-// canRun says whether a program is there for who looks in path and stands in dir; where that can't be seen, it is.
+// canRun reports whether a program is found from dir by path; true if that can't be seen.
 func canRun(program, path, dir string) bool {
 	if !known(program + path + dir) {
 		return true
@@ -166,17 +166,17 @@ func isProgram(file string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// variable is a line of a crontab that sets one.
+// variable matches a crontab line that sets a variable.
 var variable = texts.Pattern(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
 
-// shorthands have the fields that a word stands for.
+// shorthands are the fields that a word stands for.
 var shorthands = map[string]string{
 	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@reboot": "@reboot - - - -",
 }
 
-// cronLines are the lines of a crontab that start something: neither comments nor variables. Those of a file of the system's, as
-// they have the name of a user, are those of this one.
+// cronLines are the lines of a crontab that start something: neither comments nor variables. Lines of a system file
+// name a user; only this user's are returned.
 func cronLines(text, file, username string) (lines []cronLine) {
 	env := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/config"
 )
 
-// What starts hipq is found wherever it may stand for this user, and nowhere else.
+// TestCrontab: hipq's start is found wherever it may be configured for this user, and nowhere else.
 func TestCrontab(t *testing.T) {
 	who, err := user.Current()
 	must(t, err)
@@ -95,7 +95,7 @@ func TestCrontab(t *testing.T) {
 	}
 }
 
-// Without a program that takes mail, cron's output is gone.
+// TestCrontabMail: without a mail program, cron's output is lost.
 func TestCrontabMail(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"crontab", "sendmail"} {
@@ -110,7 +110,7 @@ func TestCrontabMail(t *testing.T) {
 	}
 }
 
-// The schedules.
+// TestOften: whether schedules come often enough.
 func TestOften(t *testing.T) {
 	for line, want := range map[string][2]bool{
 		"* * * * *": {true, true}, "*/1 * * * *": {true, true}, "5,20 * * * *": {false, true}, "* 3 * * *": {false, false},
@@ -123,7 +123,7 @@ func TestOften(t *testing.T) {
 	}
 }
 
-// A line for crontab can be pasted: a blank doesn't end the file's name, and a % doesn't end the line.
+// TestCrontabLineToPaste: a suggested crontab line can be pasted: blanks don't split the file's name, and a % doesn't end the line.
 func TestCrontabLineToPaste(t *testing.T) {
 	p := &patient{Options: Options{Config: &config.Config{File: "/etc/sp ace%d/hipq.yaml"}}}
 	if line := p.cronLine("work"); !strings.HasSuffix(line, ` work --config '/etc/sp ace\%d/hipq.yaml'`) {

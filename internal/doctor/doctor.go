@@ -1,5 +1,5 @@
-// Package doctor looks at the world in which hipq runs: this host, the crontab, the database and its settings. The config itself is
-// checked when it is read.
+// Package doctor checks hipq's environment: the host, the crontab, the database and its settings. Loading the config
+// checks the config itself.
 package doctor
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Result is how a check has ended.
+// Result is the result of a check.
 type Result string
 
 // The results.
 const (
-	// OK: it is as it should be.
+	// OK: as it should be.
 	OK Result = "ok"
-	// Warning: hipq works, and somebody may want it otherwise.
+	// Warning: hipq works, but somebody may want to change this.
 	Warning Result = "warning"
-	// Wrong: something doesn't work, or a promise doesn't hold.
+	// Wrong: something doesn't work, or a promise is broken.
 	Wrong Result = "wrong"
-	// Unknown: it can't be seen from here, or there was no answer.
+	// Unknown: not visible from here, or no answer.
 	Unknown Result = "unknown"
 )
 
@@ -32,7 +32,7 @@ type Finding struct {
 	Check  string `json:"check"`
 	Result Result `json:"result"`
 	Found  string `json:"found"`
-	// Remedy is what to do about it, in a sentence; nil if there is nothing to be done.
+	// Remedy is what to do, in a sentence; nil if nothing.
 	Remedy *string `json:"remedy"`
 }
 
@@ -45,7 +45,7 @@ func (f Finding) but(remedy string) Finding {
 	return f
 }
 
-// add tells more of the same thing. The worst of its results counts.
+// add adds a further result. The worst one counts.
 func (f *Finding) add(r Result, what, remedy string) {
 	if severity(r) > severity(f.Result) {
 		f.Result = r
@@ -66,7 +66,7 @@ func joined(a, b string) string {
 
 func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
 
-// trouble is what an error says of a check: that something is wrong, or that it is unknown.
+// trouble turns an error into a finding: something is wrong, or the result is unknown.
 func trouble(err error) Finding {
 	kind, remedy := schema.Diagnose(err)
 	if kind == schema.Misconfigured {
@@ -75,27 +75,27 @@ func trouble(err error) Finding {
 	return found(Unknown, err.Error()).but(remedy)
 }
 
-// Options say what is looked at.
+// Options are what to check.
 type Options struct {
 	Config *config.Config
-	// Handlers says what keeps the config's handlers from being run on this host, and which of them another user could have written.
+	// Handlers returns why handlers of the config can't run on this host, and which ones another user could have written.
 	Handlers func() (troubles, foreign []string)
 	// Now is this host's clock.
 	Now func() time.Time
-	// Etc is the folder of the system's crontabs and systemd's units, /etc.
+	// Etc is the folder of the system's crontabs and systemd units, /etc.
 	Etc string
-	// Sendmail are the places of the program by which cron mails.
+	// Sendmail are the possible paths of cron's mail program.
 	Sendmail []string
 }
 
 type check struct {
 	name string
 	look func(context.Context, *patient) Finding
-	// driver is the only one for which there is something to see; "" is both.
+	// driver is the only driver that the check is for; "" means both.
 	driver string
 }
 
-// checks are all of a driver's, in the order in which they are told. Those that need no database come first, because it may keep silent.
+// checks are a driver's checks, in the order of their report. Those without a database come first, because it may not answer.
 func checks(driver string) []check {
 	sqlite, mysql := engine.SQLite.Engine, engine.MySQL.Engine
 	return slices.DeleteFunc([]check{
@@ -130,8 +130,8 @@ func checks(driver string) []check {
 	}, func(c check) bool { return c.driver != "" && c.driver != driver })
 }
 
-// Examine makes all checks, one after the other, and tells of each. It changes nothing, and may be repeated. When the context
-// ends, it waits for nothing any more: what is left is unknown. It ends with tell's first error.
+// Examine makes all checks in turn, and calls tell with each finding. It changes nothing, and may be repeated. When ctx
+// ends, the remaining findings are Unknown. It stops with tell's first error.
 func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 	all := checks(o.Config.Database.Driver)
 	findings := make(chan Finding, len(all))
@@ -155,7 +155,7 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 				select {
 				case f = <-findings:
 				default:
-					waits = false // what comes later would be taken for the next one's
+					waits = false // a later finding would count for the next check
 				}
 			}
 		}
@@ -166,14 +166,14 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 	return nil
 }
 
-// patient is what the checks look at, and what they know of it by now.
+// patient is what the checks examine, and their findings so far.
 type patient struct {
 	Options
 	known map[string]Finding
 	db    *schema.DB
-	// variables are the server's, as hipq's connections have them.
+	// variables are the server's variables in hipq's connections.
 	variables map[string]string
-	// nodes are the servers that the DSN names, once they were asked.
+	// nodes are the servers of the DSN, once asked.
 	nodes []node
 }
 
@@ -183,7 +183,7 @@ func (p *patient) close() {
 	}
 }
 
-// examine makes a check, unless it needs a database that wasn't reached.
+// examine makes a check, unless it needs a database that was not reached.
 func (p *patient) examine(ctx context.Context, c check) Finding {
 	if _, asked := p.known["database"]; asked && p.db == nil {
 		return found(Unknown, "the database was not reached")

@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// must ends a test where there is an error.
+// must ends a test on an error.
 var must = dbtest.OK
 
 // examine examines an instance on this database.
@@ -71,7 +71,7 @@ func execute(t *testing.T, db interface {
 	}
 }
 
-// What is as it should be is ok; what was made wrong is found, with its remedy.
+// TestExamine: what is right is ok; what is wrong is found, with its remedy.
 func TestExamine(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
@@ -111,7 +111,7 @@ func TestExamine(t *testing.T) {
 	})
 }
 
-// What this user lacks is named, with the statements that give it, which suffice.
+// TestWorkerRights: missing rights are named, with the statements that grant them, which suffice.
 func TestWorkerRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
@@ -135,7 +135,7 @@ func TestWorkerRights(t *testing.T) {
 	want(t, examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})["rights_worker"], OK, "", "")
 }
 
-// Who may make the procedures sees that they are gone; who may only call some sees no others.
+// TestProcedures: a user that may make the procedures sees that they are gone; one that may only call some sees no others.
 func TestProcedures(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source, "emails")
@@ -157,7 +157,7 @@ func TestProcedures(t *testing.T) {
 	want(t, look(), Unknown, "this user sees none", "hipq init")
 }
 
-// What a server's settings do to jobs is told, and what it lets sessions of applications do, and other users of its host.
+// TestServer: what a server's settings do to jobs is reported, and what they allow applications' sessions and other users of its host.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	source := dbtest.OwnMySQL(t, "--innodb-autoinc-lock-mode=1", "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log",
@@ -189,7 +189,7 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 	}
 }
 
-// settings decide whether a job that was accepted can be lost.
+// settings decide whether an accepted job can be lost.
 func settings(t *testing.T, db *schema.DB, source string) {
 	const flush = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
@@ -197,7 +197,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 	}
 	cfg, err := mysql.ParseDSN(source)
 	must(t, err)
-	cfg.User, cfg.Passwd = "hipq", "s3cret" // as hipq work has it, which sees no procedures
+	cfg.User, cfg.Passwd = "hipq", "s3cret" // like hipq work's user, which sees no procedures
 	execute(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
 		fmt.Sprintf(flush, 0))
 	look := func() map[string]Finding { return examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{}) }
@@ -212,7 +212,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 	want(t, look()["durability"], OK, "", "")
 }
 
-// A database that keeps silent holds nothing up: what needs it is unknown, the rest is told.
+// TestSilentDatabase: a silent database delays nothing: what needs it is unknown, the rest is reported.
 func TestSilentDatabase(t *testing.T) {
 	proxy := dbtest.NewProxy(t)
 	proxy.Stall()
@@ -225,7 +225,7 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// Another user of the host can take a port's place, but not a socket's, nor that of a server with a certificate.
+// TestLoopback: another user of the host can take over a port, but not a socket, nor a server with a certificate.
 func TestLoopback(t *testing.T) {
 	for dsn, result := range map[string]Result{
 		"shop:s3cret@tcp(127.0.0.1:3306)/shop": Warning, "tcp(localhost)/shop": Warning, "tcp([::1]:3306)/shop?tls=skip-verify": Warning,

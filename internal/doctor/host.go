@@ -12,13 +12,13 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// lookAtConfig tells what the config's reader has warned of: who else can read a password, mostly.
+// lookAtConfig reports the config's warnings: mostly, who else can read a password.
 func lookAtConfig(_ context.Context, p *patient) Finding {
 	f := found(OK, p.Config.File)
 	if info, err := os.Stat(p.Config.File); err == nil {
 		f.Found = info.Mode().String() + " " + f.Found
 	}
-	for _, w := range p.Config.Warnings { // what is, a colon, and what to do
+	for _, w := range p.Config.Warnings { // what is wrong, a colon, and the remedy
 		what, remedy := w, ""
 		if cut := strings.LastIndex(w, ": "); cut >= 0 {
 			what, remedy = w[:cut], w[cut+2:]
@@ -28,7 +28,7 @@ func lookAtConfig(_ context.Context, p *patient) Finding {
 	return f
 }
 
-// lookAtHandlers tells which handlers' programs can't be run here, or are another user's, and which job types are left out.
+// lookAtHandlers reports handlers whose programs can't run here, so their job types are left out, or are another user's.
 func lookAtHandlers(_ context.Context, p *patient) Finding {
 	wrong, foreign := p.Handlers()
 	switch said := strings.Join(append(wrong, foreign...), "; "); {
@@ -40,10 +40,10 @@ func lookAtHandlers(_ context.Context, p *patient) Finding {
 	return found(OK, "all can be run here")
 }
 
-// noFile is the remedy where SQLite's file is not there.
+// noFile is the remedy for a missing SQLite file.
 const noFile = "mount its disk, or mend database.path; where there never was one, run hipq init"
 
-// lookAtFile looks whether others could have written SQLite's files, and compares their rights with those that database.mode gives.
+// lookAtFile checks whether others could have written SQLite's files, and compares their permissions with database.mode.
 func lookAtFile(_ context.Context, p *patient) Finding {
 	path := p.Config.Database.Path
 	info, err := os.Stat(path)
@@ -57,7 +57,7 @@ func lookAtFile(_ context.Context, p *patient) Finding {
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		beside, err := os.Stat(name)
 		if err != nil {
-			continue // the last two are there while somebody uses the first
+			continue // the last two exist while the first is in use
 		}
 		if more := beside.Mode().Perm() &^ p.Config.Database.Mode; more&0o077 != 0 {
 			return found(Wrong, fmt.Sprintf("%s %s: more may read or write the jobs than database.mode says (%04o)", beside.Mode(), name, p.Config.Database.Mode)).

@@ -15,20 +15,20 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// node is one of the servers that the DSN names.
+// node is a server of the DSN.
 type node struct {
 	addr string
 	// err is why it could not be asked.
 	err error
-	// is has the variables and the status that tell how it stands in a cluster, of those which it has.
+	// is has its variables and status about the cluster, as far as it has them.
 	is map[string]string
-	// ahead is how far its clock is ahead of this host's, give or take exact.
+	// ahead is how far its clock is ahead of this host's, plus or minus exact.
 	ahead, exact time.Duration
 }
 
 func (n node) isIn() bool { return n.is["wsrep_on"] == "ON" }
 
-// askNodes asks all nodes at the same time, once.
+// askNodes asks all nodes once, concurrently.
 func (p *patient) askNodes(ctx context.Context) ([]node, error) {
 	if p.nodes != nil {
 		return p.nodes, nil
@@ -50,7 +50,7 @@ func (p *patient) askNodes(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// nodeWithin is how long a node may take to answer: so that the others are told of although one keeps silent.
+// nodeWithin limits how long a node may take to answer, so that a silent node doesn't delay the others' findings.
 const nodeWithin = 4 * time.Second
 
 func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
@@ -84,7 +84,7 @@ func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
 	return nil
 }
 
-// lookAtNodes finds out whether each server that the DSN names could serve, and how the cluster stands that they are.
+// lookAtNodes checks whether each server of the DSN can serve, and the state of their cluster.
 func lookAtNodes(ctx context.Context, p *patient) Finding {
 	nodes, err := p.askNodes(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func lookAtNodes(ctx context.Context, p *patient) Finding {
 	return f
 }
 
-// judge says whether the node could serve, else why not, and what to do.
+// judge says whether the node can serve, else why not, and the remedy.
 func (n node) judge() (r Result, what, remedy string) {
 	switch {
 	case n.err != nil:
@@ -136,7 +136,7 @@ func (n node) judge() (r Result, what, remedy string) {
 	return OK, "", ""
 }
 
-// lookAtNodeClocks compares the clocks of all servers that the DSN names: each decides about what is written there.
+// lookAtNodeClocks compares the clocks of all servers of the DSN: each decides about its own writes.
 func lookAtNodeClocks(ctx context.Context, p *patient) Finding {
 	nodes, err := p.askNodes(ctx)
 	if err != nil {
@@ -154,11 +154,11 @@ func lookAtNodeClocks(ctx context.Context, p *patient) Finding {
 	return judgeClocks(last, first, p.Config.Worker.LockFor)
 }
 
-// judgeClocks says what it means that one node's clock is ahead of another's, for locks that last so long.
+// judgeClocks says what it means, for locks of this length, that one node's clock is ahead of another's.
 func judgeClocks(ahead, behind node, lockFor time.Duration) Finding {
 	apart, exact := ahead.ahead-behind.ahead, ahead.exact+behind.exact
-	// A worker that can't renew its lock has ended its handlers so long before the lock expires; one that can renews it when a third
-	// has passed.
+	// A worker that can't renew its lock ends its handlers this long before the lock expires; else it renews after a
+	// third of the lock.
 	margin, left := min(time.Second, lockFor/10), lockFor*2/3
 	what := fmt.Sprintf("the nodes' clocks are %s apart, give or take %s", rough(apart), rough(exact))
 	const remedy = "have NTP set the clocks of all nodes (timedatectl set-ntp true)"

@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// How far clocks may be apart depends on how long locks last, and on how exactly that is known.
+// TestClocksApart: how far clocks may be apart depends on the locks' length and on the measurement's precision.
 func TestClocksApart(t *testing.T) {
 	at := func(ahead, exact time.Duration) node { return node{addr: "db", ahead: ahead, exact: exact} }
 	const ms = time.Millisecond
@@ -30,7 +30,7 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// Servers that are no nodes of a cluster must not be named together; one that is away is told of, by all that is left.
+// TestNodes: servers outside a cluster must not be named together; a node that is away is reported by the rest.
 func TestNodes(t *testing.T) {
 	first := dbtest.NewProxy(t)
 	second := dbtest.ProxyTo(t, first.Direct)
@@ -54,7 +54,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A cluster is told of as it is.
+// TestGaleraNodes: a cluster's state is reported.
 func TestGaleraNodes(t *testing.T) {
 	dsns := dbtest.Galera(t)
 	dbtest.Open(t, "mysql", dsns[0], "emails")

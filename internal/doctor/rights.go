@@ -21,10 +21,10 @@ func (p *patient) rights() (schema.Rights, error) {
 	return schema.Grants(p.Config.Database, names, p.Config.QueueTables())
 }
 
-// lookAtRights finds out whether this user may do what all commands but init do.
+// lookAtRights checks whether this user has the rights for all commands but init.
 func lookAtRights(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
-		tx, err := p.db.SQL.BeginTx(ctx, nil) // IMMEDIATE: who may not write the file may not even begin
+		tx, err := p.db.SQL.BeginTx(ctx, nil) // IMMEDIATE: without the right to write, even this fails
 		if err != nil {
 			return trouble(fmt.Errorf("begin to write: %w", err))
 		}
@@ -52,13 +52,12 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 	return found(OK, fmt.Sprintf("this user may do what hipq does, in %d tables", len(rights.Tables)))
 }
 
-// lacks are the rights that this user doesn't have on a table. To ask for a statement's plan takes the same rights as the
-// statement.
+// lacks are this user's missing rights on a table. Explaining a statement needs the same rights as running it.
 func (p *patient) lacks(ctx context.Context, table string) (rights []string, err error) {
 	var column string
 	const first = "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1"
 	switch err := p.db.SQL.GetContext(ctx, &column, first, table); {
-	case errors.Is(err, sql.ErrNoRows): // it isn't there, or nothing of it is for this user to see
+	case errors.Is(err, sql.ErrNoRows): // the table is missing, or invisible for this user
 		column = "id"
 	case err != nil:
 		return nil, err

@@ -37,7 +37,7 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		return found(OK, "SQLite "+version+", "+p.Config.Database.Path)
 	}
 	if p.variables, err = serverVariables(ctx, db); err != nil {
-		_ = db.Close() // the checks to come would take what is not known for wrong
+		_ = db.Close() // the next checks would take missing variables for wrong
 		return trouble(err)
 	}
 	p.db = db
@@ -51,8 +51,8 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 	return found(OK, name+p.variables["version"]+", "+schema.WithoutPassword(p.Config.Database.DSN))
 }
 
-// serverVariables are those of the server that the checks ask for, as hipq's connections have them, and the one that hipq sets for these
-// as the server has it. No server has all.
+// serverVariables are the server variables that the checks need, from hipq's connection, and the global
+// idle_transaction_timeout, which hipq sets in its own sessions. No server has all.
 func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
 	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation'," +
 		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
@@ -64,7 +64,7 @@ func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, err
 	return all, texts.Wrap(err, "ask for the server's settings")
 }
 
-// inConfiguration ends a remedy that would be gone when the server starts again.
+// inConfiguration ends a remedy that would otherwise be lost when the server restarts.
 const inConfiguration = " (in my.cnf too)"
 
 func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
@@ -74,8 +74,8 @@ func (p *patient) isSQLite() bool { return p.db.SQL.Engine == engine.SQLite.Engi
 // skew is how far this host's clock may be from the database's.
 const skew = 5 * time.Second
 
-// lookAtClock compares this host's clock with the database's, which decides: only what people see, and when cron starts
-// something, is by the host's.
+// lookAtClock compares this host's clock with the database's, which decides. The host's clock only affects what people
+// see and when cron starts.
 func lookAtClock(ctx context.Context, p *patient) Finding {
 	before := p.Now()
 	now, err := p.db.SQL.Clock(ctx)
@@ -112,7 +112,7 @@ func lookAtZone(_ context.Context, p *patient) Finding {
 	return found(OK, "times in tables are UTC, the config's zone is "+p.Config.Location.String())
 }
 
-// leastPacket is what a server must take at once: up to 4 MiB of statements are sent together, and quoting may double them.
+// leastPacket is the packet that a server must accept: statements of up to 4 MiB, which quoting may double.
 const leastPacket = 8 << 20
 
 func lookAtPacket(_ context.Context, p *patient) Finding {
@@ -128,7 +128,7 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	return found(OK, what)
 }
 
-// lookAtDurability finds out whether what was committed is still there after a crash.
+// lookAtDurability checks whether commits survive a crash.
 func lookAtDurability(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.durabilityOfSQLite(ctx)

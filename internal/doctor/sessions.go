@@ -9,9 +9,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// The checks here are about what others may do to hipq: sessions of applications, and other users of this host.
+// These checks are about what others may do to hipq: sessions of applications, and other users of this host.
 
-// lookAtLoopback finds out whether another user of this host could pretend to be the server.
+// lookAtLoopback checks whether another user of this host could pretend to be the server.
 func lookAtLoopback(_ context.Context, p *patient) Finding {
 	addr := p.Config.Database.OnLoopback()
 	if addr == "" {
@@ -25,8 +25,8 @@ func lookAtLoopback(_ context.Context, p *patient) Finding {
 		but(remedy)
 }
 
-// lookAtSysdate finds out whether a session can set the clock of the stored procedures: it may set what NOW says, and then SYSDATE
-// must not say the same.
+// lookAtSysdate checks whether a session can set the clock of the stored procedures: it can set NOW, which must not
+// change SYSDATE.
 func lookAtSysdate(ctx context.Context, p *patient) Finding {
 	var same bool
 	if err := p.db.SQL.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
@@ -39,14 +39,14 @@ func lookAtSysdate(ctx context.Context, p *patient) Finding {
 	return found(OK, "the clock of the stored procedures is the server's, whatever a session sets")
 }
 
-// lookAtInsertID finds out which queues take a row from a session that has set insert_id. A constraint refuses the row that it tries, if
-// no trigger has done so before, and nothing is committed. Its own id is one that uses up no other.
+// lookAtInsertID checks which queues accept a row from a session that has set insert_id. Its test row violates a
+// constraint, unless a trigger refuses it first, so nothing is committed. The row's id of -1 uses up no other.
 func lookAtInsertID(ctx context.Context, p *patient) Finding {
 	conn, err := p.db.SQL.Conn(ctx)
 	if err != nil {
 		return trouble(err)
 	}
-	defer func() { // the connection must not be used any more
+	defer func() { // the connection must not be reused
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
 	}()
@@ -75,7 +75,7 @@ func lookAtInsertID(ctx context.Context, p *patient) Finding {
 	return found(OK, "each queue has its trigger")
 }
 
-// lookAtIdleTransactions finds out whether the server ends a transaction that somebody has left open. MySQL has no such setting.
+// lookAtIdleTransactions checks whether the server ends idle transactions. MySQL has no such setting.
 func lookAtIdleTransactions(_ context.Context, p *patient) Finding {
 	switch is := p.variables["idle_transaction_timeout"]; is {
 	case "0":
@@ -88,7 +88,7 @@ func lookAtIdleTransactions(_ context.Context, p *patient) Finding {
 	}
 }
 
-// lookAtAutoIncrement finds out whether one long insert holds up all others.
+// lookAtAutoIncrement checks whether one long insert blocks all others.
 func lookAtAutoIncrement(_ context.Context, p *patient) Finding {
 	is := p.variables["innodb_autoinc_lock_mode"]
 	if is != "2" {

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// lookAtShards compares how the queues are divided with what the config says, and looks at what their shards hold.
+// lookAtShards compares the queues' divisions with the config, and checks their shards.
 func lookAtShards(ctx context.Context, p *patient) Finding {
 	var said, wrong, doubtful []string
 	registered, err := admin.Registered(ctx, p.db)
@@ -56,8 +56,8 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	return found(OK, strings.Join(said, ", "))
 }
 
-// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none because no worker has run yet. What
-// they hold is of the limit and the rate that are registered: what is new in the config the next worker divides.
+// flawOfShards says what is wrong with a queue's shards; "" if nothing, or if there are none because no worker has run
+// yet. It uses the registered limit and rate, because the next worker divides new ones.
 func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d admin.Division, registered []queue.Options) (string, error) {
 	at := slices.IndexFunc(registered, func(o queue.Options) bool { return o.Name == q.Name })
 	if at < 0 {

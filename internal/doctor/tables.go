@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// lookAtTables compares the layouts of the tables with those that this hipq knows.
+// lookAtTables compares the tables' layouts with this hipq's.
 func lookAtTables(ctx context.Context, p *patient) Finding {
 	if err := p.db.Check(ctx, p.Config.QueueTables()); err != nil {
 		_, remedy := schema.Diagnose(err)
@@ -34,7 +34,7 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
 }
 
-// lookAtProcedures compares the stored procedures with those that this hipq would make. A user sees only those that it may call.
+// lookAtProcedures compares the stored procedures with this hipq's. A user sees only those that it may call.
 func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.Config.QueueTables())
 	switch {
@@ -52,8 +52,8 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
 }
 
-// makesProcedures tells whether this user may make procedures in the whole database: then it sees all that are there. A role's right
-// doesn't show.
+// makesProcedures reports whether this user may make procedures in the whole database, and so sees all. It misses
+// rights from roles.
 func (p *patient) makesProcedures(ctx context.Context) bool {
 	const query = "SELECT COUNT(*) FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
 		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
@@ -95,7 +95,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 	return found(OK, strings.Join(said, ", "))
 }
 
-// readable is up to how many bytes a file of SQLite's is read for its tables' sizes.
+// readable is the maximum size in bytes of a SQLite file that is read for its tables' sizes.
 const readable = 256 << 20
 
 func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
@@ -124,7 +124,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 	return found(OK, strings.Join(said, ", "))
 }
 
-// recent is within which time a worker should have started, on whatever host: cron starts one each minute.
+// recent is how recently a worker should have started, on any host: cron starts one each minute.
 const recent = 10 * time.Minute
 
 func lookAtWorkers(ctx context.Context, p *patient) Finding {

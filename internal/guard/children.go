@@ -11,21 +11,20 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// children tells the adopted processes of a worker that adopts, which only this process reaps, from the children that
-// somebody waits for: to reap one of those would be to steal its exit status.
+// children tells a worker's adopted processes, which nothing else reaps, from its other children: reaping one of those
+// would steal its exit status.
 type children struct {
 	adopts bool // from before the first program on, or never
 
 	mu sync.Mutex
-	// own are those that somebody waits for: programs, the guard process, and what this process had before it adopted.
+	// own are the children that are waited for: programs, the guard process, and those from before Adopt.
 	own map[int]struct{}
-	// starting are the numbers of own children that may have been forked and aren't known yet; begun is the last number.
+	// starting are the numbers of own children that may have forked but aren't known yet.
 	starting map[uint64]struct{}
-	begun    uint64
-	// strangers are the children that were not known when they were last counted, with the last number at the time when each
-	// was first seen.
+	begun    uint64 // the last number
+	// strangers are the children that were unknown at the last count, with the value of begun when each was first seen.
 	strangers map[int]uint64
-	// named are what left has named, with when they were born.
+	// named are the processes that left has named, with their birth times.
 	named map[int]int
 }
 
@@ -44,7 +43,7 @@ func (c *children) adopt() {
 	}
 }
 
-// release ends that: what this process starts from now on is not reaped here.
+// release undoes adopt: nothing here would reap later children.
 func (c *children) release() {
 	if c.adopts {
 		process.AdoptOrphans(false)
@@ -73,8 +72,8 @@ func (c *children) fork(start func() (pid int, err error)) (pid int, err error) 
 	return pid, err
 }
 
-// reap reaps an own child that has ended. No child is counted, nor learnt of, between the wait, which sets the id free, and
-// the moment when the id is forgotten.
+// reap reaps an ended own child. The lock keeps others from counting children between the wait, which frees the id, and
+// its removal.
 func (c *children) reap(pid int, wait func()) {
 	if !c.adopts {
 		wait()
@@ -86,7 +85,7 @@ func (c *children) reap(pid int, wait func()) {
 	delete(c.own, pid)
 }
 
-// count reaps the adopted processes that have ended, and gives the others, with when they were born.
+// count reaps ended adopted processes, and returns the others with their birth times.
 func (c *children) count() map[int]int {
 	found := map[int]int{}
 	if !c.adopts {
@@ -106,7 +105,7 @@ func (c *children) count() map[int]int {
 	return found
 }
 
-// left finds what a program has left that has ended and isn't reaped: in its group, and outside of it what has this variable of its.
+// left finds what an ended, unreaped program has left: within its group, and outside it by this variable in the environment.
 func (c *children) left(pgid int, variable string) (within, outside []string) {
 	if !c.adopts {
 		return nil, nil
@@ -128,7 +127,7 @@ func (c *children) left(pgid int, variable string) (within, outside []string) {
 	return within, outside
 }
 
-// unnamed describes those of the adopted processes that left has not named.
+// unnamed describes the adopted processes that left has not named.
 func (c *children) unnamed(adopted map[int]int) map[int]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +142,8 @@ func (c *children) unnamed(adopted map[int]int) map[int]string {
 
 func describe(pid int) string { return fmt.Sprintf("%s (pid %d)", process.NameOf(pid), pid) }
 
-// adopted are those of these children of which it is sure that they are not own: what was being started when they were
-// first seen has become known since, and isn't they.
+// adopted are the children that are surely not own: every start in progress when they were first seen has since become
+// known.
 func (c *children) adopted(pids []int) (sure []int) {
 	oldest := c.begun + 1
 	for number := range c.starting {
@@ -168,8 +167,8 @@ func (c *children) adopted(pids []int) (sure []int) {
 	return sure
 }
 
-// Left names what a program has left that has ended and isn't reaped: within its group, and outside of it what has this variable of
-// its. It is nothing where this process doesn't adopt.
+// Left names what an ended, unreaped program has left: within its group, and outside it by this variable in the
+// environment. It returns nothing if this process doesn't adopt.
 func (g *Guard) Left(pgid int, variable string) (within, outside []string) {
 	if g == nil {
 		return nil, nil
@@ -177,7 +176,7 @@ func (g *Guard) Left(pgid int, variable string) (within, outside []string) {
 	return g.children.left(pgid, variable)
 }
 
-// NoteKilled adds to Killed what a program has left that no attempt names.
+// NoteKilled adds remains of a program that no attempt names to Killed.
 func (g *Guard) NoteKilled(left []string) {
 	if g != nil {
 		g.mu.Lock()
@@ -186,8 +185,8 @@ func (g *Guard) NoteKilled(left []string) {
 	}
 }
 
-// Killed names what programs had left behind that was killed: by Close, or when the program had ended and no attempt names it. Ask
-// after Close.
+// Killed names the killed remains of programs: those that Close killed, and those that no attempt names. Call it after
+// Close.
 func (g *Guard) Killed() []string {
 	if g == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// A process that may be a program that is just being started is no adopted process yet; a program never is.
+// TestChildrenFoundlings: a child that may be a starting program doesn't count as adopted yet; a program never does.
 func TestChildrenFoundlings(t *testing.T) {
 	c := newChildren()
 	c.adopts = true
@@ -37,16 +37,16 @@ func TestChildrenFoundlings(t *testing.T) {
 	})
 	want([]int{10, 11, 12, 13}, 10, 11, 13)
 	c.reap(12, func() {})
-	want([]int{12}, 12) // another of the same id
+	want([]int{12}, 12) // another process with the same id
 
 	fork(14, func() { want([]int{14}) })
 	c.reap(14, func() {})
-	fork(14, func() { want([]int{14}) }) // the id once more: what was known of the former doesn't count
+	fork(14, func() { want([]int{14}) }) // the id is reused: its earlier process doesn't count
 	want([]int{14})
 }
 
-// A guard that was stopped until long after the lock's end, and whose worker is gone, may have others before it under the ids
-// that it knows: it leaves them alone.
+// TestWorkerGoneLongAgo: a guard that was stopped long past the lock's end, and whose worker is gone, spares groups
+// whose ids may have been reused.
 func TestWorkerGoneLongAgo(t *testing.T) {
 	for after, ends := range map[time.Duration]bool{time.Second: true, 2 * time.Second: false} {
 		program := exec.Command("sleep", "60")

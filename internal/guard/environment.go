@@ -1,5 +1,5 @@
 package guard
 
-// WorkerVariable is where a program, and what it starts, has its worker's id in the environment: by it the programs of a
-// worker are found.
+// WorkerVariable holds the worker's id in the environment of programs and of what they start, so that they can be
+// found.
 const WorkerVariable = "HIPQ_WORKER_ID"

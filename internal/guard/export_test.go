@@ -1,6 +1,6 @@
 package guard
 
-// PID is the guard process; 0 while none runs.
+// PID is the guard process's id; 0 while none runs.
 func (g *Guard) PID() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -10,10 +10,10 @@ func (g *Guard) PID() int {
 	return g.process.Process.Pid
 }
 
-// Count counts the adopted processes, and reaps those that have ended.
+// Count reaps ended adopted processes.
 func (g *Guard) Count() { g.children.count() }
 
-// HasTold says whether the guard process has been told of an adopted process.
+// HasTold reports whether the guard process knows of an adopted process.
 func (g *Guard) HasTold() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

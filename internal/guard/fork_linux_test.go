@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// A worker is killed when it has forked and the program has not begun, as on a busy machine: the fork is found
-// by KillOrphans and by the guard.
+// TestForkIsFound: a worker is killed between a fork and its program's start, as on a busy machine. The cleanup after
+// the worker and its guard both find the fork.
 func TestForkIsFound(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"strays", "guard"} {
@@ -43,7 +43,7 @@ func TestForkIsFound(t *testing.T) {
 			select {
 			case left := <-cleared:
 				t.Fatalf("it did not wait for the fork; left: %q", left)
-			case <-time.After(500 * time.Millisecond): // longer than it takes to look twice
+			case <-time.After(500 * time.Millisecond): // longer than two looks
 			}
 			letBegin()
 			if by == "strays" {
@@ -56,7 +56,7 @@ func TestForkIsFound(t *testing.T) {
 	}
 }
 
-// holdProgram keeps a file from being executed, by a lease: who opens it waits until it is let go, 45 s at most.
+// holdProgram keeps a file from being executed by a lease: an open blocks until letGo, or for 45 s.
 func holdProgram(t *testing.T, path string) (letGo func()) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -67,7 +67,7 @@ func holdProgram(t *testing.T, path string) (letGo func()) {
 	return func() { _ = file.Close() }
 }
 
-// forkOf is the child of a process that has begun no program, 0 if there is none.
+// forkOf is a process's child that has not started a program; 0 if there is none.
 func forkOf(parent int) int {
 	for pid, o := range process.Others() {
 		if o.Parent == parent && o.IsFork(pid) {

@@ -1,7 +1,7 @@
 //go:build !windows
 
-// Package guard ensures that no program of a worker, and no process that they have started, is left when the worker has ended,
-// however it has: Guard and Serve are the two ends of a second process, and KillOrphans clears up where that was killed too.
+// Package guard ensures that no program of a worker, nor anything that these started, outlives the worker, however it
+// ends. Guard and Serve are the two ends of a second process. KillOrphans cleans up if that was killed too.
 package guard
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Guard is the worker's end of a guard: a process that kills the programs the worker runs if the worker can't do it any
-// more, because it was killed, crashed, or stopped. It does so before the worker's lock ends and another worker may take
-// the jobs. Serve is the other end.
+// Guard is the worker's end of a guard: a process that kills the worker's programs if the worker can't, because it was
+// killed, has crashed, or is stopped. It does so before the worker's lock ends and another worker may take the jobs.
+// Serve is the other end.
 //
-// The guard process starts with the first program. If it was stopped, the next word to it continues it; if it dies, or
-// doesn't listen, that starts another; while none can be started, no further program starts. A nil Guard guards nothing. A
-// Guard is safe for concurrent use.
+// The guard process starts with the first program. If it was stopped, the next message continues it. If it dies or
+// hangs, the next message replaces it. If none can start, no more programs start. A nil Guard guards nothing. A Guard
+// is safe for concurrent use.
 type Guard struct {
 	argv     []string
 	workerID string
@@ -37,42 +37,42 @@ type Guard struct {
 
 	mu      sync.Mutex
 	lockEnd time.Time // zero until the first Extend
-	// termAt and killAt are when the guard process sends its TERM and its KILL, at the earliest; zero as well.
+	// termAt and killAt are the earliest times of the guard process's TERM and KILL; zero until the first Extend.
 	termAt, killAt time.Time
 	late           late
 	process        *exec.Cmd // nil while none runs
-	pipe           int       // its stdin, not blocking
-	// started says that there has been a guard process, sealed that there will be none any more.
+	pipe           int       // its stdin, non-blocking
+	// started reports that there has been a guard process; sealed, that there will be no other.
 	started, sealed bool
-	counting        *time.Timer // until the next headcount; nil if the worker doesn't adopt
+	counting        *time.Timer // until the next headcount; nil unless the worker adopts
 	killed          []string
 }
 
 // headcountEvery is how often a worker that adopts looks for adopted processes.
 const headcountEvery = time.Second
 
-// errSealed is what a program gets that starts after its worker has ended.
+// errSealed is the error for a program that starts after its worker has ended.
 var errSealed = errors.New("start the guard: the worker has ended")
 
-// New describes a guard and starts nothing yet. argv is a command that calls Serve with its further arguments.
-// Programs get a TERM and, grace later at most, a KILL.
+// New describes a guard, and starts nothing yet. argv is a command that passes its further arguments to Serve. Programs
+// get a TERM and, at most grace later, a KILL.
 func New(argv []string, workerID string, grace time.Duration) *Guard {
 	g := &Guard{argv: argv, workerID: workerID, grace: grace, hunt: newHunt(workerID), children: newChildren()}
 	g.hunt.children = g.children
 	return g
 }
 
-// Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
-// finds it, whatever it did to hide. All children that the process gets after the first program has started are taken for
-// such adopted processes, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
+// Adopt makes this process the parent of processes that its programs leave behind, if the system can (Linux). Then
+// Close finds them, however they hide. Children that appear after the first program's start count as adopted, so Adopt
+// is for processes that start nothing else. Call it once, before the first program starts.
 func (g *Guard) Adopt() {
 	if g != nil {
 		g.children.adopt()
 	}
 }
 
-// Start starts the guard process unless it runs. Call it before each program: one that started while there is no guard
-// might outlive the worker.
+// Start starts the guard process unless it runs. Call it before each program: a program started without a guard might
+// outlive the worker.
 func (g *Guard) Start() error {
 	if g == nil {
 		return nil
@@ -85,7 +85,7 @@ func (g *Guard) Start() error {
 	return g.launch()
 }
 
-// Extend says that the worker's lock lasts until so long from now. Count from before the renewal was asked for.
+// Extend sets when the worker's lock ends, from now. Count from before the renewal was requested.
 func (g *Guard) Extend(until time.Duration) {
 	if g == nil {
 		return
@@ -99,7 +99,7 @@ func (g *Guard) Extend(until time.Duration) {
 	g.send("until", until.Milliseconds())
 }
 
-// MayStop says whether the guard process may have told programs to end: what those say of themselves then is no result.
+// MayStop reports whether the guard process may have sent TERM to programs: what they then report is no result.
 func (g *Guard) MayStop() bool {
 	if g == nil {
 		return false
@@ -120,7 +120,7 @@ func (g *Guard) Add(pgid int) {
 	g.send("add", int64(pgid))
 }
 
-// Remove takes a process group from under guard. Call it while the group's id can't be anybody else's yet.
+// Remove removes a process group from guard. Call it before the group's id can be reused.
 func (g *Guard) Remove(pgid int) {
 	if g == nil {
 		return
@@ -131,8 +131,8 @@ func (g *Guard) Remove(pgid int) {
 	g.send("remove", int64(pgid))
 }
 
-// Fork starts a program, the leader of a group, and puts it under guard; Reap is for its end. The last look at the lock is part
-// of start: see KillIfLate.
+// Fork starts a program that leads a group, and puts it under guard; Reap ends that. The last check of the lock must be
+// part of start: see KillIfLate.
 func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 	if g == nil {
 		return start()
@@ -145,8 +145,8 @@ func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// RunWorker runs a command that is a worker of its own, in a session of its own, and gives its error. When ctx ends, the command gets a
-// TERM, and killAfter later a KILL. The guard process knows nothing of it.
+// RunWorker runs a command that is itself a worker, in its own session, and returns its error. When ctx ends, the
+// command gets a TERM, and killAfter later a KILL. The guard process doesn't know of it.
 func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pid, err := g.children.fork(func() (int, error) {
@@ -167,19 +167,18 @@ func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Dur
 	return err
 }
 
-// Reap takes a program that has ended from under guard, and reaps it.
+// Reap removes an ended program from guard, and reaps it.
 func (g *Guard) Reap(pid int, wait func()) {
 	if g == nil {
 		wait()
 		return
 	}
-	g.Remove(pid) // first, since the id may be somebody else's after that
+	g.Remove(pid) // first, because the id may be reused after wait
 	g.children.reap(pid, wait)
 }
 
-// Close ends the guard process. If programs are still running, or something of them is that left their groups, they are
-// killed first, and Close waits for that: nothing of a worker is left when it has ended. Its error, for people, names what
-// could not be killed.
+// Close ends the guard process. It first kills programs that still run, and their processes that left their groups, and
+// waits for their end, so nothing of a worker remains. Its error, for people, names what could not be killed.
 func (g *Guard) Close() error {
 	if g == nil {
 		return nil
@@ -188,7 +187,7 @@ func (g *Guard) Close() error {
 	if !g.seal() {
 		return nil
 	}
-	// the guard process stays beside it, in case the worker is killed meanwhile
+	// meanwhile the guard process stays, in case the worker is killed
 	var left []string
 	if g.hunt.any() {
 		_, adopted := g.hunt.known()
@@ -212,7 +211,7 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// seal makes sure that there will be no other guard process, nor program, and says whether there has been one.
+// seal prevents further guard processes and programs. It reports whether there has been a guard process.
 func (g *Guard) seal() (started bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,8 +226,8 @@ func (g *Guard) seal() (started bool) {
 	return g.started && first
 }
 
-// headcount reaps the adopted processes that have ended, and tells the guard process of new ones: once the worker is dead it is
-// unknown whose they were.
+// headcount reaps ended adopted processes, and tells the guard process of new ones: after the worker's death nothing
+// else shows whose they were.
 func (g *Guard) headcount() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +240,7 @@ func (g *Guard) headcount() {
 	g.counting.Reset(headcountEvery)
 }
 
-// launch starts the guard process and tells it all there is to know.
+// launch starts the guard process, and tells it everything.
 func (g *Guard) launch() error {
 	if g.sealed {
 		return errSealed
@@ -254,8 +253,8 @@ func (g *Guard) launch() error {
 	defer stdin.Close()
 	cmd := exec.Command(g.argv[0], append(slices.Clone(g.argv[1:]), g.workerID, g.grace.String())...)
 	cmd.Stdin = stdin
-	// With the worker's id, so that KillOrphans finds one that has been stopped; and out of reach of whatever hits the worker's
-	// session.
+	// The worker's id is set so that KillOrphans finds a stopped guard. The session keeps it from signals to the
+	// worker's session.
 	cmd.Env = []string{WorkerVariable + "=" + g.workerID}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err = syscall.SetNonblock(w, true); err == nil {
@@ -295,8 +294,8 @@ func (g *Guard) tellAll() (err error) {
 	return err
 }
 
-// send tells the guard process one thing. One that doesn't take it is replaced, as is one that could not be replaced
-// before, if there is anything to guard; else the next Start does it.
+// send sends a message to the guard process. If that fails, or there is none, it starts a new one if there is anything
+// to guard; else the next Start does.
 func (g *Guard) send(word string, numbers ...int64) {
 	if g.process != nil {
 		if g.write(word, numbers...) == nil {
@@ -306,11 +305,11 @@ func (g *Guard) send(word string, numbers ...int64) {
 		g.relieve()
 	}
 	if groups, adopted := g.hunt.known(); len(groups)+len(adopted) > 0 {
-		_ = g.launch() // Start says why not
+		_ = g.launch() // Start returns the error
 	}
 }
 
-// write writes a line, whole or not at all, and never waits: a full pipe means that the guard hangs.
+// write writes a line atomically, and never waits: a full pipe means that the guard hangs.
 func (g *Guard) write(word string, numbers ...int64) error {
 	line := append(make([]byte, 0, 48), word...)
 	for _, n := range numbers {
@@ -320,7 +319,7 @@ func (g *Guard) write(word string, numbers ...int64) error {
 	return err
 }
 
-// relieve ends the guard process without letting it kill anything: it must not see its stdin end.
+// relieve ends the guard process before its stdin ends, so that it kills nothing.
 func (g *Guard) relieve() {
 	_ = g.process.Process.Kill()
 	g.children.reap(g.process.Process.Pid, func() { _ = g.process.Wait() })

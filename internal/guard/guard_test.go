@@ -18,13 +18,12 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// family is a script that has a child in its group and one that left it, none of which obeys a TERM. It writes their pids
-// into a folder.
+// family is a script with a child in its group and one outside it; all ignore TERM. It writes their pids into a folder.
 func family(dir string) string {
 	return fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >'%[1]s/child'; '%[2]s' escape '%[1]s/escaped' & echo $$ >'%[1]s/leader'; wait; sleep 60`, dir, os.Args[0])
 }
 
-// startRole starts the test binary as something else, in a session of its own, and gives what kills it.
+// startRole starts the test binary in a role, in its own session.
 func startRole(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
@@ -43,7 +42,7 @@ func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
 	dbtest.OK(t, cmd.Process.Signal(sig))
 }
 
-// A lock ends while its host is suspended. The guard ends what runs under it soon afterwards, though timers have stood still.
+// TestSuspendedHost: if a lock ends while its host is suspended, the guard kills soon after, although timers stood still.
 func TestSuspendedHost(t *testing.T) {
 	t.Parallel()
 	g := guard.New([]string{os.Args[0], "suspended"}, newWorkerID(), 100*time.Millisecond)
@@ -76,7 +75,7 @@ func familyPIDs(t *testing.T, dir string) map[string]int {
 	return pids
 }
 
-// A worker is killed when its program runs, or when it was forked and the guard hasn't been told.
+// TestGuardWorkerKilled: a worker is killed while its program runs, or after a fork that its guard hasn't been told of.
 func TestGuardWorkerKilled(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"worker", "window"} {
@@ -97,17 +96,17 @@ func TestGuardWorkerKilled(t *testing.T) {
 	}
 }
 
-// wantNone waits until nothing is left of a worker, its guard and its programs.
+// wantNone waits until a worker, its guard and its programs are gone.
 func wantNone(t *testing.T, id string) {
 	t.Helper()
 	processtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
 }
 
-// longLock is a lock, in milliseconds, before whose end the guard leaves itself the whole margin.
+// longLock is a lock, in milliseconds, that is long enough for the guard's whole margin.
 const longLock = "10000"
 
-// deadBeforeTheLock starts a worker, stops it, and complains if its programs live longer than its lock. It tries three times: a machine
-// that is busy for longer than the guard's margin is no fault of the guard, and one that is late is so each time.
+// deadBeforeTheLock starts a worker, stops it, and fails if its programs outlive its lock. It tries three times,
+// because a machine may be busy for longer than the guard's margin; a slow guard fails each time.
 func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), then func(t *testing.T, id string, worker *exec.Cmd)) {
 	t.Helper()
 	var late time.Duration
@@ -129,7 +128,7 @@ func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), 
 	t.Errorf("they lived %s longer than the lock", late)
 }
 
-// Stopped with all its group, as by ^Z: everything is dead before the lock ends.
+// TestGuardWorkerStopped: stopped with its whole group, as by ^Z, the worker's programs die before the lock ends.
 func TestGuardWorkerStopped(t *testing.T) {
 	t.Parallel()
 	deadBeforeTheLock(t, func(t *testing.T, worker *exec.Cmd) {
@@ -140,13 +139,13 @@ func TestGuardWorkerStopped(t *testing.T) {
 	})
 }
 
-// The worker lives but could not renew its lock.
+// TestGuardLockEnds: the worker lives but can't renew its lock.
 func TestGuardLockEnds(t *testing.T) {
 	t.Parallel()
 	deadBeforeTheLock(t, func(*testing.T, *exec.Cmd) {}, func(*testing.T, string, *exec.Cmd) {})
 }
 
-// Workers killed at any moment, also while they fork.
+// TestGuardWorkerKilledAnytime: workers are killed at any moment, even while they fork.
 func TestGuardWorkerKilledAnytime(t *testing.T) {
 	t.Parallel()
 	times := 20
@@ -159,7 +158,7 @@ func TestGuardWorkerKilledAnytime(t *testing.T) {
 			id, end := newWorkerID(), t.TempDir()+"/end"
 			worker := startRole(t, "worker", id, "60000", end, "sleep 60")
 			processtest.Number(t, end)
-			time.Sleep(time.Duration(i) * 500 * time.Microsecond) // not waiting for anything: any moment will do
+			time.Sleep(time.Duration(i) * 500 * time.Microsecond) // waits for nothing: any moment will do
 			signalTo(t, worker, syscall.SIGKILL)
 			wantNone(t, id)
 		})
@@ -196,7 +195,7 @@ func TestServeArguments(t *testing.T) {
 	}
 }
 
-// sleeper is a program in a group of its own.
+// sleeper starts a program in its own group.
 func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
@@ -221,7 +220,7 @@ func startGuard(t *testing.T) *guard.Guard {
 	return g
 }
 
-// Close kills what is registered, and only that.
+// TestGuardClose: Close kills only what is registered.
 func TestGuardClose(t *testing.T) {
 	g := startGuard(t)
 	kept, removed := sleeper(t), sleeper(t)
@@ -233,8 +232,8 @@ func TestGuardClose(t *testing.T) {
 	dbtest.Ensure(t, processtest.Alive(removed), "it killed what was removed")
 }
 
-// I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
-// out of its group.
+// TestGuardCloseFindsWhatLeft: I9: when a worker has ended in order, nothing remains of a finished program that left
+// something outside its group.
 func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	onlyLinux(t)
 	t.Parallel()
@@ -253,7 +252,7 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	processtest.EventuallyGone(t, "what left the group", pid)
 }
 
-// As long as the lock is extended, nothing is killed.
+// TestGuardExtend: while the lock is extended, nothing is killed.
 func TestGuardExtend(t *testing.T) {
 	t.Parallel()
 	g := startGuard(t)
@@ -272,7 +271,7 @@ func TestGuardExtend(t *testing.T) {
 	if late := time.Since(last) - lock; late > 0 {
 		t.Errorf("it lived %s longer than the lock", late)
 	}
-	// too late a program is killed at once, and after a new lock the guard works as before
+	// a late program is killed at once; after a new lock the guard works as before
 	late := sleeper(t)
 	g.Add(late)
 	processtest.EventuallyGone(t, "a program started after the lock's end", late)
@@ -283,7 +282,7 @@ func TestGuardExtend(t *testing.T) {
 	processtest.EventuallyGone(t, "a program started with the new lock", after)
 }
 
-// A guard that dies, or doesn't listen, is replaced, and the new one knows everything.
+// TestGuardReplaced: a guard that dies or hangs is replaced, and the new one knows everything.
 func TestGuardReplaced(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{"dead": guardArgv(), "deaf": {os.Args[0], "deaf", filepath.Join(t.TempDir(), "first")}} {
@@ -294,7 +293,7 @@ func TestGuardReplaced(t *testing.T) {
 			g.Extend(time.Hour)
 			pid, first := sleeper(t), g.PID()
 			g.Add(pid)
-			if err := syscall.Kill(first, syscall.SIGTERM); err != nil && name != "deaf" { // which doesn't impress it
+			if err := syscall.Kill(first, syscall.SIGTERM); err != nil && name != "deaf" { // it ignores TERM
 				t.Fatal(err)
 			}
 			if name == "dead" {

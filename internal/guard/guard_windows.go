@@ -9,10 +9,10 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Guard guards nothing here, as there are no programs.
+// Guard guards nothing, because Windows has no programs to run.
 type Guard struct{}
 
-// New describes a guard.
+// New returns nil.
 func New([]string, string, time.Duration) *Guard { return nil }
 
 // Adopt does nothing.

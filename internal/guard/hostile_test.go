@@ -27,7 +27,7 @@ func stopGuard(t *testing.T, g *guard.Guard) {
 	}
 }
 
-// A guard that somebody has stopped goes on with the worker's next word, and so guards a worker that is killed after it.
+// TestGuardStopped: a stopped guard continues at the worker's next message, and so guards a worker that is killed afterwards.
 func TestGuardStopped(t *testing.T) {
 	g := startGuard(t)
 	stopGuard(t, g)
@@ -40,7 +40,7 @@ func TestGuardStopped(t *testing.T) {
 	dbtest.OK(t, g.Close())
 }
 
-// Close needs no guard: it kills what is left, and the guard that somebody has stopped.
+// TestGuardStoppedAtTheEnd: Close needs no guard: it kills what is left, and the stopped guard.
 func TestGuardStoppedAtTheEnd(t *testing.T) {
 	g := startGuard(t)
 	pid, process := sleeper(t), g.PID()
@@ -54,7 +54,7 @@ func TestGuardStoppedAtTheEnd(t *testing.T) {
 	processtest.EventuallyGone(t, "the guard", process)
 }
 
-// A guard that was stopped for longer than the lock hears that the worker has renewed it, before it does anything.
+// TestServeHearsFirst: a guard that was stopped for longer than the lock first hears of its renewal.
 func TestServeHearsFirst(t *testing.T) {
 	t.Parallel()
 	for _, heard := range []bool{true, false} { // of the lock, before it is stopped
@@ -70,8 +70,8 @@ func TestServeHearsFirst(t *testing.T) {
 			if !heard {
 				say("until 1000\nadd %d\n", kept)
 			}
-			time.Sleep(1100 * time.Millisecond)                        // the lock's time, and more
-			say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than it reads at once
+			time.Sleep(1100 * time.Millisecond)                        // longer than the lock
+			say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than one read
 			signalTo(t, cmd, syscall.SIGCONT)
 			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			say("remove %d\nadd %d\nuntil 1\n", kept, other)
@@ -81,7 +81,7 @@ func TestServeHearsFirst(t *testing.T) {
 	}
 }
 
-// guardProcess is a guard that is told what say is given.
+// guardProcess starts a guard; say sends it messages.
 func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format string, args ...any)) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
@@ -102,7 +102,7 @@ func guardProcess(t *testing.T) (cmd *exec.Cmd, in *os.File, say func(format str
 	return cmd, in, say
 }
 
-// What the worker has adopted is killed with it, but no other process that has its id since.
+// TestServeFoundlings: adopted processes are killed with the worker, but not another process that has reused an id.
 func TestServeFoundlings(t *testing.T) {
 	onlyLinux(t)
 	adopted, another := sleeper(t), sleeper(t)
@@ -114,7 +114,7 @@ func TestServeFoundlings(t *testing.T) {
 	dbtest.Ensure(t, processtest.Alive(another), "it killed another")
 }
 
-// born is when a process was born.
+// born is a process's birth time.
 func born(pid int) int {
 	o, _ := process.OtherOf(pid)
 	return o.Born

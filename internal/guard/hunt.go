@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// round is how often a hunt looks whether processes that it has sent a signal are gone.
+	// round is how often a hunt checks whether signalled processes are gone.
 	round = 50 * time.Millisecond
-	// lastRounds is how often it sends KILL to processes that won't be gone, before it gives up on them.
+	// lastRounds is how often it sends KILL to surviving processes before it gives up.
 	lastRounds = 40
 	// forksFor is how long it waits at most for forks to show whose they are.
 	forksFor = 10 * time.Second
 )
 
-// hunt finds and ends what a worker's programs are and have started: by their process groups, and, where the system shows
-// other processes, also the strays, which have left those. It is safe for concurrent use.
+// hunt finds and ends a worker's programs and what they started: by process groups and, if the system shows other
+// processes, also strays, which have left their groups. It is safe for concurrent use.
 type hunt struct {
 	workerID string
 	// children are the hunter's, if it is the worker.
 	children *children
-	// spared is no stray, nor is what descends from it.
+	// spared and its descendants are no strays.
 	spared int
 
 	mu     sync.Mutex
 	groups map[int]struct{}
-	// adopted are the worker's, with when they were born.
+	// adopted are the worker's adopted processes, with their birth times.
 	adopted map[int]int
 	strays  map[int]orphan
-	// forks are those, with when they were born, that there were at the first look and that may still become the worker's
-	// programs: nothing shows yet whose they are.
+	// forks are the processes at the first look that may become the worker's programs, with their birth times: nothing
+	// shows yet whose they are.
 	forks map[int]int
 	took  time.Duration // by the last look
 }
@@ -49,7 +49,7 @@ func newHunt(workerID string) *hunt {
 func (h *hunt) addGroup(pgid int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if pgid > 1 { // to signal the others is to signal everything
+	if pgid > 1 { // kill(0) and kill(-1) reach far more
 		h.groups[pgid] = struct{}{}
 	}
 }
@@ -78,7 +78,7 @@ func (h *hunt) addAdopted(pid, born int) {
 	h.adopted[pid] = born
 }
 
-// headcount counts the adopted processes, and gives the new ones.
+// headcount counts the adopted processes, and returns the new ones.
 func (h *hunt) headcount() (fresh map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,11 +89,11 @@ func (h *hunt) headcount() (fresh map[int]int) {
 	return fresh
 }
 
-// any looks whether there is anything to end.
+// any reports whether there is anything to end.
 func (h *hunt) any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.children != nil && h.children.adopts { // then whatever there is descends from its children
+	if h.children != nil && h.children.adopts { // then all strays descend from its children
 		h.adopted = h.children.count()
 		return len(h.groups)+len(h.adopted) > 0
 	}
@@ -101,26 +101,26 @@ func (h *hunt) any() bool {
 	return len(h.groups)+len(h.strays)+len(h.forks) > 0
 }
 
-// mayGrow says whether there are forks that may yet become the worker's programs.
+// mayGrow reports whether there are forks that may become the worker's programs.
 func (h *hunt) mayGrow() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.forks) > 0
 }
 
-// signal sends sig to all groups and strays; 0 only looks, but gives strays that have come to light a TERM. It says whether
-// anything is there that it could send to, and forgets groups that aren't: their ids may be given to others.
+// signal sends sig to all groups and strays; 0 only looks, but sends TERM to new strays. It reports whether it could
+// signal anything. It forgets dead groups, whose ids may be reused.
 func (h *hunt) signal(sig syscall.Signal) (found bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.look() // first: a process whose parent ends by the signal is no descendant any more
+	h.look() // first: a process whose parent the signal kills is no descendant afterwards
 	for pgid := range h.groups {
 		switch {
-		case !process.Runs(pgid): // what is left of it is killed, as the worker would have done
+		case !process.Runs(pgid): // kill the group's rest, as the worker would
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 			delete(h.groups, pgid)
 		case syscall.Kill(-pgid, sig) == nil:
-			found = found || !process.SeesOthers // else by its processes, because an unreaped zombie is in its group too
+			found = found || !process.SeesOthers // else count its processes, because unreaped zombies are in its group too
 		}
 	}
 	for pid, s := range h.strays {
@@ -132,7 +132,7 @@ func (h *hunt) signal(sig syscall.Signal) (found bool) {
 	return found
 }
 
-// signalFor is what a stray gets, when all get sig: no TERM twice, nor one beside its group's.
+// signalFor is the signal for one stray when all get sig: no second TERM, and none if its group gets one.
 func (h *hunt) signalFor(s *orphan, sig syscall.Signal) syscall.Signal {
 	if sig == syscall.SIGKILL {
 		return sig
@@ -144,7 +144,7 @@ func (h *hunt) signalFor(s *orphan, sig syscall.Signal) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// pardon forgets who has got a TERM.
+// pardon forgets which strays have got a TERM.
 func (h *hunt) pardon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,15 +154,14 @@ func (h *hunt) pardon() {
 	}
 }
 
-// end ends everything: TERM, and KILL when the limit has come. What comes to light meanwhile, being just started, gets its
-// TERM too.
+// end ends everything: TERM, and KILL at the limit. Processes that appear meanwhile, just started, get a TERM too.
 func (h *hunt) end(limit time.Time) {
 	sig, quiet := syscall.SIGTERM, 0
 	for ; now().Before(limit); time.Sleep(round) {
 		if h.signal(sig) || h.mayGrow() {
 			quiet = 0
 		} else if quiet++; quiet == 2 {
-			return // twice, since what is signalled may just be starting something
+			return // twice, because a signalled process may just be starting something
 		}
 		sig = 0
 	}
@@ -183,12 +182,12 @@ func (h *hunt) kill() {
 				return
 			}
 		}
-		h.forgetGroups() // nothing gets out of a group that was killed; zombies stay in it until somebody reaps them
+		h.forgetGroups() // nothing leaves a killed group; zombies stay in it until reaped
 		time.Sleep(round)
 	}
 }
 
-// left says, in words, which strays are still there after all.
+// left describes the strays that remain.
 func (h *hunt) left() (texts []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

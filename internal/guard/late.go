@@ -6,18 +6,18 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// late keeps a worker from starting a program too late. Who starts one has looked just before whether the lock holds; but the
-// process may be stopped between that look and the fork, and go on when its jobs are others'. So while programs are being
-// started, a deadline is set: it kills this process when the guard process would kill its programs.
+// late keeps a worker from starting a program too late. The worker checks its lock just before the fork, but may be
+// stopped in between, and continue when its jobs belong to others. So a deadline is set while programs start: it kills
+// this process when the guard process would kill its programs.
 type late struct {
 	kills    bool // else no deadline is ever set
 	deadline process.Deadline
-	starting int // so many programs at this moment
+	starting int // number of programs that are starting
 }
 
-// KillIfLate has the system (Linux) kill this process if it is in the middle of a program's start, and still is when its lock
-// is about to end. That happens to a process which was stopped just then: going on, it would start a job that is another
-// worker's by then. It is for processes that are nothing but a worker. Call it once, before the first program starts.
+// KillIfLate makes the system (Linux) kill this process if its lock is about to end in the middle of a program's start.
+// That happens if the process was stopped just then: on continuing, it would start a job that belongs to another
+// worker. It is for processes that are only a worker. Call it once, before the first program starts.
 func (g *Guard) KillIfLate() {
 	if g == nil {
 		return
@@ -27,8 +27,8 @@ func (g *Guard) KillIfLate() {
 	g.late.kills = true
 }
 
-// startBegins notes that a program is about to be started. The last look at the lock has to come after it: a process that was
-// stopped in here sets its deadline too late, or none.
+// startBegins records that a program is about to start. The last check of the lock must come after it: a process that
+// is stopped in here sets its deadline too late, or not at all.
 func (g *Guard) startBegins() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,8 +44,8 @@ func (g *Guard) startIsOver() {
 	}
 }
 
-// setDeadline sets the deadline if programs are being started. Where the time is up already the last look finds that out, and
-// the worker can still say why it ends.
+// setDeadline sets the deadline while programs start. If the time is already up, the last check of the lock finds out,
+// and the worker can still report why it ends.
 func (g *Guard) setDeadline() {
 	if !g.late.kills || g.late.starting == 0 || g.killAt.IsZero() {
 		return

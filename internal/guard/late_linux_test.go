@@ -19,9 +19,9 @@ import (
 // lateLock is how long the lock of a lateStarter lasts.
 const lateLock = 3 * time.Second
 
-// lateStarter has a lock, and between the last look at it and the fork something happens: ID WHAT worker|application FOLDER. It
-// writes there when its lock ends, when it is about to fork and when the program has begun, which writes too; and stays until
-// the lock that it had at first has ended.
+// lateStarter has a lock; between its last check and the fork, WHAT happens: ID WHAT worker|application FOLDER. It
+// writes files there when its lock ends, when it is about to fork, and when the program has begun, which writes one
+// too. It stays until its original lock has ended.
 func lateStarter(args []string) error {
 	id, what, who, dir := args[0], args[1], args[2], args[3]
 	g := guard.New(guardArgv(), id, 100*time.Millisecond)
@@ -42,7 +42,7 @@ func lateStarter(args []string) error {
 	}
 	looks := 0
 	ctx := handling.With(context.Background(), handling.Hooks{Look: func() {
-		if looks++; looks != 4 { // there is one before, and each asks the context too
+		if looks++; looks != 4 { // there is one before, and each checks the context too
 			return
 		}
 		switch what {
@@ -70,8 +70,8 @@ func lateStarter(args []string) error {
 	return nil
 }
 
-// A process that is stopped between its last look at the lock and the fork, until its jobs are others', starts nothing: if it
-// is nothing but a worker it is killed before its lock ends. An application is left alone.
+// TestStoppedBeforeTheFork: a process that is stopped between its last check of the lock and the fork, until its jobs belong
+// to others, starts nothing. If it is only a worker, it is killed before its lock ends. An application is left alone.
 func TestStoppedBeforeTheFork(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"worker", "application"} {
@@ -98,8 +98,8 @@ func TestStoppedBeforeTheFork(t *testing.T) {
 	}
 }
 
-// One that is stopped for a shorter time than its lock lasts goes on as ever; so does one that takes long to start a program
-// while it renews its lock, and one whose time is up before.
+// TestNotKilledForBeingLate: a worker survives a stop that is shorter than its lock. It also survives if it renews
+// its lock during a slow start, or if its time was up before.
 func TestNotKilledForBeingLate(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"stopped", "renewed", "too late"} {

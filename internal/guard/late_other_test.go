@@ -4,5 +4,5 @@ package guard_test
 
 import "errors"
 
-// lateStarter has nothing to show where no timer kills who starts late.
+// lateStarter is unsupported, because no timer kills a late starter here.
 func lateStarter([]string) error { return errors.ErrUnsupported }

@@ -16,8 +16,8 @@ type listener struct {
 	rest []byte // the beginning of a line
 }
 
-// listen waits for lines, at most so long, and gives those that it heard. more says that there are others to hear before
-// anything else is done: what the worker said while the guard was stopped. open is false when the worker is gone.
+// listen waits for lines, up to atMost, and returns them. more means that unread lines, sent while the guard was
+// stopped, come before anything else. open is false if the worker is gone.
 func (e *listener) listen(atMost time.Duration) (lines []string, more, open bool) {
 	wait := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
 	timeout := (max(0, atMost) + time.Millisecond - 1) / time.Millisecond

@@ -20,7 +20,7 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// TestMain lets the test binary be the other processes that the tests need.
+// TestMain lets the test binary play the other processes that the tests need.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fakeWorker has a lock of so many milliseconds, runs a script for one job, and never renews: ID MILLISECONDS FILE SCRIPT.
-// It writes the lock's end to the file; and one that adopts a second file, FILE.told, when it has told its guard of what it adopted.
+// fakeWorker has a lock of so many milliseconds, runs a script for one job, and never renews: ID MILLISECONDS FILE
+// SCRIPT. It writes the lock's end to FILE. If it adopts, it writes FILE.told once its guard knows what it adopted.
 func fakeWorker(args []string, adopts bool) error {
 	lock, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -70,16 +70,16 @@ func fakeWorker(args []string, adopts bool) error {
 		return err
 	}
 	_, _ = run(g, args[0], args[3])
-	select {} // a worker that hangs, however the job ended
+	select {} // then the worker hangs
 }
 
-// suspended is a guard whose host is suspended for an hour, a second after it has begun.
+// suspended is a guard whose host is suspended for an hour, a second after its start.
 func suspended(args []string) error {
 	time.AfterFunc(time.Second, func() { process.Suspended.Store(int64(time.Hour)) })
 	return guard.Serve(os.Stdin, args)
 }
 
-// deafGuard is a guard that doesn't listen, if there is no file of this name yet: FILE and a guard's arguments.
+// deafGuard is a guard that doesn't listen if FILE doesn't exist yet: FILE and a guard's arguments.
 func deafGuard(args []string) error {
 	file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -90,7 +90,7 @@ func deafGuard(args []string) error {
 	return file.Close()
 }
 
-// forkedInSecret starts a program of which its guard isn't told, with the arguments of a fakeWorker.
+// forkedInSecret starts a program without telling its guard, with the arguments of a fakeWorker.
 func forkedInSecret(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	if err := g.Start(); err != nil {
@@ -102,7 +102,7 @@ func forkedInSecret(args []string) error {
 	return child.Run()
 }
 
-// forker starts a program, under a guard of its own or none: ID PROGRAM guard|strays.
+// forker starts a program, under its own guard or none: ID PROGRAM guard|strays.
 func forker(args []string) error {
 	if args[2] == "guard" {
 		if err := guard.New(guardArgv(), args[0], 300*time.Millisecond).Start(); err != nil {
@@ -115,8 +115,8 @@ func forker(args []string) error {
 	return child.Run()
 }
 
-// hide is a script that leaves behind what has nothing of a worker's but its blood, and is deaf to TERM: neither group nor
-// session, parent or environment. It writes its pid to the file.
+// hide is a script that leaves a process which ignores TERM and shares neither group, session, parent nor environment
+// with its worker. It writes that pid to the file.
 func hide(file string) string {
 	return fmt.Sprintf(`env -i setsid sh -c 'trap "" TERM; echo $$ >"$0"; sleep 60; :' '%[1]s' >/dev/null 2>&1 & while [ ! -s '%[1]s' ]; do sleep 0.01; done`, file)
 }
@@ -125,7 +125,7 @@ func guardArgv() []string { return []string{os.Args[0], "guard"} }
 
 func newWorkerID() string { return uuid.NewString() }
 
-// run runs a script as a worker of this id does for a job.
+// run runs a script as a worker with this id runs a job.
 func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err error) {
 	if err := g.Start(); err != nil {
 		return status, err
@@ -140,7 +140,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 	return status, err
 }
 
-// discard drops what is written to it.
+// discard discards output.
 type discard [4096]byte
 
 func (d *discard) Room() []byte { return d[:] }

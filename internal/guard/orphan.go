@@ -13,13 +13,12 @@ import (
 
 type orphan struct {
 	process.Other
-	// termed says that it has got its TERM; denied that it may not be signalled.
+	// termed reports that it has got its TERM; denied, that it may not be signalled.
 	termed, denied bool
 }
 
-// look finds the strays that are there now: what has the worker's id in its environment, or is in one of its groups; the
-// worker's adopted processes; what was an orphan before; and what descends from such a process, or is in a group or session that
-// one of them leads.
+// look finds the current strays: processes with the worker's id in the environment or in one of its groups; the
+// worker's adopted processes; earlier strays; and the descendants, groups and sessions of these.
 func (h *hunt) look() {
 	defer func(began time.Time) { h.took = time.Since(began) }(time.Now())
 	if h.children != nil {
@@ -59,7 +58,7 @@ func (h *hunt) look() {
 	h.strays = strays
 }
 
-// lookForForks finds, at the first look, the processes that may be forks of the worker; and then those of them that still may.
+// lookForForks finds, at the first look, possible forks of the worker, and later those that still may be.
 func (h *hunt) lookForForks(all map[int]process.Other) {
 	first := h.forks == nil
 	if first {
@@ -75,7 +74,7 @@ func (h *hunt) lookForForks(all map[int]process.Other) {
 	maps.DeleteFunc(h.forks, func(pid, _ int) bool { return !has(all, pid) })
 }
 
-// knows says whether a process is in a group, an adopted process, or was found earlier.
+// knows reports whether a process is in a group, adopted, or was found earlier.
 func (h *hunt) knows(pid int, o process.Other) bool {
 	before, stray := h.strays[pid]
 	born, adopted := h.adopted[pid]
@@ -98,13 +97,13 @@ func has[V any](pids map[int]V, pid int) bool {
 	return ok
 }
 
-// KillOrphans kills what the programs of a worker are and have started, on this host, and its guard, and gives what it could
-// not kill, in words. It is for workers that are dead, before others take their jobs: a handler may have killed or stopped
-// the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started; it
-// waits some seconds for forks that may be the worker's to show what they are. Elsewhere it finds none. It may be repeated.
+// KillOrphans kills a worker's programs, what they started, and its guard, on this host. It returns descriptions of
+// what it could not kill. Call it for dead workers, before others take their jobs: a handler may have killed or stopped
+// the guard. On Linux it finds processes with the worker's id in their environment, and what they started. It waits up
+// to 10 s for possible forks of the worker. Elsewhere it finds none. It may be repeated.
 func KillOrphans(workerID string) (left []string) {
 	h := newHunt(workerID)
-	h.spared = os.Getpid() // it may be such a stray itself
+	h.spared = os.Getpid() // it may itself be such a stray
 	if !h.any() {
 		return nil
 	}
@@ -112,7 +111,7 @@ func KillOrphans(workerID string) (left []string) {
 	return h.left()
 }
 
-// describe says of a process that could not be killed which it is and why.
+// describe says which process could not be killed, and why.
 func (s orphan) describe(pid int) string {
 	why := "it doesn't end, although it was killed"
 	if s.denied {

@@ -26,7 +26,7 @@ func onlyLinux(t *testing.T) {
 	}
 }
 
-// hidden waits until what hides is there.
+// hidden waits for the hiding process.
 func hidden(t *testing.T, file string) (pid int) {
 	t.Helper()
 	pid = processtest.Number(t, file)
@@ -34,7 +34,7 @@ func hidden(t *testing.T, file string) (pid int) {
 	return pid
 }
 
-// A worker that adopts is killed when a program has left something that shows nothing of where it comes from.
+// TestGuardAdoptedByKilled: a worker that adopts is killed after a program left something that shows no origin.
 func TestGuardAdoptedByKilled(t *testing.T) {
 	onlyLinux(t)
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestGuardAdoptedByKilled(t *testing.T) {
 	}
 }
 
-// The same when the worker is stopped: before its lock ends.
+// TestGuardAdoptedByStopped: likewise if the worker is stopped: before its lock ends.
 func TestGuardAdoptedByStopped(t *testing.T) {
 	onlyLinux(t)
 	t.Parallel()
@@ -73,8 +73,8 @@ func TestGuardAdoptedByStopped(t *testing.T) {
 	dbtest.Ensure(t, late <= 0, "it lived %s longer than the lock", late)
 }
 
-// A worker that adopts reaps what it has adopted, but no programs: their exit statuses are what they were. What it leaves
-// alone: children that it had before.
+// TestAdoptReaps: a worker that adopts reaps adopted processes, but no programs, whose exit statuses stay intact. It
+// spares its earlier children.
 func TestAdoptReaps(t *testing.T) {
 	onlyLinux(t)
 	out, err := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec "$0" busy "$1"`, os.Args[0], newWorkerID()).Output()
@@ -90,7 +90,7 @@ func TestAdoptReaps(t *testing.T) {
 	}
 }
 
-// busyAdopter runs many programs that leave adopted processes which end at once, for TestAdoptReaps: ID.
+// busyAdopter runs many programs that leave short-lived processes to adopt, for TestAdoptReaps: ID.
 func busyAdopter(args []string) error {
 	g := guard.New(guardArgv(), args[0], time.Second)
 	g.Adopt()
@@ -116,7 +116,7 @@ func busyAdopter(args []string) error {
 		})
 	}
 	all.Wait()
-	for begin := time.Now(); children() > 2 && time.Since(begin) < 10*time.Second; { // that which it had, and the guard
+	for begin := time.Now(); children() > 2 && time.Since(begin) < 10*time.Second; { // the earlier child, and the guard
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(ended)
@@ -125,7 +125,7 @@ func busyAdopter(args []string) error {
 	return g.Close()
 }
 
-// children counts the children of this process, including those that have ended and were not reaped.
+// children counts this process's children, including unreaped ones.
 func children() (n int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -138,7 +138,7 @@ func children() (n int) {
 	return n
 }
 
-// Who clears up after a dead worker may be a stray of it: it spares itself, and what it has started.
+// TestKillStraysSparesItself: a process that cleans up after a dead worker may be its stray: it spares itself and what it has started.
 func TestKillStraysSparesItself(t *testing.T) {
 	onlyLinux(t)
 	dir, id := t.TempDir(), newWorkerID()
@@ -156,7 +156,7 @@ func TestKillStraysSparesItself(t *testing.T) {
 	dbtest.Ensure(t, processtest.Alive(hidden(t, dir+"/own")), "it killed what it has started itself")
 }
 
-// heir starts a script of its own and clears up after the worker: ID SCRIPT FILE.
+// heir starts its own script, and cleans up after the worker: ID SCRIPT FILE.
 func heir(args []string) error {
 	own := exec.Command("sh", "-c", args[1], args[2])
 	if err := own.Start(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// processesOf finds the worker of this id, its guard, and its programs.
+// processesOf finds the worker with this id, its guard, and its programs.
 func processesOf(t *testing.T, id string) (found []string) {
 	t.Helper()
 	for _, file := range []string{"cmdline", "environ"} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// processesOf finds the worker of this id and its guard.
+// processesOf finds the worker with this id and its guard.
 func processesOf(t *testing.T, id string) []string {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-f", id).Output()

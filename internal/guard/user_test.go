@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// otherUser runs a script as another user, within a limit: ID SCRIPT. It has no end.
+// otherUser runs a script as another user, within a limit: ID SCRIPT. It never ends.
 func otherUser(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	g.Adopt()
@@ -35,8 +35,8 @@ func otherUser(args []string) error {
 	select {}
 }
 
-// What a worker of root's has started as another user ends when the worker is killed: by the guard, and by who clears up where the
-// guard was killed too. So does what has left its group.
+// TestOtherUserOfKilled: programs that root's worker has started as another user end when the worker is killed: by its
+// guard, or by the cleanup if the guard was killed too. So do those that have left their groups.
 func TestOtherUserOfKilled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start programs as another user")

@@ -19,16 +19,16 @@ import (
 const (
 	// breath is how long the guard waits before it reads on, so that a busy worker doesn't wake it for each job.
 	breath = 10 * time.Millisecond
-	// maxMargin is how long before a long lock's end the KILL is sent; less than what a worker leaves that stops its
-	// handlers itself, and can say why.
+	// maxMargin is how long before a long lock's end the KILL is sent: shorter than the margin of a worker that stops
+	// its handlers itself, and can report why.
 	maxMargin = 500 * time.Millisecond
 )
 
-// Serve is the other end of a Guard: the whole life of a process that has in as its stdin and args as the last of
-// its arguments. It learns from in which process groups the worker runs and how long the worker's lock lasts. When in
-// ends while there are any, or the lock is about to end, it kills them: TERM, a grace, KILL, before the lock ends. On
-// Linux it also finds processes that it wasn't told of: one that was just being started, one that left its group. It
-// ignores the signals by which processes are usually told to end.
+// Serve is the other end of a Guard: the whole life of a process with in as its stdin and args as its last arguments.
+// in tells it the worker's process groups and when the worker's lock ends. If in ends while there are groups, or the
+// lock is about to end, it kills them: TERM, a grace, KILL, before the lock ends. On Linux it also finds processes that
+// it wasn't told of, because they were just starting or had left their groups. It ignores the usual termination
+// signals.
 func Serve(in *os.File, args []string) error {
 	s, err := newWatchdog(args)
 	if err != nil {
@@ -46,7 +46,7 @@ func Serve(in *os.File, args []string) error {
 		for _, line := range lines {
 			s.hear(line, now())
 		}
-		if !more { // a guard that was stopped for a while hears first that its worker is well
+		if !more { // a guard that was stopped for a while first hears that its worker is well
 			s.look(now())
 			if len(lines) > 0 {
 				time.Sleep(breath)
@@ -58,21 +58,21 @@ func Serve(in *os.File, args []string) error {
 type watchdog struct {
 	*hunt
 	grace time.Duration
-	// termAt and killAt are when the time is up; zero as long as the lock's end is not known.
+	// termAt and killAt are when the time is up; zero until the lock's end is known.
 	termAt, killAt time.Time
 	stage          stage
 }
 
-// stage is how far the guard has gone since the lock was last extended.
+// stage is how far the guard has gone since the lock's last extension.
 type stage int
 
 const (
 	watching stage = iota
 	terminated
-	killed // and nothing is left to be seen
+	killed // and nothing is left
 )
 
-// newWatchdog takes the arguments: the worker's id and the grace.
+// newWatchdog parses the arguments: the worker's id and the grace.
 func newWatchdog(args []string) (*watchdog, error) {
 	if len(args) != 2 || args[0] == "" {
 		return nil, errors.New("start as guard: this is for workers, want a worker's id and a grace")
@@ -84,7 +84,7 @@ func newWatchdog(args []string) (*watchdog, error) {
 	return &watchdog{hunt: newHunt(args[0]), grace: grace}, nil
 }
 
-// hear takes a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
+// hear handles a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
 func (s *watchdog) hear(line string, now time.Time) {
 	word, numbers, _ := strings.Cut(line, " ")
 	first, second, _ := strings.Cut(numbers, " ")
@@ -99,7 +99,7 @@ func (s *watchdog) hear(line string, now time.Time) {
 		s.pardon()
 	case "add":
 		s.addGroup(n)
-		switch s.stage { // one that the worker started although its time is up
+		switch s.stage { // the worker started it although its time is up
 		case terminated:
 			_ = syscall.Kill(-n, syscall.SIGTERM)
 		case killed:
@@ -113,14 +113,14 @@ func (s *watchdog) hear(line string, now time.Time) {
 	}
 }
 
-// stopTimes says when the guard sends its TERM and its KILL, under a lock that lasts so long from now.
+// stopTimes returns when the guard sends its TERM and its KILL, if the lock lasts that long from now.
 func stopTimes(now time.Time, lasts, grace time.Duration) (term, kill time.Time) {
 	kill = now.Add(lasts - min(lasts/20, maxMargin))
-	// a worker renews after a third of the lock: a grace that is too long must not get in its way
+	// a worker renews after a third of the lock: a long grace must not interfere
 	return kill.Add(-min(grace, lasts/2)), kill
 }
 
-// next is how long look has time: no more than a second while a lock runs, because timers stand still on a suspended host.
+// next is the time until the next look: at most a second under a lock, because timers stop on a suspended host.
 func (s *watchdog) next(now time.Time) time.Duration {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
@@ -133,14 +133,14 @@ func (s *watchdog) next(now time.Time) time.Duration {
 	return round
 }
 
-// now is a time by process.Uptime, for comparison with another. It means no date.
+// now is a time by process.Uptime, for comparisons. It is no date.
 func now() time.Time { return time.Unix(0, int64(process.Uptime())) }
 
-// killFrom is when it begins to kill, to be done with it at killAt: on a busy host it takes a while to find all strays.
+// killFrom is when killing begins, to finish by killAt: on a busy host, finding all strays takes a while.
 func (s *watchdog) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }
 
-// look does what it is time for. The worker may be about to renew its lock after all; then it finds that its jobs have
-// failed, no worse than if it had stopped them itself.
+// look does what is due. If the worker then renews its lock after all, its jobs have failed, no worse than if it had
+// stopped them itself.
 func (s *watchdog) look(now time.Time) {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
@@ -161,7 +161,7 @@ func (s *watchdog) workerGone(now time.Time) {
 		limit = s.killAt
 	}
 	if s.stage == watching && now.After(limit.Add(maxMargin)) {
-		// it has itself been stopped until after the lock's end, and the ids of groups may be others' by now
+		// it was stopped past the lock's end, and group ids may have been reused
 		s.forgetGroups()
 	}
 	s.end(limit)

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// readAfter is when a program's output begins to be read while it runs. Until then, and that is all the life of most
-// programs, the pipe's buffer holds it: a reader's wake-ups would cost a short job a tenth of its time.
+// readAfter is when reading a running program's output begins. Most programs end before that, and the pipe's buffer
+// holds their output: a reader's wake-ups would cost a short job a tenth of its time.
 const readAfter = 5 * time.Millisecond
 
-// maxPipe is the most that a pipe holds (on Linux, if the program asks for it).
+// maxPipe is the maximum size of a pipe (on Linux, if the program asks for it).
 const maxPipe = 1 << 20
 
 type capture struct {
-	fd    int // not blocking
+	fd    int // non-blocking
 	out   Sink
 	later *time.Timer
-	file  chan *os.File // of fd, when the reader has begun
+	file  chan *os.File // of fd, once the reader has begun
 	read  chan struct{} // closed when the reader has ended
 }
 
@@ -29,7 +29,7 @@ func newCapture(fd int, out Sink) *capture {
 	return c
 }
 
-// follow reads until the pipe's other end is closed, or finish stops it.
+// follow reads until the pipe's other end is closed everywhere, or finish stops it.
 func (c *capture) follow() {
 	defer close(c.read)
 	file := os.NewFile(uintptr(c.fd), "output")
@@ -43,8 +43,8 @@ func (c *capture) follow() {
 	}
 }
 
-// finish takes what is in the pipe now and closes it. The program has ended, so nothing of its own is still to come; a
-// process that it left behind may hold the other end for as long as it likes.
+// finish reads what is in the pipe now, and closes it. The program has ended, so its output is complete; a process that
+// it left behind may keep the other end open.
 func (c *capture) finish() {
 	if c == nil {
 		return
@@ -55,7 +55,7 @@ func (c *capture) finish() {
 		return
 	}
 	file := <-c.file
-	_ = file.SetReadDeadline(time.Unix(1, 0)) // long past: it stops the reader
+	_ = file.SetReadDeadline(time.Unix(1, 0)) // long past, to stop the reader
 	<-c.read
 	c.drain()
 	_ = file.Close()

@@ -11,9 +11,9 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Dialogue are the worker's ends of the pipes of a program that is talked with while it runs. The caller closes them.
+// Dialogue has the worker's ends of the pipes to a program while it runs. The caller closes them.
 type Dialogue struct {
-	// In is its standard input, Out and Err what it prints.
+	// In is the program's standard input, Out and Err its output.
 	In, Out, Err *os.File
 }
 
@@ -22,7 +22,7 @@ func (d Dialogue) Close() {
 	_, _, _ = d.In.Close(), d.Out.Close(), d.Err.Close()
 }
 
-// StartDialogue starts a program, under guard, to talk with. An error is that of Start.
+// StartDialogue starts a program, under guard, for a dialogue. Errors are as for Start.
 func StartDialogue(ctx context.Context, g *guard.Guard, c Command) (p *Program, d Dialogue, err error) {
 	var theirs [3]int
 	for i, ours := range []**os.File{&d.In, &d.Out, &d.Err} {
@@ -46,7 +46,7 @@ func StartDialogue(ctx context.Context, g *guard.Guard, c Command) (p *Program, 
 	return &Program{pid: pid, guard: g}, d, nil
 }
 
-// pipe makes a pipe of which ours is the end to be read, or to be written to; ours never blocks a thread.
+// pipe makes a pipe. ours is the reading end if read, else the writing end; it never blocks a thread.
 func pipe(read bool) (theirs int, ours *os.File, err error) {
 	theirs, mine, err := process.Pipe()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package handling is between a handler and the worker: what the context has of the attempt, and the programs that handlers start.
-// A program runs in a process group of its own, under guard. Why it is started without os/exec is in docs/internals/architecture.md.
+// Package handling connects a handler with its worker: the attempt's hooks in the context, and the programs of handlers.
+// A program runs in its own process group, under guard. docs/architecture.md says why this package doesn't use os/exec.
 package handling
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Hooks are what a handler's caller supports. Those that are nil are as in the context around.
+// Hooks are the caller's part in a handler's attempt. A nil hook is inherited from the outer context.
 type Hooks struct {
-	// Look ends the context if its time is up by the clock: a process that was stopped and goes on may come to begin a program
-	// before its timers have fired. Err calls it, and each time that the context itself is asked for its error.
+	// Look ends the context if the clock says that its time is up: a process that was stopped may continue with
+	// starting a program before its timers fire. Err calls it, and so does the context's own Err.
 	Look func()
-	// Say gets how far the handler has come, in any goroutine, as often as the handler likes. It must return at once.
+	// Say gets the handler's progress, in any goroutine, at any rate. It must return at once.
 	Say func(job.Progress)
-	// End ends the attempt of a handler that doesn't return, in any goroutine; what the handler returns later is nothing.
+	// End ends the attempt of a handler that doesn't return, in any goroutine; the handler's later result is ignored.
 	End func(job.Outcome)
-	// Note is called with what is heard, at any time while the handler runs.
+	// Note gets what is heard, at any time while the handler runs.
 	Note func(add func(*Heard))
 }
 
@@ -27,7 +27,7 @@ type key struct{}
 type attempt struct {
 	context.Context
 	Hooks
-	// instead is what to do when the attempt is overdue: own, or that of the context around.
+	// instead is what to do when the attempt is overdue: own, or the outer context's.
 	instead *atomic.Pointer[func()]
 	own     atomic.Pointer[func()]
 }
@@ -52,7 +52,7 @@ func With(ctx context.Context, h Hooks) context.Context {
 	return a
 }
 
-// of is the attempt of a context, which may have been wrapped; one without hooks if it has none.
+// of is the attempt of a context, even if that is wrapped; without one, an attempt without hooks.
 func of(ctx context.Context) *attempt {
 	if a, ok := ctx.Value(key{}).(*attempt); ok {
 		return a
@@ -78,8 +78,8 @@ func (a *attempt) Err() error {
 	return a.Context.Err()
 }
 
-// Err is why the work must not begin; nil if it may. What comes between this look and the work is what may still go wrong: there
-// should be nothing.
+// Err returns why the work must not begin, or nil. Nothing should come between this check and the work, because it
+// could fail there.
 func Err(ctx context.Context) error {
 	if look := of(ctx).Look; look != nil {
 		look()
@@ -90,18 +90,18 @@ func Err(ctx context.Context) error {
 	return nil
 }
 
-// Say gets the handler's progress; nil if it isn't wanted.
+// Say is the hook for the handler's progress, or nil.
 func Say(ctx context.Context) func(job.Progress) { return of(ctx).Say }
 
-// End ends the attempt whose context this is. It does nothing if the handler's caller doesn't support it.
+// End ends the attempt of this context, if its caller has that hook.
 func End(ctx context.Context, o job.Outcome) {
 	if end := of(ctx).End; end != nil {
 		end(o)
 	}
 }
 
-// Overdue ends the attempt of a handler that has not returned, although its context has ended and the grace is over, unless
-// something else is to be done then.
+// Overdue ends the attempt of a handler that has not returned although its context and the grace have ended, unless
+// Instead has set something else.
 func Overdue(ctx context.Context) {
 	if do := of(ctx).instead.Load(); do != nil {
 		(*do)()
@@ -110,26 +110,26 @@ func Overdue(ctx context.Context) {
 	End(ctx, GoesOn(ctx))
 }
 
-// Instead says what to do when the attempt is overdue, until restore is called: then it is what was said before. One that ends what
-// it runs by itself does nothing.
+// Instead sets what to do when the attempt is overdue; restore undoes it. If do does nothing, the handler must itself
+// end what it runs.
 func Instead(ctx context.Context, do func()) (restore func()) {
 	instead := of(ctx).instead
 	before := instead.Swap(&do)
 	return func() { instead.Store(before) }
 }
 
-// GoesOn is the outcome of an attempt whose handler ignores that its context has ended.
+// GoesOn is the outcome of an attempt whose handler ignores the context's end.
 func GoesOn(ctx context.Context) job.Outcome {
 	return job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on"}
 }
 
-// Heard is what hipq and a handler say to each other, for somebody who develops the handler.
+// Heard is the dialogue of hipq and a handler, for the handler's developers.
 type Heard struct {
-	// Request is what was sent besides the job, and Answer what came back, as texts of lines.
+	// Request is what was sent besides the job, and Answer the reply, in lines of text.
 	Request, Answer string
-	// ReadFrom says where the outcome was found, in words.
+	// ReadFrom says where the outcome was found.
 	ReadFrom string
 }
 
-// Note is what the handler calls to add to what is heard, at any time while it runs; nil if that isn't supported.
+// Note is the hook to add to what is heard, at any time while the handler runs, or nil.
 func Note(ctx context.Context) func(add func(*Heard)) { return of(ctx).Note }

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/handling"
 )
 
-// The look is made through whatever a middleware has wrapped the context in.
+// TestErr: the check reaches the hook through a middleware's wrapped context.
 func TestErr(t *testing.T) {
 	lost := errors.New("lock lost")
 	inner, cancel := context.WithCancelCause(t.Context())

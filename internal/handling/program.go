@@ -14,10 +14,10 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// sureRoom is what fits into an empty pipe in any case, also where the system is short of memory for pipes.
+// sureRoom always fits into an empty pipe, even if the system is short of memory for pipes.
 const sureRoom = 4096
 
-// Program is a program that was started: the leader of a process group of its own.
+// Program is a started program: the leader of its own process group.
 type Program struct {
 	pid    int
 	guard  *guard.Guard
@@ -26,9 +26,9 @@ type Program struct {
 	detach sync.Once
 
 	mu          sync.Mutex
-	reaped      bool // from now on the group's id may be somebody else's
-	interrupted bool // it was told to end before it ended by itself
-	// deaf says that it had not ended when its grace was over, and so was killed.
+	reaped      bool // from now on the group's id may be reused
+	interrupted bool // told to end before it ended by itself
+	// deaf reports that it survived its grace, and so was killed.
 	deaf  bool
 	grace time.Duration
 	kill  *time.Timer
@@ -36,25 +36,25 @@ type Program struct {
 
 // Command is what to start.
 type Command struct {
-	// Path is the program's file, Argv what it finds as its arguments, its own name first.
+	// Path is the program's file.
 	Path string
-	Argv []string
-	// Dir is the folder in which it runs; "" is the worker's.
+	Argv []string // starts with the program's name
+	// Dir is the working directory; "" means the worker's.
 	Dir string
 	Env []string
-	// Credential is the user as whom it runs; nil is the worker's own. NewPrivs lets such a program gain rights by what it executes.
+	// Credential is the user to run as; nil means the worker's.
 	Credential *syscall.Credential
-	NewPrivs   bool
+	NewPrivs   bool // lets a program with a Credential gain rights by what it executes
 }
 
-// Sink takes what a program prints: into Room, which is never empty, and then it is told how much was taken there.
+// Sink receives output: written into Room, which is never empty, and then Took tells how much.
 type Sink interface {
 	Room() []byte
 	Took(n int)
 }
 
-// Start starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
-// alike. An error is the bare errno, or why the context has ended.
+// Start starts a program, under guard, with message on its stdin and stdout and stderr in out. An error is the bare
+// errno, or the cause of the context's end.
 func Start(ctx context.Context, g *guard.Guard, c Command, message []byte, out Sink) (*Program, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
@@ -68,7 +68,7 @@ func Start(ctx context.Context, g *guard.Guard, c Command, message []byte, out S
 	}
 	defer syscall.Close(theirs)
 	pid := 0
-	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
+	if err = syscall.SetNonblock(stdout, true); err == nil { // the flag is only of our end
 		pid, err = fork(ctx, g, c, stdin, theirs, theirs)
 	}
 	if err != nil {
@@ -80,8 +80,8 @@ func Start(ctx context.Context, g *guard.Guard, c Command, message []byte, out S
 	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
 }
 
-// fork starts a program with these files, as the leader of a group, if at this moment the context goes on. That of another user is
-// the leader of a session too, so that it has no hold on a terminal of the worker's; and it may open its files again, as /dev/stderr.
+// fork starts a program with these files as a group leader, unless the context has ended. Another user's program also leads
+// a session, so that it can't access the worker's terminal; and it owns its files, so that it can reopen /dev/stderr.
 func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int, err error) {
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}}
 	if c.Credential != nil {
@@ -94,7 +94,7 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if err := Err(ctx); err != nil {
-		return 0, err // and not in there, where a worker dies whose time is up at this moment
+		return 0, err // not inside Fork, where KillIfLate kills a worker whose time is up
 	}
 	return g.Fork(func() (int, error) {
 		start := func() (int, error) {
@@ -110,11 +110,11 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 	})
 }
 
-// PID is the leader's process id, and the group's.
+// PID is the process id of the leader and of the group.
 func (p *Program) PID() int { return p.pid }
 
-// Interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself. It calls
-// denied if the leader may not be killed; until that returns, the leader isn't reaped.
+// Interrupt sends TERM to the group, and KILL after grace. It does nothing if the leader has already ended. It calls
+// denied if the leader may not be killed; the leader isn't reaped before that returns.
 func (p *Program) Interrupt(grace time.Duration, denied func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *Program) Interrupt(grace time.Duration, denied func()) {
 	})
 }
 
-// IfKilledInVain calls f if the leader was told to end and has not ended: ask when its grace is over. Until f returns, the leader
-// isn't reaped.
+// IfKilledInVain calls f if an interrupted leader has not ended: call it after the grace. The leader isn't reaped
+// before f returns.
 func (p *Program) IfKilledInVain(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,9 +147,9 @@ func (p *Program) IfKilledInVain(f func()) {
 	}
 }
 
-// Await waits until the leader has ended, kills what is left of the group, and takes the rest of the output. The leader
-// stays a zombie, and so the group's id its own, until Reap. Of a program that has ended by itself it gives what that has left, as
-// Guard.Left does.
+// Await waits until the leader has ended, kills the rest of its group, and reads the rest of the output. Until Reap,
+// the leader stays a zombie, so the group's id isn't reused. If the program was not interrupted, Await returns what it
+// left, as Guard.Left does.
 func (p *Program) Await(variable string) (within, outside []string) {
 	process.AwaitEnd(p.pid)
 	if !p.Interrupted() {
@@ -160,7 +160,7 @@ func (p *Program) Await(variable string) (within, outside []string) {
 	return within, outside
 }
 
-// Detach closes what the worker has of its input and output, which is complete then. It may be repeated.
+// Detach closes the worker's ends of input and output; the output is then complete. It may be repeated.
 func (p *Program) Detach() {
 	p.detach.Do(func() {
 		p.input.close()
@@ -168,7 +168,7 @@ func (p *Program) Detach() {
 	})
 }
 
-// Reap says how the leader ended, and how much processor time it has used, and those of its children for which it has waited.
+// Reap returns how the leader ended, and its processor time, including children that it waited for.
 func (p *Program) Reap() (status syscall.WaitStatus, used time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *Program) Reap() (status syscall.WaitStatus, used time.Duration, err err
 	return status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
 }
 
-// Ignored says, behind why it was told to end, that it had to be killed; "" if it hadn't. Ask after Reap.
+// Ignored, appended to the reason of an interrupt, says that the program had to be killed; else "". Call it after Reap.
 func (p *Program) Ignored() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *Program) Ignored() string {
 	return fmt.Sprintf("; ignored SIGTERM for %s, killed", p.grace.Round(100*time.Millisecond))
 }
 
-// Interrupted says whether Interrupt has told it to end before it ended by itself.
+// Interrupted reports whether Interrupt came before the program's end.
 func (p *Program) Interrupted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ type input struct {
 	done chan struct{}
 }
 
-// feed makes a program's stdin that gives message. A short message is in the pipe before the program starts.
+// feed makes a stdin with message. A short message is in the pipe before the program starts.
 func feed(message []byte) (stdin int, in *input, err error) {
 	r, w, err := process.Pipe()
 	if err != nil {
@@ -221,7 +221,7 @@ func feed(message []byte) (stdin int, in *input, err error) {
 		_, err = syscall.Write(w, message)
 		_ = syscall.Close(w)
 	} else {
-		// not blocking, so that close ends a write without a reader
+		// non-blocking, so that close ends a write that nobody reads
 		err = syscall.SetNonblock(w, true)
 		in = &input{file: os.NewFile(uintptr(w), "input"), rest: message}
 	}
@@ -233,7 +233,7 @@ func feed(message []byte) (stdin int, in *input, err error) {
 	return r, in, nil
 }
 
-// begin writes beside whatever else happens. A program that doesn't read, or not all, is within its rights.
+// begin writes in the background. A program need not read its input.
 func (in *input) begin() {
 	if in == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// A program that has ended when the context ends counts by its exit status.
+// TestInterruptAfterTheEnd: a program that ended before the context counts by its exit status.
 func TestInterruptAfterTheEnd(t *testing.T) {
 	p, err := Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
 	if err != nil {
@@ -24,20 +24,20 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 	if err != nil || p.interrupted || status.ExitStatus() != 5 {
 		t.Errorf("interrupted: %t, %v, %v", p.interrupted, status, err)
 	}
-	p.Interrupt(time.Hour, nil) // too late for anything: the id may be another's
+	p.Interrupt(time.Hour, nil) // too late: the id may have been reused
 	if p.interrupted || p.kill != nil {
 		t.Error("interrupted after the reaping")
 	}
 }
 
-// discard drops what is written to it.
+// discard discards output.
 type discard [64]byte
 
 func (d *discard) Room() []byte { return d[:] }
 
 func (d *discard) Took(int) {}
 
-// The last look at the lock comes when all is ready, so that nothing but the fork is behind it.
+// TestLastLook: the last check of the lock comes directly before the fork.
 func TestLastLook(t *testing.T) {
 	lost := errors.New("lock lost")
 	for _, kind := range []string{"exec", "stream"} {

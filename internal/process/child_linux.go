@@ -17,16 +17,16 @@ func Pipe() (r, w int, err error) {
 	return ends[0], ends[1], err
 }
 
-// KeepFiles keeps what this process has open now, but for its standard streams, from the programs that it starts: the process that
-// started it may have left files open for it alone.
+// KeepFiles keeps this process's open files, except the standard streams, from programs that it starts: its parent may
+// have left files open only for it.
 func KeepFiles() {
 	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11, or in a sandbox
 		keepListed()
 	}
 }
 
-// WithoutNewPrivs calls start in a thread of its own, whose children gain no rights by what they execute. The thread ends with it, for
-// it can't take that back.
+// WithoutNewPrivs calls start in its own thread, whose children gain no rights by what they execute. The thread then
+// ends, because this can't be undone.
 func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -40,20 +40,20 @@ func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// AwaitEnd waits until a child has ended, and leaves it to be reaped.
+// AwaitEnd waits until a child has ended, without reaping it.
 func AwaitEnd(pid int) {
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 }
 
-// HasEnded says whether a child has ended, and leaves it to be reaped.
+// HasEnded reports whether a child has ended, without reaping it.
 func HasEnded(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 	return err == nil && info.Signo != 0
 }
 
-// Unread is how many unread bytes lie in a pipe; fd is either end of it.
+// Unread is the number of unread bytes in a pipe; fd is either end.
 func Unread(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	if err != nil {
@@ -62,8 +62,8 @@ func Unread(fd int) int {
 	return n
 }
 
-// ReadingEnd is another reading end of a pipe, for Unread once its writing end, fd, is closed; nil if there is none to be had.
-// While it is open, a writer isn't told that the pipe has no reader.
+// ReadingEnd opens another reading end of a pipe, for Unread after its writing end, fd, is closed; nil if impossible.
+// While it is open, writers get no EPIPE.
 func ReadingEnd(fd int) *os.File {
 	f, _ := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return f

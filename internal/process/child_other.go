@@ -20,25 +20,25 @@ func Pipe() (r, w int, err error) {
 	return ends[0], ends[1], nil
 }
 
-// KeepFiles keeps what this process has open now, but for its standard streams, from the programs that it starts: the process that
-// started it may have left files open for it alone.
+// KeepFiles keeps this process's open files, except the standard streams, from programs that it starts: its parent may
+// have left files open only for it.
 func KeepFiles() { keepListed() }
 
-// WithoutNewPrivs calls start: these systems have no way in common to keep a child from gaining rights.
+// WithoutNewPrivs calls start: these systems have no common way to keep a child from gaining rights.
 func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) { return start() }
 
-// AwaitEnd waits until a child has ended, and leaves it to be reaped. It isn't waitid, as on Linux, because Darwin's
-// returns for a child that was stopped as well.
+// AwaitEnd waits until a child has ended, without reaping it. It doesn't use waitid, because Darwin's also returns for
+// a stopped child.
 func AwaitEnd(pid int) { exitEvent(pid, nil) }
 
-// HasEnded says whether a child has ended, and leaves it to be reaped.
+// HasEnded reports whether a child has ended, without reaping it.
 func HasEnded(pid int) bool { return exitEvent(pid, &syscall.Timespec{}) }
 
-// exitEvent waits for a child's end, at most so long. A child that can't be watched has ended already.
+// exitEvent waits for a child's end, up to timeout. A child that can't be watched has ended already.
 func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
 	kq, err := syscall.Kqueue()
 	if err != nil {
-		return timeout == nil // who reaps it will wait
+		return timeout == nil // the reaping will wait
 	}
 	defer syscall.Close(kq)
 	var watch syscall.Kevent_t
@@ -55,8 +55,8 @@ func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
 	}
 }
 
-// Unread is how many unread bytes lie in a pipe, where the system tells that of its writing end: here it doesn't.
+// Unread would be the number of unread bytes in a pipe; these systems don't tell it at the writing end.
 func Unread(int) int { return 0 }
 
-// ReadingEnd is nil: here Unread tells nothing.
+// ReadingEnd is nil, because Unread doesn't work here.
 func ReadingEnd(int) *os.File { return nil }

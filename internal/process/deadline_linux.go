@@ -7,22 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Deadline kills this process when its time comes, also while the process is stopped or the host is suspended: the kernel does
-// it, whatever the process is about to do next. The first process of a container is spared, as from every signal of its own.
-// A Deadline isn't safe for concurrent use.
+// Deadline kills this process at its time, even if the process is stopped or the host is suspended: the kernel does it.
+// A container's first process is spared, as from each of its own signals. A Deadline isn't safe for concurrent use.
 type Deadline struct {
 	timer int32
 	made  bool
 }
 
-// sigevent says what a timer does, as the kernel wants it: with zeros, that it sends a signal to the process.
+// sigevent tells the kernel what a timer does: zeros mean a signal to the process.
 type sigevent struct {
-	_     uintptr // what a handler of the signal would get
+	_     uintptr // the value for a signal handler
 	signo int32
 	_     [64]byte
 }
 
-// Set has the process killed so long from now, which is more than 0. Set again, it counts again.
+// Set kills the process after left, which must be positive. A further Set replaces it.
 func (d *Deadline) Set(left time.Duration) {
 	if !d.made {
 		event := sigevent{signo: int32(unix.SIGKILL)}
@@ -35,7 +34,7 @@ func (d *Deadline) Set(left time.Duration) {
 	d.settime(left)
 }
 
-// Lift takes it back.
+// Lift cancels the deadline.
 func (d *Deadline) Lift() {
 	if d.made {
 		d.settime(0)

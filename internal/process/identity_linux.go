@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// here is what processes have in common that can see each other, and mean the same by an id and a start time: the host's boot, and
-// the namespaces of ids and of times, for containers have their own. It is empty where /proc is none, or another namespace's.
+// here identifies a set of processes that see each other and agree on ids and start times: the host's boot, and the
+// namespaces of ids and times, because containers have their own. It is empty if /proc is missing or of another namespace.
 var here = sync.OnceValue(func() string {
 	self, err := os.Readlink("/proc/self")
 	boot, none := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	ids, hidden := os.Readlink("/proc/self/ns/pid")
 	times, old := os.Readlink("/proc/self/ns/time")
 	if old != nil {
-		times = "-" // a kernel without
+		times = "-" // a kernel without time namespaces
 	}
 	if err != nil || none != nil || hidden != nil || self != strconv.Itoa(os.Getpid()) {
 		return ""
@@ -28,7 +28,7 @@ var here = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(boot)) + " " + ids + " " + times
 })
 
-// Identity tells this process from all that there were and will be; it is empty where that can't be told.
+// Identity tells this process from all others, past and future; empty if that is impossible.
 func Identity() string {
 	o, ok := OtherOf(os.Getpid())
 	if !ok || here() == "" {
@@ -37,7 +37,7 @@ func Identity() string {
 	return fmt.Sprintf("%s %d %d", here(), os.Getpid(), o.Born)
 }
 
-// IsGone says whether a process has ended, by its Identity: false if it may be alive, and if it can't be seen from here.
+// IsGone reports, by its Identity, whether a process has ended; false if it may be alive or can't be seen from here.
 func IsGone(identity string) bool {
 	fields := strings.Fields(identity)
 	if len(fields) != 5 || strings.Join(fields[:3], " ") != here() {
@@ -50,11 +50,10 @@ func IsGone(identity string) bool {
 	if o, ok := OtherOf(pid); ok {
 		return o.Ended || strconv.Itoa(o.Born) != fields[4]
 	}
-	return syscall.Kill(pid, 0) == syscall.ESRCH // /proc may hide what is another user's
+	return syscall.Kill(pid, 0) == syscall.ESRCH // /proc may hide other users' processes
 }
 
-// Uptime is a time by a clock that can't be set and that doesn't stand still, not even while the host is suspended, as that of
-// time.Now does: a lock ends meanwhile.
+// Uptime is a clock that nobody sets. Unlike time.Now's, it also runs while the host is suspended, when locks end too.
 func Uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every Linux has it

@@ -9,8 +9,8 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// A process is gone when it has been killed, and before somebody has taken note of it. One that lives, or can't be seen from here,
-// never is.
+// TestIsGone: a process is gone once it is killed, even before it is reaped. A process that lives, or can't be seen
+// from here, never is.
 func TestIsGone(t *testing.T) {
 	own := process.Identity()
 	if len(strings.Fields(own)) != 5 || process.IsGone(own) {

@@ -12,5 +12,5 @@ func IsGone(string) bool { return false }
 
 var began = time.Now()
 
-// Uptime is a time by a clock that can't be set. Where the host is suspended it may stand still.
+// Uptime is a clock that nobody sets. It may stop while the host is suspended.
 func Uptime() time.Duration { return time.Since(began) + time.Duration(Suspended.Load()) }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SeesOthers says that this system shows other processes.
+// SeesOthers reports that this system shows other processes.
 const SeesOthers = true
 
 // Others are the processes of this host.
@@ -33,13 +33,13 @@ func Others() map[int]Other {
 	return all
 }
 
-// OtherOf is the process of an id, if there is one.
+// OtherOf finds a process by id.
 func OtherOf(pid int) (o Other, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return o, false
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name may have anything in it
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name may contain anything
 	if len(fields) < 20 {
 		return o, false
 	}
@@ -58,13 +58,13 @@ func OtherOf(pid int) (o Other, ok bool) {
 const (
 	// ticksPerSecond is the unit of Born, the same on all architectures.
 	ticksPerSecond = 100
-	// forkTicks is how old a fork may be; who forks waits until the program has begun, and a busy machine takes some seconds.
+	// forkTicks is a fork's maximum age: its parent waits until the program has begun, which takes seconds on a busy machine.
 	forkTicks = 30 * ticksPerSecond
 	kthreadd  = 2 // parent of the kernel's threads
 )
 
-// IsFork says whether a process may be a fork of this program, from before it becomes the program that it is to run, or while
-// it does: then nothing can be seen of its environment. Whose fork it is can't be seen either.
+// IsFork reports whether a process may be a fork of this program, before or during its exec, when its environment can't
+// be seen. Its parent can't be told either.
 func (o Other) IsFork(pid int) bool {
 	var system unix.Sysinfo_t
 	if o.Ended || o.Threads != 1 || o.Parent == kthreadd || unix.Sysinfo(&system) != nil || int(system.Uptime)*ticksPerSecond-o.Born > forkTicks {
@@ -83,40 +83,40 @@ func (o Other) IsFork(pid int) bool {
 	return err == nil && strings.TrimSuffix(its, replaced) == strings.TrimSuffix(own, replaced)
 }
 
-// Signal signals the process, whose id this was; never another that has the id by now.
+// Signal signals the process that had this id, and never a later one with the same id.
 func (o Other) Signal(pid int, sig syscall.Signal) error {
-	process, err := os.FindProcess(pid) // a handle, so that it stays the process that is looked at next
+	process, err := os.FindProcess(pid) // a handle, so that the check below is about the same process
 	if err != nil {
 		return err
 	}
-	defer process.Release() //nolint:errcheck // it gives none
+	defer process.Release() //nolint:errcheck // it returns none
 	if same, ok := OtherOf(pid); !ok || same.Born != o.Born {
 		return syscall.ESRCH
 	}
 	return process.Signal(sig)
 }
 
-// HasInEnvironment says whether a process was started with a variable of this value. Of other users' processes, and of one
-// that ended just now, there is nothing to read.
+// HasInEnvironment reports whether a process was started with this NAME=value. Environments of other users' processes,
+// and of just ended ones, can't be read.
 func HasInEnvironment(pid int, variable string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	mark := []byte("\x00" + variable + "\x00")
 	return err == nil && (bytes.Contains(env, mark) || bytes.HasPrefix(env, mark[1:]))
 }
 
-// NameOf is what the system calls a process, as valid UTF-8.
+// NameOf is the system's name of a process, as valid UTF-8.
 func NameOf(pid int) string {
 	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	return strings.ToValidUTF8(string(bytes.TrimSpace(name)), string(utf8.RuneError))
 }
 
-// Runs says whether a process, which needn't be a child, is there and not a zombie.
+// Runs reports whether a process, not only a child, exists and is no zombie.
 func Runs(pid int) bool {
 	o, ok := OtherOf(pid)
 	return ok && !o.Ended
 }
 
-// AdoptOrphans makes this process the parent of what its descendants leave behind, or no more, and says whether that can be.
+// AdoptOrphans makes this process the parent of its descendants' orphans, or stops that. It reports whether that worked.
 func AdoptOrphans(adopt bool) bool {
 	value := uintptr(0)
 	if adopt {
@@ -125,7 +125,7 @@ func AdoptOrphans(adopt bool) bool {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, value, 0, 0, 0) == nil
 }
 
-// Children gives the children of this process's first thread: all that it has adopted, and some that it has started.
+// Children are the children of this process's first thread: all adopted ones, and some that it has started.
 func Children() (pids []int, err error) {
 	text, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
 	if err != nil {

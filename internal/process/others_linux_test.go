@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process gets a signal that is meant for it, and none that was meant for another of its id.
+// TestSignalOther: a process gets its own signals, and none for an earlier process with its id.
 func TestSignalOther(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -44,10 +44,10 @@ func TestSignalOther(t *testing.T) {
 	}
 }
 
-// headless is what makes the test binary a process whose first thread has ended, and the file to which it writes its pid then.
+// headless makes the test binary a process whose first thread has ended, and names its pid file.
 const headless = "HEADLESS_PID_FILE"
 
-// init is where the goroutine is on the first thread for sure.
+// init certainly runs on the first thread.
 func init() {
 	file := os.Getenv(headless)
 	if file == "" {
@@ -67,7 +67,7 @@ func init() {
 	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
-// A process whose first thread has ended looks like a zombie, and is none.
+// TestHeadlessIsNoZombie: a process whose first thread has ended looks like a zombie, but isn't.
 func TestHeadlessIsNoZombie(t *testing.T) {
 	cmd, file := exec.Command(os.Args[0]), filepath.Join(t.TempDir(), "pid")
 	cmd.Env = append(os.Environ(), headless+"="+file)
@@ -90,7 +90,7 @@ func TestHeadlessIsNoZombie(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// Where the kernel can't close a range of files, they are looked for one by one.
+// TestKeepListed: if the kernel can't close a range of files, they are listed one by one.
 func TestKeepListed(t *testing.T) {
 	var kept []int
 	for _, from := range []int{3, usualFiles + 40} {

@@ -7,31 +7,31 @@ import (
 	"syscall"
 )
 
-// SeesOthers says that this system shows other processes: not in a way that all of these have in common.
+// SeesOthers reports that these systems have no common way to show other processes.
 const SeesOthers = false
 
-// Others are none.
+// Others returns nil.
 func Others() map[int]Other { return nil }
 
-// OtherOf finds none.
+// OtherOf finds nothing.
 func OtherOf(int) (o Other, ok bool) { return o, false }
 
-// Signal finds none.
+// Signal finds nothing.
 func (Other) Signal(int, syscall.Signal) error { return syscall.ESRCH }
 
 // IsFork can't tell.
 func (Other) IsFork(int) bool { return false }
 
-// HasInEnvironment can't see any.
+// HasInEnvironment can't see any environment.
 func HasInEnvironment(int, string) bool { return false }
 
-// NameOf knows none.
+// NameOf knows no names.
 func NameOf(int) string { return "" }
 
-// Runs says whether a process, which needn't be a child, is there. A zombie is too, until it is reaped.
+// Runs reports whether a process, not only a child, exists. An unreaped zombie does.
 func Runs(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// AdoptOrphans makes this process the parent of what its descendants leave behind, or no more, and says whether that can be.
+// AdoptOrphans would make this process the parent of its descendants' orphans. It reports that this is impossible.
 func AdoptOrphans(bool) bool { return false }
 
 // Children can't list any.

@@ -1,9 +1,8 @@
 //go:build !windows
 
-// Package process is what a system tells of processes, and lets be done with them. Each system's answers are in files of their
-// own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all,
-// identity_linux.go and identity_other.go about one that another process has known,
-// program_linux.go and program_other.go about what a program may be given.
+// Package process inspects and controls processes. Each system has its own files: child_*.go for the children of this
+// process, others_*.go for all processes, identity_*.go for processes that another process has known, and program_*.go
+// for what a program may be given.
 package process
 
 import (
@@ -12,13 +11,13 @@ import (
 	"syscall"
 )
 
-// CanRun says whether hipq can run programs on this system, and why not.
+// CanRun returns why hipq can't run programs on this system, or nil.
 func CanRun() error { return nil }
 
-// usualFiles is below which number all files are looked for, where the system may not list those that are open.
+// usualFiles limits the search for open files if the system may not list them.
 const usualFiles = 256
 
-// keepListed has all files above the standard streams closed in the programs that this process starts.
+// keepListed sets close-on-exec on all files above the standard streams.
 func keepListed() {
 	for fd := 3; fd < usualFiles; fd++ {
 		syscall.CloseOnExec(fd)
@@ -34,20 +33,20 @@ func keepListed() {
 // Other is a process of this host.
 type Other struct {
 	Parent, Group, Session int
-	// Born, in ticks since the host's start, tells it from others that have its id after it.
+	// Born, in ticks since the host's start, tells it from later processes with the same id.
 	Born  int
 	Ended bool
-	// Threads is how many it has.
+	// Threads is the number of its threads.
 	Threads int
 }
 
-// SignalBelow signals all that a process has started, and what these have, as far as the system shows them.
+// SignalBelow signals all descendants of a process that the system shows.
 func SignalBelow(pid int, sig syscall.Signal) {
 	all := Others()
 	for id, o := range all {
 		for up, ok := o, true; ok && up.Born >= all[pid].Born; up, ok = all[up.Parent] {
 			if up.Parent == pid {
-				_ = o.Signal(id, sig) // one that has ended meanwhile needs none
+				_ = o.Signal(id, sig) // one that has just ended needs none
 				break
 			}
 		}

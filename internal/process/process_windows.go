@@ -5,16 +5,16 @@ import (
 	"syscall"
 )
 
-// KeepFiles does nothing: no program gets files of this process that it isn't given.
+// KeepFiles does nothing: programs inherit only the files they are given.
 func KeepFiles() {}
 
-// errWindows is why no program runs on Windows. There are no process groups, by which everything that a program has started is
-// told to end, and killed, before its job's lock does.
+// errWindows is why no program runs on Windows: there are no process groups to end and kill all that a program has
+// started before its job's lock ends.
 var errWindows = errors.New("hipq runs no programs on Windows, where it can't end all that a program has started; " +
 	"let hipq work run on Linux, macOS or BSD, against the same database")
 
-// CanRun says whether hipq can run programs on this system, and why not.
+// CanRun returns why hipq can't run programs on this system.
 func CanRun() error { return errWindows }
 
-// SignalBelow signals nothing: Windows has no signals.
+// SignalBelow does nothing: Windows has no signals.
 func SignalBelow(int, syscall.Signal) {}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HardLimit is up to what this process, or one that it starts, may raise a limit, by the letter that ulimit has for it and in
-// the system's unit, unless it MayRaise it.
+// HardLimit is how far this process and its children may raise a limit, unless MayRaise. letter is ulimit's; the value
+// is in the system's unit.
 func HardLimit(letter byte) (limit uint64, known bool) {
 	resource, known := map[byte]int{'v': unix.RLIMIT_AS, 'n': unix.RLIMIT_NOFILE, 't': unix.RLIMIT_CPU, 'f': unix.RLIMIT_FSIZE}[letter]
 	var r unix.Rlimit
@@ -20,14 +20,14 @@ func HardLimit(letter byte) (limit uint64, known bool) {
 	return r.Max, true
 }
 
-// MayRaise says whether programs that this process starts as its own user may have limits above the hard ones.
+// MayRaise reports whether programs of this process's own user may have limits above the hard ones.
 func MayRaise() bool { return childrenHave(unix.CAP_SYS_RESOURCE) }
 
-// MayPrefer says whether programs that this process starts as its own user may be preferred to others.
+// MayPrefer reports whether programs of this process's own user may have a negative niceness.
 func MayPrefer() bool { return childrenHave(unix.CAP_SYS_NICE) }
 
-// childrenHave says whether a program that this process starts has one of root's rights: root's has all within its bounds, of
-// which a container or a service may lack some; another user's has what is handed down to it.
+// childrenHave reports whether programs that this process starts have a capability. root's have those in the bounding
+// set, which a container or service may reduce; another user's have the ambient ones.
 func childrenHave(right uintptr) bool {
 	option, which := unix.PR_CAPBSET_READ, [2]uintptr{right}
 	if os.Geteuid() != 0 {
@@ -37,7 +37,7 @@ func childrenHave(right uintptr) bool {
 	return err == nil && has == 1
 }
 
-// AsUser calls f with the rights that a user has to files, in a thread that alone of all this process's has them. It needs root.
+// AsUser calls f with a user's rights to files, in a thread that alone has them. It needs root.
 func AsUser(c *syscall.Credential, f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -54,8 +54,7 @@ func AsUser(c *syscall.Credential, f func() error) error {
 	return <-done
 }
 
-// putOn gives this thread a user's rights to files. Other processes take it for what it was: to signal it they'd still have to be
-// root's.
+// putOn gives this thread a user's rights to files. Its signal permissions don't change: only root can still signal it.
 func putOn(c *syscall.Credential) (restore func() bool, err error) {
 	before, err := unix.Getgroups()
 	groups := make([]int, len(c.Groups))
@@ -69,11 +68,11 @@ func putOn(c *syscall.Credential) (restore func() bool, err error) {
 		return nil, fmt.Errorf("look at files as user %d: %w", c.Uid, err)
 	}
 	group, _ := unix.SetfsgidRetGid(int(c.Gid))
-	user, _ := unix.SetfsuidRetUid(int(c.Uid)) // last: the rights that root has to all files go with it
+	user, _ := unix.SetfsuidRetUid(int(c.Uid)) // last, because it drops root's rights to all files
 	return func() bool {
 		_, _ = unix.SetfsuidRetUid(user)
 		_, _ = unix.SetfsgidRetGid(group)
-		isUser, _ := unix.SetfsuidRetUid(user) // only the next call says whether one has failed
+		isUser, _ := unix.SetfsuidRetUid(user) // only the next call shows whether one has failed
 		isGroup, _ := unix.SetfsgidRetGid(group)
 		return unix.Setgroups(before) == nil && isUser == user && isGroup == group
 	}, nil

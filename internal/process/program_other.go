@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// HardLimit knows none: who sets a limit finds out.
+// HardLimit knows none: setting a limit shows whether it works.
 func HardLimit(byte) (limit uint64, known bool) { return 0, false }
 
-// MayRaise says whether programs that this process starts as its own user may have limits above the hard ones.
+// MayRaise reports whether programs of this process's own user may have limits above the hard ones.
 func MayRaise() bool { return os.Geteuid() == 0 }
 
-// MayPrefer says whether programs that this process starts as its own user may be preferred to others.
+// MayPrefer reports whether programs of this process's own user may have a negative niceness.
 func MayPrefer() bool { return os.Geteuid() == 0 }
 
-// AsUser calls f. Here a process has one user, and can't look at files as another for a moment.
+// AsUser calls f. A thread here can't take on another user's rights to files.
 func AsUser(_ *syscall.Credential, f func() error) error { return f() }
 
-// Deadline does nothing: these systems have no timer in common that could kill a process which is stopped.
+// Deadline does nothing: these systems have no common timer that kills a stopped process.
 type Deadline struct{}
 
 // Set does nothing.

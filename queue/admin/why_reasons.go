@@ -118,7 +118,7 @@ func (w *Why) scheduled() {
 	}
 }
 
-// nobody reports if no worker seems to run at all.
+// noWorker reports if no worker seems to run at all.
 func (w *Why) noWorker() {
 	const long = 5 * time.Minute
 	if w.last == nil {

@@ -1,4 +1,4 @@
-// Command echo is a compiled program of a stream: it says of each job that it is finished.
+// Command echo is a compiled stream program that reports each job as finished.
 package main
 
 import (

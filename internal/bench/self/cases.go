@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// measurement is what is measured of a queue.
+// measurement is what to measure of a queue.
 type measurement struct {
 	queue   queue.Options
 	measure func(engine, context.Context, *bench.Queue) error

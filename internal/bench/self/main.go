@@ -1,15 +1,14 @@
-// Command self measures hipq by itself, in the units in which other queues are measured beside it. It prints lines of a
-// name, a metric, a value and a unit, with tabs between them. Names and cases stay as they are, so that the lines of two
-// commits can be compared.
+// Command self measures hipq alone, in the units used for other queues. It prints lines of a name, a metric, a value
+// and a unit, separated by tabs. Names and cases never change, so that the lines of two commits are comparable.
 //
-// It is told what to do by its environment:
+// Its environment configures it:
 //
-//	MARIA_DSN   a database of a MariaDB, in go-sql-driver's form; without it there is only SQLite
-//	SERVER_PID  the server's process, whose CPU time is wanted too
-//	BENCH_TMP   where SQLite's file goes
-//	N           how many jobs are drained at a time (20000)
-//	SINGLE      how many are enqueued one by one (2000)
-//	CASES       what to measure: plain (which is all by default), types20, throttle
+//	MARIA_DSN   a MariaDB database, in go-sql-driver's form; if unset, only SQLite is measured
+//	SERVER_PID  the server's process, to measure its CPU time
+//	BENCH_TMP   the folder of SQLite's file
+//	N           how many jobs to drain at a time (20000)
+//	SINGLE      how many to enqueue one by one (2000)
+//	CASES       what to measure: plain (the default), types20, throttle
 package main
 
 import (
@@ -77,7 +76,7 @@ func number(name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// choose gives the cases that a list with commas or blanks names.
+// choose returns the cases in a list with commas or blanks.
 func choose(list string) ([]measurement, error) {
 	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 	if len(names) == 0 {
@@ -113,7 +112,7 @@ func (e engine) measure(ctx context.Context, o schema.Options, chosen []measurem
 		if err != nil {
 			return err
 		}
-		// what an earlier run may have left that was ended
+		// an earlier, interrupted run may have left jobs
 		if _, err := q.Drain(ctx, bench.Workers{Concurrency: 100}); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type meter struct {
 	prefix, server string
 }
 
-// rate prints how many jobs a second f does, of n, and what CPU time they take of this process and of the server.
+// rate prints how many of n jobs f does per second, and their CPU time in this process and the server.
 func (m meter) rate(name string, n int, f func() error) error {
 	clients, servers, began := ownCPU(), m.serverCPU(), time.Now()
 	if err := f(); err != nil {
@@ -45,13 +45,13 @@ func ownCPU() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// serverCPU is 0 where there is no /proc.
+// serverCPU is 0 without /proc.
 func (m meter) serverCPU() time.Duration {
 	stat, err := os.ReadFile(filepath.Join("/proc", m.server, "stat"))
 	if m.server == "" || err != nil {
 		return 0
 	}
-	const utime, stime = 11, 12 // counted from the field after the program's name, which may hold anything
+	const utime, stime = 11, 12 // counted from the field after the program's name, which may contain anything
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= stime {
 		return 0
@@ -61,6 +61,6 @@ func (m meter) serverCPU() time.Duration {
 		n, _ := strconv.ParseInt(string(f), 10, 64) // the kernel writes digits
 		ticks += n
 	}
-	const tick = time.Second / 100 // for user space, on all Linux there is
+	const tick = time.Second / 100 // for user space, on every Linux
 	return time.Duration(ticks) * tick
 }

@@ -1,6 +1,6 @@
 //go:build !windows
 
-// Package processtest is for tests that start processes and watch them.
+// Package processtest is for tests that start and observe processes.
 package processtest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Escape is for a test binary that a program starts: it leaves its process group, writes its pid to a file, and stays for a
-// minute, deaf to TERM. args is the FILE.
+// Escape is for a test binary that a program starts: it leaves its process group, writes its pid to a file, and stays
+// for a minute, ignoring TERM. args is the FILE.
 func Escape(args []string) error {
 	if err := syscall.Setpgid(0, 0); err != nil {
 		return err
@@ -30,7 +30,7 @@ func Escape(args []string) error {
 	return stay.Run()
 }
 
-// Eventually polls until is is true, less and less often: what it waits for needs the processor too.
+// Eventually polls until is is true, less and less often, because the awaited process needs the processor too.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -42,7 +42,7 @@ func Eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Number waits for a file that holds a number and a newline.
+// Number waits for a file with a number and a newline.
 func Number(t *testing.T, path string) int {
 	t.Helper()
 	var n int
@@ -57,8 +57,8 @@ func Number(t *testing.T, path string) int {
 	return n
 }
 
-// Alive says whether a process runs. A zombie that wasn't reaped doesn't, once its last thread has ended: until then its
-// files are open.
+// Alive reports whether a process runs. A zombie doesn't, once its last thread has ended: until then its files are
+// open.
 func Alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -87,7 +87,7 @@ func EventuallyGone(t *testing.T, what string, pid int) {
 	Eventually(t, what+" is gone", func() bool { return !Alive(pid) })
 }
 
-// Identity is the process.Identity of another process that runs. Where there are none the test is skipped.
+// Identity is the process.Identity of another running process. It skips the test if the system has none.
 func Identity(t *testing.T, pid int) string {
 	t.Helper()
 	own := strings.Fields(process.Identity())

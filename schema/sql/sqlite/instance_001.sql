@@ -1,4 +1,4 @@
--- What tables and columns are for stands in the layout for MySQL.
+-- The layout for MySQL explains tables and columns.
 CREATE TABLE IF NOT EXISTS {activity} (
   id        INTEGER PRIMARY KEY AUTOINCREMENT,
   at        TEXT NOT NULL,

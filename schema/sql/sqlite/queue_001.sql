@@ -1,7 +1,7 @@
--- The jobs of one queue. What columns are for stands in the layout for MySQL, and in docs/reference/schema.md. Applications write with
--- libraries of their own, of which 3.37 is the oldest that knows STRICT.
+-- The jobs of one queue. The layout for MySQL and docs/schema.md explain the columns. Applications write with their own
+-- SQLite libraries; STRICT needs 3.37.
 CREATE TABLE IF NOT EXISTS {jobs} (
-  id                 INTEGER PRIMARY KEY AUTOINCREMENT, -- without AUTOINCREMENT a purged id would be used again
+  id                 INTEGER PRIMARY KEY AUTOINCREMENT, -- without AUTOINCREMENT a purged id would be reused
   job_type           TEXT NOT NULL,
   job_data           TEXT NOT NULL DEFAULT 'NONE',
   job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
@@ -53,13 +53,13 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR status IN ('submitted', 'finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
   CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
-  -- a time that hipq can read: versions of SQLite take 24:00 for one, and 30 February
+  -- a time that hipq can parse: some SQLite versions accept 24:00 and 30 February
   CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970'
     AND scheduled_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
     AND date(julianday(substr(scheduled_run_time, 1, 10))) IS substr(scheduled_run_time, 1, 10) AND substr(scheduled_run_time, 12, 2) < '24'
     AND (length(CAST(scheduled_run_time AS BLOB)) = 19 OR substr(scheduled_run_time, 20, 1) = '.'
       AND length(CAST(scheduled_run_time AS BLOB)) BETWEEN 21 AND 29 AND substr(scheduled_run_time, 21) NOT GLOB '*[^0-9]*')),
-  -- What MySQL's types see to. The highest id of all would leave none for the next.
+  -- What MySQL's types ensure. The highest possible id would leave none for the next job.
   CONSTRAINT {jobs}$id CHECK (id BETWEEN 1 AND 4611686018427387903),
   CONSTRAINT {jobs}$job_type CHECK (length(CAST(job_type AS BLOB)) <= 64),
   CONSTRAINT {jobs}$job_key CHECK (length(CAST(job_key AS BLOB)) <= 255)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// job is what of a job is of interest here.
+// job has the needed fields of a job.
 type job struct {
 	ID      int64
 	Attempt int
@@ -24,7 +24,7 @@ type job struct {
 }
 
 func main() {
-	// hipq says so at the timeout, and when its worker must end
+	// hipq sends SIGTERM at the timeout, and when its worker must end
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var j job
@@ -42,7 +42,7 @@ func main() {
 	}
 	fmt.Println(err)
 	if errors.Is(err, fs.ErrNotExist) {
-		os.Exit(65) // no retry will help
+		os.Exit(65) // a retry won't help
 	}
 	os.Exit(1)
 }
@@ -52,18 +52,18 @@ func say(what map[string]any) { _ = json.NewEncoder(os.Stdout).Encode(what) }
 
 func count(ctx context.Context, j job) (words int, err error) {
 	report, part := fmt.Sprintf("report-%d.txt", j.ID), fmt.Sprintf("report-%d.%d.part", j.ID, j.Attempt)
-	if j.Attempt > 1 { // an earlier attempt was killed, or told to stop, at an unknown point
+	if j.Attempt > 1 { // an earlier attempt was killed or told to stop, at an unknown point
 		left, _ := filepath.Glob(fmt.Sprintf("report-%d.*.part", j.ID))
 		for _, name := range left {
 			_ = os.Remove(name)
 		}
-		if done, err := os.ReadFile(report); err == nil { // it had done all but say so
+		if done, err := os.ReadFile(report); err == nil { // it had done everything but report it
 			_, err = fmt.Sscan(string(done), &words)
 			return words, err
 		}
 	}
 	var data struct{ File string }
-	_ = json.Unmarshal(j.Data, &data) // other data name no file
+	_ = json.Unmarshal(j.Data, &data) // other data names no file
 	text, err := os.Open(data.File)
 	if err != nil {
 		return 0, fmt.Errorf("no such text: %w", err)
@@ -73,7 +73,7 @@ func count(ctx context.Context, j job) (words int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _, _ = out.Close(), os.Remove(part) }() // unless it has its name
+	defer func() { _, _ = out.Close(), os.Remove(part) }() // unless it has been renamed
 	info, err := text.Stat()
 	if err != nil {
 		return 0, err
@@ -86,7 +86,7 @@ func count(ctx context.Context, j job) (words int, err error) {
 		words += len(bytes.Fields(lines.Bytes()))
 		read += int64(len(lines.Bytes())) + 1
 		select {
-		case <-time.After(pause): // as work that is slow
+		case <-time.After(pause): // simulates slow work
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -104,5 +104,5 @@ func count(ctx context.Context, j job) (words int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return words, os.Rename(part, report) // whole, or not at all
+	return words, os.Rename(part, report) // atomically
 }

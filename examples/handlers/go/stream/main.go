@@ -1,4 +1,4 @@
-// Stream counts the words of texts and writes a report of each, several at once.
+// Stream counts the words of texts and writes a report for each, several at once.
 // handler: {stream: [./stream-go], processes: 1, in_flight: 4, env: [PAUSE]}
 package main
 
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// job is what of a job is of interest here.
+// job has the needed fields of a job.
 type job struct {
 	ID      int64
 	Token   string
@@ -28,7 +28,7 @@ type job struct {
 }
 
 func main() {
-	// hipq says so at a job's timeout, and when its worker must end
+	// hipq sends SIGTERM at a job's timeout, and when its worker must end
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var jobs sync.WaitGroup
@@ -52,7 +52,7 @@ func handle(ctx context.Context, j job) {
 	switch {
 	case err == nil:
 		j.say(map[string]any{"outcome": "finished", "result": map[string]any{"words": words}})
-	case errors.Is(err, fs.ErrNotExist): // no retry will help
+	case errors.Is(err, fs.ErrNotExist): // a retry won't help
 		j.say(map[string]any{"outcome": "failed", "error": err.Error()})
 	default:
 		if ctx.Err() != nil {
@@ -63,7 +63,7 @@ func handle(ctx context.Context, j job) {
 	}
 }
 
-// answers lets one line after the other be written.
+// answers keeps lines from mixing.
 var answers sync.Mutex
 
 // say prints a line of JSON about the job.
@@ -76,18 +76,18 @@ func (j job) say(what map[string]any) {
 
 func count(ctx context.Context, j job) (words int, err error) {
 	report, part := fmt.Sprintf("report-%d.txt", j.ID), fmt.Sprintf("report-%d.%d.part", j.ID, j.Attempt)
-	if j.Attempt > 1 { // an earlier attempt was killed, or told to stop, at an unknown point
+	if j.Attempt > 1 { // an earlier attempt was killed or told to stop, at an unknown point
 		left, _ := filepath.Glob(fmt.Sprintf("report-%d.*.part", j.ID))
 		for _, name := range left {
 			_ = os.Remove(name)
 		}
-		if done, err := os.ReadFile(report); err == nil { // it had done all but say so
+		if done, err := os.ReadFile(report); err == nil { // it had done everything but report it
 			_, err = fmt.Sscan(string(done), &words)
 			return words, err
 		}
 	}
 	var data struct{ File string }
-	_ = json.Unmarshal(j.Data, &data) // other data name no file
+	_ = json.Unmarshal(j.Data, &data) // other data names no file
 	text, err := os.Open(data.File)
 	if err != nil {
 		return 0, fmt.Errorf("no such text: %w", err)
@@ -97,7 +97,7 @@ func count(ctx context.Context, j job) (words int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _, _ = out.Close(), os.Remove(part) }() // unless it has its name
+	defer func() { _, _ = out.Close(), os.Remove(part) }() // unless it has been renamed
 	info, err := text.Stat()
 	if err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func count(ctx context.Context, j job) (words int, err error) {
 		words += len(bytes.Fields(lines.Bytes()))
 		read += int64(len(lines.Bytes())) + 1
 		select {
-		case <-time.After(pause): // as work that is slow
+		case <-time.After(pause): // simulates slow work
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -128,5 +128,5 @@ func count(ctx context.Context, j job) (words int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return words, os.Rename(part, report) // whole, or not at all
+	return words, os.Rename(part, report) // atomically
 }

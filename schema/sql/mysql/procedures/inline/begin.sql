@@ -1,13 +1,13 @@
--- Refuses a session that has set what all others would have to live with: NOW(6) is its clock, SYSDATE(6) the server's.
+-- Refuses a session with settings that would harm others: NOW(6) is the session's clock, SYSDATE(6) the server's.
 IF ABS(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))) > 10000000 THEN
   CALL {job}$refuse(31017, 'the session has set timestamp: SET timestamp = DEFAULT');
 ELSEIF @@SESSION.insert_id > 0 THEN
   CALL {job}$refuse(31017, 'the session has set insert_id: connect anew');
-ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABLE' THEN -- all that is read would be locked
+ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABLE' THEN -- it would lock all rows that are read
   CALL {job}$refuse(31017, 'the session is SERIALIZABLE: SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
 END IF;
--- Begins a transaction, or sets a savepoint in the caller's. Whether there is one MySQL tells nobody but whoever asks for
--- another isolation: within a transaction that is an error.
+-- Begins a transaction, or sets a savepoint in the caller's. MySQL shows only by error 1568 that there is one: within a
+-- transaction, the isolation can't be set.
 BEGIN
   DECLARE CONTINUE HANDLER FOR 1568 SET v_own = FALSE;
   SET v_own = @@SESSION.autocommit;

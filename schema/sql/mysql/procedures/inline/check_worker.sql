@@ -1,5 +1,5 @@
--- A worker is known by its secret, and its id, which others see, is made of that. So no id that they see is a secret: not that of
--- another, nor one of hipq work.
+-- A worker's id is a hash of its secret. So an id, which others see, is never a secret, neither of another worker nor
+-- of hipq work.
 IF worker_secret IS NULL THEN
   CALL {job}$refuse(31001, 'worker_secret is missing');
 ELSEIF CHAR_LENGTH(worker_secret) NOT BETWEEN 32 AND 255 THEN

@@ -1,4 +1,4 @@
--- a call that fails has done nothing
+-- a failed call changes nothing
 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
   CALL {job}$undo(v_own);
   RESIGNAL;

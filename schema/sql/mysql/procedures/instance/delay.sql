@@ -1,4 +1,4 @@
--- How long to wait after an attempt, in microseconds. Jitter comes after the cap, and only lengthens. p_random is in [0, 1).
+-- Computes the retry delay in microseconds. Jitter comes after the cap, and only lengthens. p_random is in [0, 1).
 CREATE PROCEDURE {self}(IN p_policy {text}, IN p_attempt BIGINT, IN p_random DOUBLE, OUT p_delay DOUBLE)
 {traits}
 BEGIN

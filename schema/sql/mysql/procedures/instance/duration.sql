@@ -1,4 +1,4 @@
--- Reads a duration such as 30s, 5m, 1h30m, 1w2d, into microseconds. p_name is what it is called in the refusal.
+-- Parses a duration such as 30s, 5m, 1h30m, 1w2d, into microseconds. p_name names it in a refusal.
 CREATE PROCEDURE {self}(IN p_name VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_text {text}, OUT p_us BIGINT)
 {traits}
 BEGIN

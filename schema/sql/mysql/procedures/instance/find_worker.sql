@@ -1,4 +1,4 @@
--- Says of a worker why it may not grab and start: it must be known, at work, and have its lock.
+-- Refuses a worker that may not grab or start: it must be registered, working, and hold its lock.
 CREATE PROCEDURE {self}(IN p_worker {id})
 {traits}
 BEGIN

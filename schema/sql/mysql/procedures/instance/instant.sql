@@ -1,4 +1,4 @@
--- Reads a time in the form of RFC 3339; without a zone it is UTC, as in the table.
+-- Parses an RFC 3339 time; without a zone it is UTC, as in the table.
 CREATE PROCEDURE {self}(IN p_name VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_text {text}, OUT p_at DATETIME(6))
 {traits}
 BEGIN
@@ -7,7 +7,7 @@ BEGIN
   SET p_at = NULL;
   IF p_text REGEXP '^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})?$' THEN
     SET v_zone = REPLACE(REGEXP_REPLACE(SUBSTRING(p_text, 20), '^[.][0-9]+', ''), 'Z', '');
-    -- digits behind the microsecond are cut, for a server would round them, up to the next day
+    -- digits after the microsecond are cut, because a server would round them, even up to the next day
     SET v_clock = CONCAT(LEFT(p_text, 10), ' ', SUBSTRING(p_text, 12, 8),
       LEFT(COALESCE(REGEXP_SUBSTR(SUBSTRING(p_text, 20), '^[.][0-9]+'), ''), 7));
     IF SUBSTRING(v_clock, 12, 2) < '24' AND SUBSTRING(v_clock, 6, 2) > '00' AND SUBSTRING(v_clock, 9, 2) > '00' THEN

@@ -15,7 +15,7 @@ BEGIN
   IF options IS NOT NULL THEN
     CALL {job}$options(options, 'final, retry_after');
     CALL {job}$span(options, 'retry_after', v_after);
-    -- as a handler's: the number 0 is no delay, a text such as "0s" is at once
+    -- as in a handler's reply: the number 0 is no delay, a text such as "0s" means at once
     SET v_after = NULLIF(GREATEST(v_after, JSON_TYPE(JSON_EXTRACT(options, '$.retry_after')) = 'STRING'), 0);
   END IF;
   IF JSON_TYPE(JSON_EXTRACT(options, '$.final')) NOT IN ('BOOLEAN', 'NULL') THEN
@@ -23,7 +23,7 @@ BEGIN
   ELSEIF JSON_UNQUOTE(JSON_EXTRACT(options, '$.final')) = 'true' THEN
     SET v_verdict = 'failed';
   END IF;
-  IF error = 'NONE' THEN -- which would look like success; a refusal would leave the attempt running
+  IF error = 'NONE' THEN -- it would look like success; a refusal would leave the attempt running
     SET error = 'the handler''s reason was the word NONE';
   END IF;
   IF v_verdict = 'failed' AND v_after IS NOT NULL THEN

@@ -24,7 +24,7 @@ BEGIN
   {inline begin}
   {inline check_worker}
   SET @hipq_worker = v_id, @hipq_types = v_types, @hipq_n = COALESCE(n, 1), @hipq_own = v_own,
-    @hipq_token = LEFT(SHA2(CONCAT(worker_secret, UUID()), 256), 36); -- nobody else can guess it, and it is new each time
-  SET @hipq_call = CONCAT('CALL `', v_table, '$grab`(@hipq_worker, @hipq_token, @hipq_types, @hipq_n, @hipq_own)'); -- it commits, and answers
+    @hipq_token = LEFT(SHA2(CONCAT(worker_secret, UUID()), 256), 36); -- new each time, and not guessable
+  SET @hipq_call = CONCAT('CALL `', v_table, '$grab`(@hipq_worker, @hipq_token, @hipq_types, @hipq_n, @hipq_own)'); -- it commits, and returns the jobs
   {inline call}
 END

@@ -1,5 +1,5 @@
--- A job that may not start now, for its queue is paused or was divided anew, its windows have closed or the rate is used up, goes
--- back: of all refusals this is the one that changes something.
+-- If the queue is paused, needs hipq work, or the job's windows are closed, the job goes back. Only this refusal
+-- changes something.
 CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN id BIGINT, IN token {text})
 {traits}
 BEGIN

@@ -1,5 +1,5 @@
--- Judges whether a worker may go on with a job whose row is locked: it must have it, under this token. p_starting says that it
--- is about to start it, and not to settle it.
+-- Checks that a worker may go on with a job whose row is locked: it must hold the job under this token. p_starting: the
+-- worker wants to start the job, not to settle it.
 CREATE PROCEDURE {self}(
   IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_starting BOOLEAN,
   IN p_state VARCHAR(16) CHARACTER SET ascii, IN p_status VARCHAR(16) CHARACTER SET ascii,

@@ -1,6 +1,6 @@
--- When windows open: p_at, or the first instant after it that is inside one. NULL if the windows can't be read. The wall clock
--- decides; what that shows is told by the changes of the zone's offset that hipq has registered, [from, offset] in seconds, for
--- a server may have no time zones loaded.
+-- Computes when windows open: p_at, or the first later instant inside one; NULL if the windows are invalid. The wall
+-- clock decides. It comes from the zone's offset changes that hipq has registered, [from, offset] in seconds, because a
+-- server may have no time zones loaded.
 CREATE PROCEDURE {self}(IN p_windows {text}, IN p_zone {text}, IN p_at DATETIME(6), OUT p_opening DATETIME(6))
 {traits}
 BEGIN

@@ -1,4 +1,4 @@
--- Checks that options are a JSON object that has no other names than these.
+-- Checks that options are a JSON object with these names only.
 CREATE PROCEDURE {self}(IN p_options {text}, IN p_names {text})
 {traits}
 BEGIN
@@ -8,7 +8,7 @@ BEGIN
     CALL {job}$refuse(31002, 'options is not a JSON object');
   END IF;
   SET v_names = JSON_KEYS(p_options);
-  IF JSON_LENGTH(p_options) <> JSON_LENGTH(v_names) THEN -- MySQL doesn't see that: it takes the last
+  IF JSON_LENGTH(p_options) <> JSON_LENGTH(v_names) THEN -- MySQL accepts a repeated name, and takes the last
     CALL {job}$refuse(31002, 'options: a name is there twice');
   END IF;
   WHILE v_i < JSON_LENGTH(v_names) DO

@@ -1,4 +1,4 @@
--- Reads a job's own delay, into microseconds: NULL for none, or one that nobody can read.
+-- Parses a retry override into microseconds; NULL if there is none, or it is invalid.
 CREATE PROCEDURE {self}(IN p_override {text}, OUT p_us BIGINT)
 {traits}
 BEGIN

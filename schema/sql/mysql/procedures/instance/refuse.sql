@@ -1,4 +1,4 @@
--- Ends a call with an error of ours. A server would refuse a message of more than 128 characters, and cut none by itself.
+-- Ends a call with an error of hipq's. It cuts the message, because servers refuse more than 128 characters.
 CREATE PROCEDURE {self}(IN p_code INT, IN p_message {text})
 {traits}
 BEGIN

@@ -1,4 +1,4 @@
--- Reads an option that is a number of whole seconds, or a text such as "5m", into microseconds; NULL where there is none.
+-- Parses an option, whole seconds or a text such as "5m", into microseconds; NULL if absent.
 CREATE PROCEDURE {self}(IN p_options {text}, IN p_name VARCHAR(32) CHARACTER SET ascii, OUT p_us BIGINT)
 {traits}
 BEGIN

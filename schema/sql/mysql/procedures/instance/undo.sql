@@ -1,4 +1,4 @@
--- Undoes what a call has done. After a deadlock the server has undone the whole transaction, and the savepoint is gone.
+-- Undoes a failed call. After a deadlock the server has rolled back the whole transaction, and the savepoint is gone.
 CREATE PROCEDURE {self}(IN p_own BOOLEAN)
 {traits}
 BEGIN

@@ -1,4 +1,4 @@
--- Reads an option that is a whole number; NULL where there is none.
+-- Parses an option that is a whole number; NULL if absent.
 CREATE PROCEDURE {self}(IN p_options {text}, IN p_name VARCHAR(32) CHARACTER SET ascii, IN p_min BIGINT, IN p_max BIGINT, OUT p_n BIGINT)
 {traits}
 BEGIN

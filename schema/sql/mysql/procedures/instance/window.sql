@@ -1,4 +1,4 @@
--- Marks a time window in a week of minutes, from Sunday 00:00 on: a byte each, o where it is open. NULL: it can't be read.
+-- Marks a time window in a week of minutes from Sunday 00:00: one byte each, o if open. NULL if the window is invalid.
 CREATE PROCEDURE {self}(IN p_text {text}, INOUT p_week VARBINARY(10080))
 {traits}
 BEGIN
@@ -19,11 +19,11 @@ BEGIN
     SET v_day = FIELD(LEFT(v_part, 3), 'sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat') - 1;
     SET v_last = FIELD(RIGHT(v_part, 3), 'sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat') - 1;
     IF v_day = v_last AND CHAR_LENGTH(v_part) > 3 THEN
-      SET p_week = NULL; -- one day, or seven: nobody knows
+      SET p_week = NULL; -- ambiguous: one day, or seven
     END IF;
     SET v_last = v_last + IF(v_last < v_day, 7, 0);
     WHILE v_day <= v_last DO
-      -- what goes beyond Saturday is at the beginning
+      -- minutes after Saturday wrap to the beginning
       SET v_begin = v_day % 7 * 1440 + v_from, v_over = GREATEST(0, v_begin + v_n - 10080), v_day = v_day + 1;
       SET p_week = INSERT(INSERT(p_week, v_begin + 1, v_n - v_over, REPEAT('o', v_n - v_over)), 1, v_over, REPEAT('o', v_over));
     END WHILE;

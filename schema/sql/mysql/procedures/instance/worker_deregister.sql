@@ -1,5 +1,5 @@
--- Ends a worker. What it had grabbed and not started goes back, in each queue; what still runs is left to the next tick of hipq
--- work, as of a worker that has died.
+-- Ends a worker. In each queue, grabbed jobs that have not started go back. The next tick of hipq work rescues running
+-- jobs, as if the worker had died.
 CREATE PROCEDURE {self}(IN worker_secret {text})
 {traits}
 BEGIN
@@ -15,7 +15,7 @@ BEGIN
   {inline undo}
   {inline check_worker}
   {inline begin}
-  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- a lock on a row that isn't there would hold up those that come
+  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- locking a missing row would block new workers
   {inline at_work}
   SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
   {inline at_work}

@@ -1,4 +1,4 @@
--- The lock goes on for as long as it was asked for: the time between the last heartbeat and lock_until.
+-- The lock is renewed for its original length: from the last heartbeat to lock_until.
 CREATE PROCEDURE {self}(IN worker_secret {text})
 {traits}
 BEGIN
@@ -9,7 +9,7 @@ BEGIN
   {inline check_worker}
   {inline begin}
   SET v_now = {now};
-  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- a lock on a row that isn't there would hold up those that come
+  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- locking a missing row would block new workers
   {inline at_work}
   SELECT state, v_now + INTERVAL TIMESTAMPDIFF(MICROSECOND, heartbeat, lock_until) MICROSECOND INTO v_state, v_until
   FROM {workers} WHERE id = v_id FOR UPDATE;

@@ -1,5 +1,5 @@
--- Counts, as hipq monitor does, what is due or held back, and what workers have locked that are no more. SELECT INTO reads without
--- locks, where SET with a SELECT in it would take some under REPEATABLE READ.
+-- Counts jobs as hipq monitor does: due, held, and locked by dead workers. SELECT INTO reads without locks; SET with a
+-- SELECT would take some under REPEATABLE READ.
 CREATE PROCEDURE {self}(IN p_type VARBINARY(64), OUT p_n BIGINT)
 {traits}
 BEGIN

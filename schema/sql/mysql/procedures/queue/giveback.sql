@@ -1,4 +1,4 @@
--- Gives back what a worker has grabbed and not started, at no cost in attempts.
+-- Gives back the jobs that a worker has grabbed but not started. It costs them no attempt.
 CREATE PROCEDURE {self}(IN p_worker {id})
 {traits}
 BEGIN

@@ -1,10 +1,10 @@
--- Locks due jobs of some types (a JSON array) for a worker that starts them later: in order, as many as it asks for and the limit has
--- room for. It is one pass. The index has a range for each type's jobs with a weight, and one for those without; the best of the ranges'
--- heads is locked by its id, unless another transaction holds it. It commits a transaction of its own, and answers.
+-- Locks due jobs of some types (a JSON array) for a worker, in order, as many as it wants and the limit allows. It is one
+-- pass. The index has one range of each type's jobs with a weight, and one of those without. The first of the ranges' next
+-- jobs is locked by id, unless another transaction holds it. The procedure commits its own transaction, and returns the jobs.
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_token {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
 {traits}
 BEGIN
-  DECLARE v_heads {text} DEFAULT '{}'; -- of each range the next job: [part, type, id]
+  DECLARE v_heads {text} DEFAULT '{}'; -- the next job of each range: [part, type, id]
   DECLARE v_ids {text} DEFAULT '[]';
   DECLARE v_zone, v_windows, v_range, v_head {text};
   DECLARE v_limit, v_used, v_factor, v_first, v_first_met, v_micros BIGINT DEFAULT 0;
@@ -27,19 +27,19 @@ BEGIN
   ELSEIF v_unserved THEN
     CALL {job}$refuse(31016, 'queue {queue} has throttle_groups, a rate or shards: run its jobs by hipq work');
   END IF;
-  -- a sum over rows says nothing of what another is about to lock: where there is a limit, all take turns at the row of the queue
+  -- a sum doesn't see rows that others are about to lock, so with a limit all grabs take turns at the shard's row
   IF v_open AND v_limit > 0 THEN
     UPDATE {shards} s SET s.turn = s.turn % 1000000000 + 1 WHERE s.queue = '{queue}' AND s.shard = 1000;
     SET v_open = ROW_COUNT() = 1;
     IF p_own THEN
       SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}$claim) WHERE j.shard = 1000 AND {counts};
-    ELSE -- as the rows are now, whatever the caller's transaction has seen before
+    ELSE -- reads the current rows, not the snapshot of the caller's transaction
       SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}$claim) WHERE j.shard = 1000 AND {counts}
       LOCK IN SHARE MODE;
     END IF;
   END IF;
   SET v_now = {now}, v_micros = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', v_now);
-  -- the first job without room, as somebody noted who met it in the last 10 s: nothing behind it starts
+  -- the head, if noted in the last 10 s: no job with a weight behind it starts
   IF v_open AND v_limit > 0 THEN
     SELECT j.id, h.met INTO v_first, v_first_met
     FROM {shards} s JOIN JSON_TABLE(IF(JSON_VALID(s.heads), s.heads, '[]'), '$[*]' COLUMNS (job BIGINT PATH '$[0]', met BIGINT PATH '$[1]')) h
@@ -53,7 +53,7 @@ BEGIN
 
   walk: WHILE v_open AND v_taken < p_n AND v_seen < 1000 DO
     IF v_ranges < 2 * JSON_LENGTH(p_types) THEN
-      -- one more range, from its beginning
+      -- add one more range, from its beginning
       SET v_type = JSON_UNQUOTE(JSON_EXTRACT(p_types, CONCAT('$[', v_ranges DIV 2, ']'))), v_part = IF(v_ranges % 2 = 0, 'NONE', 'free'),
         v_id = NULL, v_ranges = v_ranges + 1;
     ELSE
@@ -65,17 +65,17 @@ BEGIN
       IF v_id IS NULL THEN
         LEAVE walk;
       END IF;
-      -- 0 is no job's id: a row that is found by one id alone stays locked on MariaDB, although the other conditions may not be met
+      -- 0 is no job's id. A row found by a single id stays locked on MariaDB even if the other conditions fail
       SELECT TRUE, j.throttle_factor, j.time_windows INTO v_there, v_factor, v_windows FROM {jobs} j FORCE INDEX (PRIMARY)
       WHERE j.id IN (v_id, 0) AND j.status = 'available' AND j.shard = 1000 AND j.attempt < 2147483647 {skip_locked};
       SET v_seen = v_seen + 1, v_opening = v_now;
       IF v_there AND v_windows <> 'NONE' THEN
-        CALL {job}$opening(v_windows, v_zone, v_now, v_opening); -- NULL, where it can't be read: hipq work says what is wrong
+        CALL {job}$opening(v_windows, v_zone, v_now, v_opening); -- NULL if the windows are invalid: hipq work reports it
       END IF;
       IF v_there AND v_opening > v_now THEN
         UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'scheduled', scheduled_run_time = v_opening, wake_time = v_opening, update_time = v_now WHERE id = v_id;
       ELSEIF v_there AND v_opening = v_now THEN
-        -- the first that has no room is overtaken by none that has a weight; one that is heavier than the limit runs alone
+        -- no job with a weight overtakes the head; a job heavier than the limit runs alone
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
           IF v_first > 0 AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX (PRIMARY) WHERE id = v_first AND id <> v_id AND NOT {behind position}) THEN
             SET v_full = TRUE;
@@ -93,7 +93,7 @@ BEGIN
         END IF;
       END IF;
     END IF;
-    -- the next of this range, behind that
+    -- the next job of this range
     SET v_head = NULL, v_range = CONCAT('$."', v_part, HEX(v_type), '"');
     SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
     WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {behind position})

@@ -1,5 +1,5 @@
--- Writes down how far an attempt has come, by its worker's word. It waits for no other transaction: p_written says whether
--- nobody held the row. An attempt about which an answer from outside has come says nothing any more.
+-- Saves the progress that a worker reports. It waits for no other transaction: p_written is false if one held the row,
+-- or if an answer from outside has come.
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_percent INT, IN p_note {text}, OUT p_written BOOLEAN)
 {traits}
 BEGIN

@@ -1,5 +1,5 @@
--- Ends an attempt by its worker's word, or leaves the job to an answer from outside or to its retry handler. p_verdict is
--- finished, retry or failed, p_text the result or the error, p_after the worker's own delay, in microseconds.
+-- Settles an attempt as its worker says, or leaves the job to an answer from outside or a retry handler. p_verdict is
+-- finished, retry or failed; p_text the result or error; p_after the worker's own delay in microseconds.
 CREATE PROCEDURE {self}(
   IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_verdict VARCHAR(16) CHARACTER SET ascii, IN p_text {text}, IN p_after BIGINT,
   OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_time DATETIME(6))
@@ -10,7 +10,7 @@ BEGIN
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
-  DECLARE v_policy {text} DEFAULT '{default_policy}'; -- and so on, where somebody has deleted the queue's row
+  DECLARE v_policy {text} DEFAULT '{default_policy}'; -- if the queue's row was deleted
   DECLARE v_now, v_start, v_opening DATETIME(6);
   DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed BIGINT;
   DECLARE v_delay DOUBLE;
@@ -24,8 +24,8 @@ BEGIN
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   SET v_now = {now};
-  -- no row of these is locked, which would hold up the worker's heartbeat. What settles the jobs of a type that no config names is the
-  -- queue's retry policy, and nothing else
+  -- locking these rows would block the worker's heartbeat. A type that no config names has the queue's retry policy,
+  -- and no other handlers
   SELECT q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
       IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
     INTO v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
@@ -34,7 +34,7 @@ BEGIN
   IF v_stopping AND NOT (v_status = 'answered' AND v_error = 'NONE') AND (p_verdict <> 'finished' OR v_status <> 'running' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_status = 'answered' THEN
-    -- an answer from outside came first: the worker's own word doesn't count
+    -- an answer from outside came first, so the worker's verdict doesn't count
     SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_override = 'never' THEN 'failed' ELSE 'retry' END,
       p_text = IF(v_error = 'NONE', v_result, v_error), p_after = NULL;
     CALL {job}$override(v_override, p_after);
@@ -57,7 +57,7 @@ BEGIN
     IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
       CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
       SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
-      -- windows that can't be read hold it back no longer: hipq work says what is wrong with it
+      -- invalid windows no longer delay the job: hipq work reports them
       CALL {job}$opening(v_windows, v_zone, p_time, v_opening);
       SET p_time = COALESCE(v_opening, p_time), p_state = 'retry', v_status = IF(p_time > v_now, 'scheduled', 'available');
     END IF;

@@ -1,5 +1,5 @@
--- Starts a job that a worker has grabbed. p_refusal says why it may not start now: then it goes back, to the opening of its
--- windows if they are closed.
+-- Starts a job that a worker has grabbed. If it may not start now, p_refusal says why, and the job goes back; if its
+-- windows are closed, until they open.
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, OUT p_attempt BIGINT, OUT p_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 {traits}
 BEGIN
@@ -21,7 +21,7 @@ BEGIN
     INTO v_state, v_status, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_status, v_holder, v_lock, v_attempt_token);
-  -- whoever pauses the queue waits for those that have read this: nothing starts afterwards
+  -- pausing the queue waits for these locks, so nothing starts after a pause
   SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused,
     {inline unserved}
     INTO v_zone, v_paused, v_unserved

@@ -1,4 +1,4 @@
--- Adds a job of this queue, as hipq enqueue does. Whether its key is taken the unique index decides, never a look before.
+-- Adds a job of this queue, as hipq enqueue does. Only the unique index decides whether the key is taken.
 CREATE PROCEDURE {self}(IN p_type {text}, IN p_key {text}, IN p_data {text}, IN p_options {text}, OUT p_id BIGINT, OUT p_duplicate BOOLEAN)
 {traits}
 BEGIN
@@ -23,7 +23,7 @@ BEGIN
     CALL {job}$refuse(31002, 'job_key has a control character, NUL');
   ELSEIF LENGTH(p_data) > 1048576 THEN
     CALL {job}$refuse(31002, CONCAT('job_data has ', LENGTH(p_data), ' bytes, allowed are 1048576; store it elsewhere'));
-  ELSEIF p_data = 'NONE' AND LENGTH(p_data) = 4 THEN -- else a blank behind it wouldn't count
+  ELSEIF p_data = 'NONE' AND LENGTH(p_data) = 4 THEN -- else a trailing blank wouldn't count
     CALL {job}$refuse(31002, 'job_data NONE stands for no data: pass NULL, or write it otherwise');
   END IF;
   SET v_type = p_type, v_key = IF(LENGTH(p_key) > 0, p_key, CAST(UUID() AS CHAR));
@@ -85,11 +85,11 @@ BEGIN
     END;
     IF NOT v_taken THEN
       SET p_id = LAST_INSERT_ID();
-      IF NOT v_divided THEN -- else hipq work takes the row in, as one of plain SQL, and says so
+      IF NOT v_divided THEN -- else hipq work ingests the row like one of plain SQL, and logs it
         INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key) VALUES (v_now, 'job', 'added', '{queue}', p_id, v_type, v_key);
       END IF;
     ELSE
-      -- LOCK IN SHARE MODE reads what is committed now, also where the caller's transaction sees an older time
+      -- LOCK IN SHARE MODE reads what is committed now, whatever the caller's snapshot
       SET p_id = (SELECT j.id FROM {jobs} j FORCE INDEX ({jobs}$live)
         WHERE j.job_type = v_type AND j.job_key = v_key AND j.live = 1 LOCK IN SHARE MODE);
       SET p_duplicate = p_id IS NOT NULL, v_tries = v_tries + 1;

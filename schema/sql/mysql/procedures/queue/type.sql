@@ -1,4 +1,4 @@
--- Fills in what a job leaves to its type: a NULL. A type that no config has named has the queue's defaults, unless the config is strict about it.
+-- Fills NULLs from the job's type. A type that no config names has the queue's defaults, unless strict_types is set.
 CREATE PROCEDURE {self}(
   IN p_type VARBINARY(64), IN p_settings {text},
   INOUT p_timeout BIGINT, INOUT p_priority BIGINT, INOUT p_factor BIGINT, INOUT p_windows {text})

@@ -1,4 +1,4 @@
--- Makes jobs due whose time has come, a hundred at most, the earliest first: so that a worker needn't wait for a tick of hipq work.
+-- Makes up to 100 scheduled jobs due, the earliest first, so that a worker needn't wait for a tick of hipq work.
 CREATE PROCEDURE {self}(IN p_now DATETIME(6))
 {traits}
 BEGIN
