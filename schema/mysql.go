@@ -241,7 +241,7 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 }
 
 // session sets up each connection once. READ COMMITTED for each transaction would cost a round trip each. By default,
-// MariaDB turns a list of 1,000 ids into a table to join with, and scans all jobs: hence in_predicate_conversion_threshold.
+// MariaDB turns a list of 1,000 ids into a table to join with, and scans all jobs. in_predicate_conversion_threshold prevents that.
 //
 // No hipq transaction may block others for long. The server drops an idle one after some seconds, because it would
 // otherwise keep the locks of a vanished client for hours. (MySQL can only time out all idle sessions.)
@@ -250,7 +250,7 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 // Parameters are interpolated. In another character set, some of their bytes would read as quotes. So the session sets
 // its own after the DSN and the server's init_connect, and checks the result.
 //
-// MySQL would cache next ids and table sizes for up to a day: hence information_schema_stats_expiry.
+// MySQL would cache next ids and table sizes for up to a day. information_schema_stats_expiry prevents that.
 //
 // Versioned comments hold the variables that only one kind of server has.
 type session struct {

@@ -132,7 +132,7 @@ func (g *greeting) check() error {
 	return nil
 }
 
-// ownWords replaces the driver's advice, which is to send the password all the same.
+// ownWords replaces the driver's advice, which is to send the password anyway.
 func ownWords(err error) error {
 	switch {
 	case errors.Is(err, mysql.ErrCleartextPassword):

@@ -211,7 +211,7 @@ func TestGrants(t *testing.T) {
 	if err := root.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
 		t.Errorf("%d, %v", last, err)
 	}
-	// if the trigger's definer is gone, nobody can insert
+	// if the trigger's definer is gone, no user can insert
 	execute(t, root, grants.Triggers[0], strings.Replace(grants.Triggers[1], "CREATE", "CREATE DEFINER = 'hipq_gone'@'%'", 1))
 	_, err = root.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	my, _ = errors.AsType[*mysql.MySQLError](err)

@@ -12,7 +12,7 @@ const (
 	// breath is the minimum pause between two purge transactions. SQLite's waiters poll only now and then, and without a
 	// pause they would hardly ever find the file free.
 	breath = 5 * time.Millisecond
-	// breaths is the pause in multiples of the transaction's duration. A purge thus uses at most a fifth of a processor, and
+	// breaths is the pause in multiples of the transaction's duration. So a purge uses at most a fifth of a processor, and
 	// less on a busy database.
 	breaths = 4
 	// longestBreath bounds the pause, because the transaction may have waited for others.

@@ -221,7 +221,7 @@ func feed(message []byte) (stdin int, in *input, err error) {
 		_, err = syscall.Write(w, message)
 		_ = syscall.Close(w)
 	} else {
-		// non-blocking, so that close ends a write that nobody reads
+		// non-blocking, so that close ends a write without a reader
 		err = syscall.SetNonblock(w, true)
 		in = &input{file: os.NewFile(uintptr(w), "input"), rest: message}
 	}

@@ -13,7 +13,7 @@ const MaxShards = 100
 const step = 1000
 
 // Division says how a queue's jobs are divided into shards 0 to N-1: by throttle group if there are any, otherwise each by
-// its key. A group thus stays in one shard.
+// its key. So a group stays in one shard.
 type Division struct {
 	N      int
 	Groups *job.ThrottleGroups

@@ -53,7 +53,7 @@ func IsGone(identity string) bool {
 	return syscall.Kill(pid, 0) == syscall.ESRCH // /proc may hide other users' processes
 }
 
-// Uptime is a clock that nobody sets. Unlike time.Now's, it also runs while the host is suspended, when locks end too.
+// Uptime is a clock that cannot be set. Unlike time.Now's, it also runs while the host is suspended, when locks end too.
 func Uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every Linux has it

@@ -12,5 +12,5 @@ func IsGone(string) bool { return false }
 
 var began = time.Now()
 
-// Uptime is a clock that nobody sets. It may stop while the host is suspended.
+// Uptime is a clock that cannot be set. It may stop while the host is suspended.
 func Uptime() time.Duration { return time.Since(began) + time.Duration(Suspended.Load()) }

@@ -20,7 +20,7 @@ type Queue interface {
 const tick = time.Minute
 
 // Run stores new schedules, restarts changed ones, and enqueues the jobs of due slots into queues by name. Each schedule has
-// its own transaction, which moves the row's seen_until if it is unchanged and enqueues the jobs. Each slot thus gets one
+// its own transaction, which moves the row's seen_until if it is unchanged and enqueues the jobs. So each slot gets one
 // job, even with concurrent workers or a commit without a reply. Run stops before a schedule when goesOn returns false. jobs
 // counts the enqueued jobs. failed maps schedules that are still due to the errors.
 func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {

@@ -163,7 +163,7 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 }
 
 // zoneChanges lists the changes of a zone's clock in three years: each a time and the offset from then on, in seconds. The
-// first is the initial offset. Nil means UTC. Thus registrations change once a year, and UTC's never.
+// first is the initial offset. Nil means UTC. So registrations change once a year, and UTC's never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
 	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)

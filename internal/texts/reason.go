@@ -58,7 +58,7 @@ func (t trace) String() string {
 // messageLines bounds a message's lines, to separate it from earlier and later output.
 const messageLines = 12
 
-// joined is a multi-line message as one line, without lines that only mark a place in the line above.
+// joined is a multi-line message as one line, without lines that only mark a position in the line above.
 func joined(lines []string) string {
 	var parts []string
 	for _, line := range lines {

@@ -50,7 +50,7 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 type ShardState struct {
 	// Counts are of the shard's jobs. Rows from plain SQL are in no shard before they are ingested.
 	Counts
-	// Used counts against the queue's limit, and Share is the shard's part of the limit; both are 0 without a limit. Used
+	// Used counts against the queue's limit, and Share is the shard's share of the limit; both are 0 without a limit. Used
 	// exceeds Share while the shard gives room to others. RateUsed and RateShare are the same for the rate.
 	Used, Share, RateUsed, RateShare int
 	// WaitsSince is since when the limit or rate has blocked all starts; zero if neither does.
@@ -128,7 +128,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part returns a shard's part of the limit and the rate: all of both if it is the only shard, or they aren't divided yet.
+// part returns a shard's share of the limit and the rate: all of both if it is the only shard, or they aren't divided yet.
 func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 	at := slices.IndexFunc(s.shards, func(r store.ShardRow) bool { return r.Place == place })
 	if at >= 0 {
