@@ -66,9 +66,11 @@ type failureKind struct {
 	admin.Failure
 	Error *string `json:"error"`
 	// Retry and Dismiss are the commands that do so to these jobs; those that will be retried it runs now. Of closed jobs, which may
-	// have succeeded since, there is none.
+	// have succeeded since, there is none, and no Retry of rows that can't be jobs.
 	Retry   *string `json:"retry"`
 	Dismiss *string `json:"dismiss"`
+	// show is the command that shows them.
+	show string
 }
 
 func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter) error {
@@ -127,15 +129,32 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		}
 		return strings.Join(words, " ")
 	}
-	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
+	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
 	switch f.State {
 	case admin.Closed:
 	case admin.Retry:
-		k.Retry = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry)))
+		k.Retry, k.show = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry))), command("failures", "--state", string(admin.Retry))
 	default:
-		k.Retry, k.Dismiss = new(command("retry")), new(command("dismiss"))
+		if k.Dismiss = new(command("dismiss")); !refused(f) {
+			k.Retry = new(command("retry"))
+		}
 	}
 	return k
+}
+
+// refused says that the row of such a job can't be one, and so can't be retried. A handler that can't read its data says so, too: that
+// job can.
+func refused(f admin.Failure) bool {
+	why, invalid := strings.CutPrefix(f.Error, job.ErrInvalid.Error()+": ")
+	return invalid && !strings.HasPrefix(why, "job_data: ")
+}
+
+// retryAt says when jobs that failed an attempt are retried.
+func retryAt(i *instance, f admin.Failure) string {
+	if f.Jobs == 1 {
+		return "it will be retried at " + i.local(f.NextRetry.Time)
+	}
+	return "the first retry is at " + i.local(f.NextRetry.Time)
 }
 
 func stamp(t time.Time) string {
@@ -150,13 +169,12 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	when := i.local(k.First.Time)
-	if !k.First.Equal(k.Last.Time) {
-		when += " to " + i.local(k.Last.Time)
+	what := "failed at " + i.local(k.First.Time)
+	if last := i.local(k.Last.Time); !strings.HasSuffix(what, last) {
+		what = fmt.Sprintf("failed from %s to %s", i.local(k.First.Time), last)
 	}
-	what := "failed, " + when
 	if k.State == admin.Retry {
-		what = fmt.Sprintf("will be retried, the first at %s; they failed %s", i.local(k.NextRetry.Time), when)
+		what += "; " + retryAt(i, k.Failure)
 	}
 	a.out.line("%s %s: %s %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), what)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))

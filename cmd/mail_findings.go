@@ -2,17 +2,21 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // findingAgain is after how long a finding that lasts is told again.
@@ -65,10 +69,10 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 			name = known
 		}
 		err := log.Once(ctx, name, state.At, findingAgain, func() error {
-			if name != known || was { // else hipq work has just told it
-				a.say(strings.ToUpper(string(f.Severity))+": "+f.Text, i.runAs())
+			if name == known && !was { // hipq work has just told it
+				return nil
 			}
-			return nil
+			return a.tell(strings.ToUpper(string(f.Severity))+": "+f.Text, i.runAs())
 		})
 		if err != nil {
 			return err
@@ -78,22 +82,34 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		if current[name] {
 			continue
 		}
-		ours, err := log.Over(ctx, name)
-		if err != nil {
-			return err
-		}
-		if words := strings.SplitN(name, " ", 4); ours && !strings.HasPrefix(name, knownNotice+" ") {
+		text, words := "", strings.SplitN(name, " ", 4)
+		if words[1] != "known" {
 			of := strings.Join(words[2:], "/")
 			if of != "" {
 				of += ": "
 			}
-			a.say(fmt.Sprintf("resolved: %s%s; the trouble was mailed at %s", of, monitor.Over(words[1]), i.local(said[name])))
+			text = fmt.Sprintf("%s%s; the trouble was mailed at %s", of, monitor.Over(words[1]), i.local(said[name]))
+		}
+		if err := a.tellOver(ctx, log, name, said[name], text); err != nil {
+			return err
 		}
 	}
 	if err := a.mailMended(ctx, i, log, state.At, open); err != nil {
 		return err
 	}
 	return a.mailMissed(ctx, i, log, state.At)
+}
+
+// tellOver tells that something is over that was noted at a time, if no other has; with an empty text it only forgets it.
+func (a *app) tellOver(ctx context.Context, log alert.Log, notice string, noted time.Time, text string) error {
+	ours, err := log.Over(ctx, notice)
+	if err != nil || !ours || text == "" {
+		return err
+	}
+	if err = a.tell("resolved: " + text); err != nil {
+		err = errors.Join(err, log.Note(ctx, []string{notice}, noted))
+	}
+	return err
 }
 
 // hasOpen says whether hipq work has named a failure of a job type that is not resolved.
@@ -112,7 +128,11 @@ func openWay(notice string) (w failedWay, queue string) {
 	if len(words) < 5 {
 		return w, ""
 	}
-	return failedWay{words[4], words[3]}, words[2]
+	w = failedWay{words[4], words[3]}
+	if w.jobType == job.None {
+		w.jobType = ""
+	}
+	return w, words[2]
 }
 
 // mailMended tells which failures that hipq work has told are over: no job has failed in that way, or waits for its retry.
@@ -121,46 +141,61 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	if err != nil {
 		return err
 	}
+	var over []string
 	for _, notice := range slices.Sorted(maps.Keys(open)) {
 		w, name := openWay(notice)
-		for _, q := range queues {
-			if q.Name != name {
-				continue
-			}
-			lasts := false
-			for _, status := range []admin.Status{admin.Failed, admin.Retry} {
-				if lasts {
-					break
-				}
-				if lasts, err = admin.Of(q).Any(ctx, admin.Filter{Status: status, Type: w.jobType, Fingerprint: w.fingerprint}); err != nil {
-					return err
-				}
-			}
-			if lasts { // purge deletes what is old
-				err = log.Note(ctx, []string{notice}, now)
-			} else {
-				var ours bool
-				if ours, err = log.Over(ctx, notice); ours {
-					err = a.mailNoneLeft(ctx, i, log, w, name)
-				}
-			}
-			if err != nil {
-				return err
+		at := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name == name })
+		if at < 0 {
+			continue
+		}
+		lasts, ours := false, false
+		for _, status := range []admin.Status{admin.Failed, admin.Retry} {
+			if err == nil && !lasts {
+				lasts, err = admin.Of(queues[at]).Any(ctx, admin.Filter{Status: status, Type: w.jobType, Fingerprint: w.fingerprint})
 			}
 		}
+		switch {
+		case err != nil:
+		case lasts: // purge deletes what is old
+			err = log.Note(ctx, []string{notice}, now)
+		default:
+			if ours, err = log.Over(ctx, notice); ours {
+				over = append(over, notice)
+			}
+		}
+		if err != nil {
+			break
+		}
 	}
-	return nil
+	if len(over) == 0 {
+		return err
+	}
+	if failed := a.mailNoneLeft(ctx, i, log, over); failed != nil {
+		err = errors.Join(err, failed, log.Note(ctx, over, now))
+	}
+	return err
 }
 
-func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, w failedWay, queue string) error {
-	told, err := log.Times(ctx, []string{w.notice(queue)})
-	mailed := ""
-	if at := told[w.notice(queue)]; !at.IsZero() {
-		mailed = " that were mailed at " + i.local(at)
+// mailNoneLeft tells which failures are over: a few of them, by their notices, and how many more.
+func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, notices []string) error {
+	const most = 3
+	var some []string
+	for _, notice := range notices[:min(len(notices), most)] {
+		w, queue := openWay(notice)
+		told, err := log.Times(ctx, []string{w.notice(activity.Failed, queue), w.notice(activity.Error, queue)})
+		if err != nil {
+			return err
+		}
+		mailed := ""
+		if len(told) > 0 {
+			mailed = ", mailed at " + i.local(slices.MaxFunc(slices.Collect(maps.Values(told)), time.Time.Compare))
+		}
+		some = append(some, fmt.Sprintf("%s (fingerprint %s%s)", w.name(queue), w.fingerprint, mailed))
 	}
-	a.say(fmt.Sprintf("resolved: the failures of %s/%s%s (fingerprint %s): no such job is left, and none waits for its retry",
-		queue, texts.ShellWord(w.jobType), mailed, w.fingerprint))
-	return err
+	if more := len(notices) - most; more > 0 {
+		some = append(some, fmt.Sprintf("and %d more", more))
+	}
+	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": no such job is left, and none waits for its retry")
 }
 
 // mailMissed tells which schedules have slots without a job, because no worker ran in time: of each time once.
@@ -177,10 +212,10 @@ func (a *app) mailMissed(ctx context.Context, i *instance, log alert.Log, now ti
 	for n, r := range rows {
 		if err == nil { // what was told is noted once a day, because purge deletes what is old
 			err = log.Once(ctx, names[n], now, findingAgain, func() error {
-				if said[names[n]].IsZero() {
-					a.say(fmt.Sprintf("schedule %s: the slot of %s has no job: %s", r.Name, i.local(r.LeftSlot.Time), r.LeftWhy), "look: "+i.command("hipq schedules"), i.runAs())
+				if !said[names[n]].IsZero() {
+					return nil
 				}
-				return nil
+				return a.tell(fmt.Sprintf("schedule %s: %s", r.Name, r.LeftWhy), "look:  "+i.command("hipq schedules"), i.runAs())
 			})
 		}
 	}

@@ -4,6 +4,7 @@ package alert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,13 +58,17 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 	return ours && err == nil, wrap(err)
 }
 
-// Once calls say if the caller is the one to say something: see Claim.
+// Once calls say if the caller is the one to say something: see Claim. If say fails, the next caller says it.
 func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Duration, say func() error) error {
 	ours, err := b.Claim(ctx, what, now, every)
 	if err != nil || !ours {
 		return err
 	}
-	return say()
+	if err = say(); err != nil {
+		_, failed := b.Over(ctx, what)
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
