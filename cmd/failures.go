@@ -20,7 +20,7 @@ const failuresLong = `Says in which ways jobs failed: those that failed for good
 counts as FAILED, and those that will be retried, which it counts as RETRYING. --state failed, retry or closed (retried or dismissed
 since) shows one kind alone. Jobs of one type are taken together if their errors have the
 same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
-when, the newest of them with its error, and the commands that retry or dismiss just these, unless they are closed. Of each queue it shows the
+when, the newest of them with its error, and the commands that retry or dismiss just these, as far as that can be done. Of each queue it shows the
 newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
 
 With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does: those that failed for good,
@@ -169,9 +169,14 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	what := "failed at " + i.local(k.First.Time)
-	if last := i.local(k.Last.Time); !strings.HasSuffix(what, last) {
-		what = fmt.Sprintf("failed from %s to %s", i.local(k.First.Time), last)
+	what, first, last := "failed", i.local(k.First.Time), i.local(k.Last.Time)
+	if or0(k.Error) == job.Cancelled {
+		what = job.Cancelled
+	}
+	if first == last {
+		what += " at " + first
+	} else {
+		what += " from " + first + " to " + last
 	}
 	if k.State == admin.Retry {
 		what += "; " + retryAt(i, k.Failure)

@@ -107,7 +107,8 @@ func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now,
 }
 
 // failedSince are the ways in which attempts of queues failed since a time, with the newest entry of each, which is of a job that failed
-// for good if there is one, and how far back it has looked if not all. Attempts that only lost their worker, or that it gave back, say nothing of a handler before their jobs fail.
+// for good if there is one, and how far back it has looked if not all. Attempts that only lost their worker, or that it gave back, say
+// nothing of a handler before their jobs fail.
 func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since time.Time) (newest map[string]map[failedWay]activity.Entry, back time.Time, err error) {
 	newest = map[string]map[failedWay]activity.Entry{}
 	for _, q := range queues {
@@ -176,6 +177,9 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 	for _, w := range ways {
 		e, of := newest[w], w.name(q.Name)
 		switch forGood, again := w.among(found), w.among(retried); {
+		case again != nil && e.State == activity.Error:
+			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
+				again.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
@@ -184,9 +188,6 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			}
 			err = a.tell(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(k.Failure.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
-		case again != nil:
-			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
-				again.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		default: // discarded, or dismissed or tried again by now
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
 			if e.State == activity.Failed {
