@@ -68,6 +68,9 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 			if err == nil {
 				err = a.mailQueue(ctx, i, q, whole, newest[q.Name])
 			}
+			if err == nil {
+				err = board.Note(ctx, texts.Map(ways, func(w failedWay) string { return w.notice(newest[q.Name][w].State, q.Name) }), now)
+			}
 		}
 		if err != nil {
 			for _, w := range ways { // the next tick tells them

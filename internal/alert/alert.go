@@ -19,6 +19,9 @@ type Log struct{ db *schema.DB }
 // NewLog is the board of db's instance.
 func NewLog(db *schema.DB) Log { return Log{db} }
 
+// leased is for how long a claim holds: a caller that dies has said nothing.
+const leased = time.Minute
+
 // Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
 // database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
 // comes from a commit, nobody may have said it.
@@ -35,8 +38,9 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 				return nil
 			}
 		}
-		tried = append(tried, tx.Now)
-		now := engine.At(tx.Now)
+		until := tx.Now.Add(leased - every)
+		tried = append(tried, until)
+		now := engine.At(until)
 		res, err := tx.ExecContext(ctx, "UPDATE "+b.db.Notices()+" SET said_time = ? WHERE notice = ? AND (said_time <= ? OR said_time > ?)",
 			now, what, engine.At(tx.Now.Add(-every)), engine.At(tx.Now.Add(every)))
 		if err != nil {
@@ -66,9 +70,9 @@ func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Du
 	}
 	if err = say(); err != nil {
 		_, failed := b.Over(ctx, what)
-		err = errors.Join(err, failed)
+		return errors.Join(err, failed)
 	}
-	return err
+	return b.Note(ctx, []string{what}, now)
 }
 
 // Unsaid are those of some things, one at least, that have not been said for so long: one read for all.

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -214,24 +213,6 @@ func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, or
 
 // failuresMost is how many kinds of failures are told apart, among the newest failuresAmong jobs.
 const failuresMost, failuresAmong = 1000, 1_000_000
-
-// Any says whether there is a job that the filter lets pass. It looks at the newest first.
-func (q *Queue) Any(ctx context.Context, by Filter) (found bool, err error) {
-	enough := errors.New("found")
-	ids, err := q.newest(ctx, by, 0)
-	if err == nil {
-		err = q.each(ctx, by, ids, failureColumns, func(j *job.Job) error {
-			if by.Fingerprint == "" || texts.Fingerprint(j.Error) == by.Fingerprint {
-				return enough
-			}
-			return nil
-		})
-	}
-	if errors.Is(err, enough) {
-		return true, nil
-	}
-	return false, err
-}
 
 // Failure is jobs of one type whose errors have the same fingerprint, which leaves out numbers, ids, times and quoted paths.
 type Failure struct {
