@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Of many that would say something at the same time one does, and again when its time is over.
+// Of many concurrent callers, one says it, and again when its time is over.
 func TestClaim(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)
@@ -37,7 +37,7 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// What was noted is known, and what never was is not.
+// Recorded times are known, others aren't.
 func TestTimes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		b := alert.NewLog(dbtest.Open(t, driver, source))
