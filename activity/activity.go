@@ -4,6 +4,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -66,6 +67,13 @@ type Entry struct {
 	Error string
 	// Output is what the handler printed, its tail if it was long; of Added, what has enqueued the job if that was a schedule.
 	Output string
+}
+
+var workerLost = texts.Pattern(`^worker lost: \S+( \(pid \d+ on \S+\))?$`)
+
+// OfWorker says whether an attempt will be repeated because its worker stopped or died, which says nothing about the handler.
+func (e Entry) OfWorker() bool {
+	return e.State == Error && (e.Error == "interrupted" || strings.HasPrefix(e.Error, "interrupted;") || workerLost().MatchString(e.Error))
 }
 
 // Log is the log of one instance.

@@ -111,13 +111,11 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	}
 	foreign := len(types.types) > 0 && !slices.Contains(types.types, jobType)
 	if foreign && !a.onTerminal() { // a script is told once, with the first job of the type
-		err := admin.Of(q).Find(cmd.Context(), admin.Filter{Type: jobType, Limit: 1}, func(*job.Job) error {
-			foreign = false
-			return nil
-		})
+		known, err := admin.Of(q).HasType(cmd.Context(), jobType)
 		if err != nil {
 			return err
 		}
+		foreign = !known
 	}
 	added, err := enqueueOne(cmd.Context(), q, j, o.dryRun)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -16,7 +15,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/worker"
 )
 
 const (
@@ -119,8 +117,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	}
 	back, err = activity.New(i.db).Failed(ctx, since, lookedWithin, func(e activity.Entry) {
 		of := newest[e.Queue]
-		ofWorker := strings.HasPrefix(e.Error, "worker lost") || strings.HasPrefix(e.Error, worker.ErrInterrupted.Error())
-		if of == nil || e.Error == job.Cancelled || e.State == activity.Error && ofWorker { // the operator who cancelled a job knows
+		if of == nil || e.Error == job.Cancelled || e.OfWorker() { // the operator who cancelled a job knows
 			return
 		}
 		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}

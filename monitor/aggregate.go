@@ -43,8 +43,7 @@ func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions
 // lateHours is for how many hours entries are added to one that was aggregated, if their transactions committed late.
 const lateHours = 6
 
-// recountLate recounts those of the hours before one that have more activity than was counted. It may recount others too: what was
-// cancelled is not counted in the metrics.
+// recountLate recounts those of the hours before one that have more activity than was counted.
 func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
 	from := before.Add(-lateHours * time.Hour)
 	known, err := m.aggregated(ctx, from, before)
@@ -57,11 +56,15 @@ func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
 	}
 	query := "SELECT COUNT(*) FROM " + m.db.Activity() + " " + m.db.SQL.Index(m.db.Activity(), "at") + " WHERE at >= ? AND at < ?"
 	for hour := range known {
-		var there int64
-		if err := m.db.SQL.GetContext(ctx, &there, query, engine.At(hour), engine.At(hour.Add(time.Hour))); err != nil {
+		var there, uncounted int64
+		err := m.db.SQL.GetContext(ctx, &there, query, engine.At(hour), engine.At(hour.Add(time.Hour)))
+		if err == nil && there > counted[hour] { // metrics leave out what was cancelled
+			err = m.db.SQL.GetContext(ctx, &uncounted, query+" AND kind = 'job' AND state = 'cancelled'", engine.At(hour), engine.At(hour.Add(time.Hour)))
+		}
+		if err != nil {
 			return fmt.Errorf("count the activity: %w", err)
 		}
-		if there > counted[hour] {
+		if there-uncounted > counted[hour] {
 			if _, err := m.aggregate(ctx, hour, AggregateOptions{Again: true}); err != nil && !errors.Is(err, ErrPurged) {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
@@ -38,26 +39,27 @@ func (l LastAttempts) enough() bool {
 	return l.Ended >= enoughAttempts || len(l.failing) >= failingJobs
 }
 
-// lastAttempts adds to each type the attempts that ended in the last hour, whether it has been aggregated or not. An interrupted
-// attempt says nothing of its handler.
+// lastAttempts adds to each type the attempts that ended in the last hour, whether it has been aggregated or not. An
+// attempt that lost its worker says nothing of its handler.
 func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *TypeState) error {
 	table := m.db.Activity()
-	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id FROM " + table + " " + m.db.SQL.ByID +
+	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id, SUBSTR(error, 1, 60) AS error FROM " + table + " " + m.db.SQL.ByID +
 		" WHERE id > (SELECT MAX(id) FROM " + table + ") - ? AND at >= ? AND kind = 'job' AND state IN ('finished', 'error', 'failed')" +
-		" AND run_ms >= 0 AND SUBSTR(error, 1, 11) <> 'interrupted' ORDER BY id DESC"
+		" AND run_ms >= 0 ORDER BY id DESC"
 	type entry struct {
 		At      engine.Time
-		State   string
+		State   activity.State
 		Queue   string
 		JobType string `db:"job_type"`
 		JobID   int64  `db:"job_id"`
+		Error   string
 	}
 	err := engine.Each(ctx, m.db.SQL, query, []any{lastEntries, engine.At(s.At.Add(-time.Hour))}, func(e entry) error {
 		last := &of(key{e.Queue, e.JobType}).Last
-		if last.Ended == lastEnded {
+		if last.Ended == lastEnded || (activity.Entry{State: e.State, Error: e.Error}).OfWorker() {
 			return nil
 		}
-		if last.Ended++; e.State != "finished" {
+		if last.Ended++; e.State != activity.Finished {
 			if last.failing == nil {
 				last.failing = map[int64]bool{}
 			}

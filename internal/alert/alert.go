@@ -1,5 +1,5 @@
-// Package alert keeps what cron mails from being mailed again and again: over all hosts where the database knows it, and on
-// this host where it is the database that is away.
+// Package alert keeps cron from mailing the same thing repeatedly: across all hosts by the database, and on this host if the
+// database is away.
 package alert
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Log is where all ticks of an instance see what has been said.
+// Log is where all ticks of an instance record what has been said.
 type Log struct{ db *schema.DB }
 
-// NewLog is the board of db's instance.
+// NewLog returns the Log of db's instance.
 func NewLog(db *schema.DB) Log { return Log{db} }
 
-// leased is for how long a claim holds: a caller that dies has said nothing.
+// leased is for how long a claim holds.
 const leased = time.Minute
 
-// Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
-// database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
-// comes from a commit, nobody may have said it.
+// Claim says whether the caller should say something that all hosts together say once per every; now is the database's time.
+// If it was said recently, Claim costs one read. The caller then calls Note. If it dies before that, another claims it after
+// a minute. Repeat Claim only after false without an error: after an error of a commit, it may be claimed.
 func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
 	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
 		return false, err
@@ -62,7 +62,7 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 	return ours && err == nil, wrap(err)
 }
 
-// Once calls say if the caller is the one to say something: see Claim. If say fails, the next caller says it.
+// Once calls say if the caller should say something: see Claim. If say fails, the next caller says it.
 func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Duration, say func() error) error {
 	ours, err := b.Claim(ctx, what, now, every)
 	if err != nil || !ours {
@@ -75,16 +75,16 @@ func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Du
 	return b.Note(ctx, []string{what}, now)
 }
 
-// Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
+// Unsaid returns which of one or more things haven't been said for so long, with one read.
 func (b Log) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
 	times, err := b.Times(ctx, what)
 	return slices.DeleteFunc(slices.Clone(what), func(w string) bool {
-		// a time to come is from before the clock was put back, and counts for nothing
+		// a future time is from before the clock was set back, and doesn't count
 		return times[w].After(now.Add(-every)) && !times[w].After(now.Add(every))
 	}), err
 }
 
-// Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.
+// Times returns when one or more things were last said, or done according to Note. It omits what never was.
 func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
 	args := make([]any, len(what))
 	for i := range what {
@@ -93,7 +93,7 @@ func (b Log) Times(ctx context.Context, what []string) (map[string]time.Time, er
 	return b.times(ctx, "notice IN "+engine.In(len(what)), args...)
 }
 
-// Under are the times of all things whose names begin with a word and a blank.
+// Under returns the times of all things whose names begin with a word and a blank.
 func (b Log) Under(ctx context.Context, word string) (map[string]time.Time, error) {
 	return b.times(ctx, "notice >= ? AND notice < ?", word+" ", word+"!")
 }
@@ -114,7 +114,7 @@ func (b Log) times(ctx context.Context, which string, args ...any) (map[string]t
 	return times, nil
 }
 
-// Note notes until when things have been done. It may be repeated.
+// Note records until when things have been done. It may be repeated.
 func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
 	return wrap(b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		for _, w := range what {
@@ -126,7 +126,7 @@ func (b Log) Note(ctx context.Context, what []string, until time.Time) error {
 	}))
 }
 
-// Over forgets a thing. ours says that it was known, to one caller only: the one to say that it is over.
+// Over deletes a thing. ours is true for only one caller, which should say that it is over.
 func (b Log) Over(ctx context.Context, what string) (ours bool, err error) {
 	err = b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		did, err := engine.Changed(tx.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice = ?", what))

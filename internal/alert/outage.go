@@ -14,29 +14,32 @@ import (
 	"github.com/hipq/hipq/internal/files"
 )
 
-// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
+// overAfter is how long no tick may fail before the outage counts as over: otherwise an intermittent one would be said each
+// time.
 const overAfter = 2 * time.Minute
 
-// Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, because the database
-// can't be asked.
+// Outage is what this host's ticks of one crontab line know of their failures. It is a small file in the user's cache,
+// because the database can't be asked.
 type Outage struct{ file string }
 
 type state struct {
-	// Since is when it began, Said when that was said last. Over is since when no tick has failed; zero if the last one did.
+	// Since is when the outage began.
 	Since time.Time `json:"since"`
-	Said  time.Time `json:"said"`
-	Over  time.Time `json:"over"`
-	// Why is what was said: a word that tells it from another reason, and what Ends gives.
+	// Said is when it was last said.
+	Said time.Time `json:"said"`
+	// Over is since when no tick has failed; zero if the last one failed.
+	Over time.Time `json:"over"`
+	// Why is what was said: a word that identifies the reason, and the text that Ends returns.
 	Why string `json:"why,omitempty"`
 }
 
-// OutageOf is the outage of those that have this key: a config, and what of it a tick works.
+// OutageOf returns the outage with this key, which names a config and the part of it that a tick works on.
 func OutageOf(key string) (*Outage, error) {
 	file, err := cached("outage", key)
 	return &Outage{file}, err
 }
 
-// cached is the file in the user's cache that is about what of this key. Under sudo the cache may be another user's: that is none.
+// cached is the path of a file in the user's cache. It fails if the cache is another user's, as under sudo.
 func cached(what, key string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err == nil {
@@ -49,8 +52,8 @@ func cached(what, key string) (string, error) {
 	return filepath.Join(cache, what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
-// Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one should say why: it is
-// another reason, by its first word, or was last said so long ago. Two that fail at the same time may both say it.
+// Goes records a failed tick; the outage began at from or earlier. It returns the beginning, and whether to say why: the
+// reason's first word is new, or it was last said too long ago. Two ticks that fail at the same time may both say it.
 func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (since time.Time, say bool, err error) {
 	s, err := o.read()
 	if err != nil {
@@ -63,7 +66,7 @@ func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (sin
 		s.Said, s.Why, say = now, why, true
 	}
 	if !say && s.Over.IsZero() {
-		return s.Since, false, nil // nothing is new
+		return s.Since, false, nil // nothing new
 	}
 	s.Over = time.Time{}
 	return s.Since, say, o.write(s)
@@ -74,8 +77,8 @@ func reason(why string) string {
 	return word
 }
 
-// Ends notes that a tick has found the database. When none has failed for two minutes it says once from when to when they did, and why
-// last; else these are zero.
+// Ends records that a tick found the database. Once none has failed for two minutes, it returns the outage's beginning, end
+// and last reason, only once; otherwise zeros.
 func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err error) {
 	s, err := o.read()
 	if err != nil || s.Since.IsZero() {
@@ -89,7 +92,7 @@ func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err err
 		return since, over, "", nil
 	}
 	if err := os.Remove(o.file); err != nil {
-		if errors.Is(err, fs.ErrNotExist) { // another has said it
+		if errors.Is(err, fs.ErrNotExist) { // another tick said it
 			err = nil
 		}
 		return since, over, "", err
@@ -98,13 +101,13 @@ func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err err
 	return s.Since, s.Over, why, nil
 }
 
-// read is the zero state where there is no file, or none that can be understood.
+// read returns the zero state if the file is missing or unreadable as JSON.
 func (o *Outage) read() (s state, err error) {
 	text, err := os.ReadFile(o.file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return state{}, nil
-	case err == nil && len(text) == 0: // the disk was full: the file's time is all that could be noted
+	case err == nil && len(text) == 0: // the disk was full, so only the file's time could be recorded
 		info, err := os.Stat(o.file)
 		if err != nil {
 			return state{}, err
@@ -116,7 +119,7 @@ func (o *Outage) read() (s state, err error) {
 	return s, err
 }
 
-// write replaces the file, for another may read it.
+// write replaces the file atomically, because another tick may read it.
 func (o *Outage) write(s state) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -129,7 +132,7 @@ func (o *Outage) write(s state) error {
 	if err = files.Write(o.file, text, 0o600, os.Rename); err == nil {
 		return nil
 	}
-	// a full disk may have room for an empty file, or in a file that is there
+	// A full disk may have room for an empty file, or in an existing file.
 	f, failed := os.OpenFile(o.file, os.O_CREATE|os.O_WRONLY, 0o600)
 	if failed != nil {
 		return err
@@ -142,17 +145,17 @@ func (o *Outage) write(s state) error {
 	return errors.Join(err, f.Close())
 }
 
-// Seen is when this host's ticks last found a database: the time of an empty file in the user's cache, which is there when the
-// database is not.
+// Seen is when this host's ticks last found a database: the time of an empty file in the user's cache, which is readable
+// without the database.
 type Seen struct{ file string }
 
-// SeenOf is that of the database with this key.
+// SeenOf returns the Seen of the database with this key.
 func SeenOf(key string) (*Seen, error) {
 	file, err := cached("seen", key)
 	return &Seen{file}, err
 }
 
-// Note notes that the database is there. It may be repeated.
+// Note records that the database was found. It may be repeated.
 func (s *Seen) Note(now time.Time) error {
 	err := os.Chtimes(s.file, now, now)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +171,7 @@ func (s *Seen) Note(now time.Time) error {
 	return errors.Join(f.Close(), os.Chtimes(s.file, now, now))
 }
 
-// Last is when it was noted last; zero if it never was.
+// Last is the last recorded time; zero if there is none.
 func (s *Seen) Last() (time.Time, error) {
 	info, err := os.Stat(s.file)
 	if errors.Is(err, fs.ErrNotExist) {

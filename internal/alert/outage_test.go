@@ -40,7 +40,7 @@ func TestOutage(t *testing.T) {
 	} else if since, _, _, err := other.Ends(begin); err != nil || !since.IsZero() {
 		t.Errorf("another's: %s, %v", since, err)
 	}
-	// it comes and goes, which is not said each time
+	// An intermittent outage isn't said each time.
 	ends(17*time.Minute, never, never)
 	ends(18*time.Minute, never, never)
 	goes(18*time.Minute, false, begin)
@@ -52,7 +52,7 @@ func TestOutage(t *testing.T) {
 	ends(24*time.Minute, never, never)
 	later := begin.Add(time.Hour)
 	goes(time.Hour, true, later)
-	goes(time.Minute, true, begin.Add(time.Minute)) // the clock was put back
+	goes(time.Minute, true, begin.Add(time.Minute)) // the clock was set back
 	files, _ := filepath.Glob(filepath.Join(cache, "hipq", "*"))
 	if len(files) != 1 {
 		t.Fatalf("%q", files)
@@ -60,19 +60,19 @@ func TestOutage(t *testing.T) {
 	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	// what a hand has left there counts for nothing
+	// A file damaged by hand counts for nothing.
 	dbtest.OK(t, os.WriteFile(files[0], []byte("{"), 0o600))
 	ends(time.Hour, never, never)
 	goes(time.Hour, true, later)
 	ends(time.Hour, never, never)
 	ends(time.Hour+2*time.Minute, later, later)
-	// one that was caught in its midst knows that it began before
+	// A tick that was interrupted midway knows that the outage began before.
 	if since, say, err := o.Goes(begin, later, "", 15*time.Minute); err != nil || !say || !since.Equal(begin) {
 		t.Errorf("since %s, %t, %v", since, say, err)
 	}
 }
 
-// Another reason is news.
+// A new reason is news.
 func TestOutageReason(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HOME", cache)
@@ -87,7 +87,7 @@ func TestOutageReason(t *testing.T) {
 	}
 }
 
-// Where HOME is another user's, as it may be under sudo, nothing is written: that user could have a link there that leads anywhere.
+// If HOME is another user's, as under sudo, nothing is written: that user could have a link there that leads anywhere.
 func TestCacheOfSomebodyElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away") // CI runs as root

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// clients are what the applications of others are written in and speak to a database with: how each is called, by the names that it
-// may have, and what it must be able to do.
+// clients are the programs with which other applications use a database: the possible names of each, and a check of what it
+// must support.
 var clients = map[string]struct{ names, check []string }{
 	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
 	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
-	// /usr/bin/python3 too, for that is the one for which systems have packages
+	// also /usr/bin/python3, for which systems have packages
 	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
 	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
 	// without a database
@@ -21,8 +21,8 @@ var clients = map[string]struct{ names, check []string }{
 	"jq":      {[]string{"jq"}, []string{"--version"}},
 }
 
-// Client gives such a program: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node", "jq".
-// Where there is none, the test is skipped, or fails where it would for want of a server.
+// Client returns such a program: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node",
+// "jq". Without it, the test is skipped, or fails if required.
 func Client(t testing.TB, name string) string {
 	t.Helper()
 	for _, program := range clients[name].names {
@@ -38,5 +38,5 @@ func Client(t testing.TB, name string) string {
 	return ""
 }
 
-// required says whether a test must not be skipped for want of a server or a client: it would look like a passed one.
+// required says whether a missing server or client fails a test: a skipped test would look like a passed one.
 func required() bool { return os.Getenv(requireVar) != "" || os.Getenv(ciVar) != "" }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Node is a node of the cluster, for a test that does something to it.
+// Node is a cluster node that a test manipulates.
 type Node struct {
 	// DSN is the test's database on it.
 	DSN string
@@ -20,18 +20,18 @@ type Node struct {
 	db  *sql.DB
 }
 
-// Nodes makes a database on the cluster, as Galera does, and gives its nodes.
+// Nodes creates a database on the cluster, like Galera, and returns the nodes.
 func Nodes(t testing.TB) (all []*Node) {
 	t.Helper()
 	return nodesOf(t, Galera(t))
 }
 
-// OwnNodes starts a cluster for one test alone, which others would find without a node, makes a database there, and gives its nodes.
-// Where the tests go without a cluster it is skipped, as with Galera.
+// OwnNodes starts a cluster for one test that takes nodes away, creates a database there, and returns the nodes. It skips the
+// test without a cluster, like Galera.
 func OwnNodes(t testing.TB) (all []*Node) {
 	t.Helper()
 	if os.Getenv(galeraVar) == "" {
-		return Nodes(t) // which says why there is none
+		return Nodes(t) // it says why there is none
 	}
 	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar))))
 }
@@ -49,8 +49,8 @@ func nodesOf(t testing.TB, dsns []string) (all []*Node) {
 	return all
 }
 
-// Equal lets any two nodes be the cluster's Primary part, whichever is the third, for a test that is alone on the cluster. When the test
-// ends it waits until all nodes are together again.
+// Equal lets any two nodes form the Primary component, for a test that is alone on the cluster. When the test ends, it waits
+// until all nodes are back together.
 func Equal(t testing.TB, all []*Node) {
 	t.Helper()
 	// .ci/with-galera lets the first outweigh the others
@@ -63,7 +63,7 @@ func Equal(t testing.TB, all []*Node) {
 	})
 }
 
-// together waits until each of these nodes has all of them in its cluster, and what they have committed.
+// together waits until each node sees all of them in its cluster and is synced.
 func together(t testing.TB, all []*Node) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -82,7 +82,7 @@ func together(t testing.TB, all []*Node) {
 	}
 }
 
-// standing is in which part of the cluster a node is, how it stands there, and with how many.
+// standing describes a node's component, its state there, and the number of nodes.
 func (n *Node) standing() string {
 	is := map[string]string{}
 	rows, err := n.db.Query("SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
@@ -112,7 +112,7 @@ func (n *Node) variable(which string) (value string) {
 	return value
 }
 
-// provide gives the library by which the nodes talk to each other a setting, at this node.
+// provide changes a setting of this node's replication library.
 func (n *Node) provide(setting string) {
 	n.t.Helper()
 	if _, err := n.db.Exec("SET GLOBAL wsrep_provider_options = '" + setting + "'"); err != nil {
@@ -120,20 +120,20 @@ func (n *Node) provide(setting string) {
 	}
 }
 
-// Isolate cuts the node off from the others, and not from its clients. What it gives makes an end of that.
+// Isolate cuts the node off from the others, but not from its clients. end undoes it.
 func (n *Node) Isolate() (end func()) {
 	n.t.Helper()
 	n.provide("gmcast.isolate=1")
 	return func() { n.provide("gmcast.isolate=0") }
 }
 
-// Kill kills the node's process. .ci/with-galera starts it again.
+// Kill kills the node's process. .ci/with-galera restarts it.
 func (n *Node) Kill() {
 	n.t.Helper()
 	n.signal(n.pid(), syscall.SIGKILL)
 }
 
-// Stop stops the node's process: it takes connections, and answers nothing. What it gives makes an end of that.
+// Stop stops the node's process: it accepts connections but answers nothing. end undoes it.
 func (n *Node) Stop() (end func()) {
 	n.t.Helper()
 	pid := n.pid()
@@ -141,7 +141,7 @@ func (n *Node) Stop() (end func()) {
 	return func() { n.signal(pid, syscall.SIGCONT) }
 }
 
-// Slow lets the node's process run for one part of the time in so many, in turns of less than a second. It ends with ctx.
+// Slow lets the node's process run for 1/part of the time, in turns under a second, until ctx ends.
 func (n *Node) Slow(ctx context.Context, part int) {
 	n.t.Helper()
 	const runs = 30 * time.Millisecond
@@ -152,7 +152,7 @@ func (n *Node) Slow(ctx context.Context, part int) {
 	}
 }
 
-// ReadOnly lets nobody write on the node, nor the node itself what others have committed. What it gives makes an end of that.
+// ReadOnly blocks all writes on the node, even replicated ones. end undoes it.
 func (n *Node) ReadOnly() (end func()) {
 	n.t.Helper()
 	ctx := context.Background()

@@ -9,13 +9,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Section is what a config says of the database that Each named.
+// Section is a config's section for the database from Each.
 func Section(driver, source string) string {
 	return fmt.Sprintf("{driver: %s, %s: %q}", driver, map[string]string{"sqlite": "path", "mysql": "dsn"}[driver], source)
 }
 
-// Open opens the database that Each named, with the tables of instance "shop" and these queues. Opened again, it is the
-// same database on connections of its own.
+// Open opens the database from Each, with the tables of instance "shop" and these queues. Opened again, it is the same
+// database on new connections.
 func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 	t.Helper()
 	db, err := open(t, driver, source)
@@ -42,14 +42,13 @@ func migrate(t testing.TB, db *schema.DB, queues []string) {
 	}
 }
 
-// poolVar, if it is set, makes Open open databases on an application's pool: so that whatever is tested with hipq's own
-// connections can be tried there too.
+// poolVar, if set, makes Open use an application's pool, to run all tests on one.
 const poolVar = "HIPQ_TEST_POOL"
 
 func open(t testing.TB, driver, source string) (*schema.DB, error) {
 	if os.Getenv(poolVar) == "" {
 		o := schema.Options{Driver: driver, Path: source, DSN: source, Create: true}
-		if _, test := t.(*testing.T); test { // which no power cut is to survive, unlike what is measured
+		if _, test := t.(*testing.T); test { // tests need not survive a power cut; benchmarks measure that
 			o.Parameters = url.Values{"_pragma": {"synchronous(off)"}}
 		}
 		return schema.Open(t.Context(), o, schema.Named("shop"))

@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// OwnMySQL starts a MariaDB, or a MySQL where the other tests have one, for one test alone and makes a database there, whose DSN it
-// returns. It is for what would hold up all others on their server, or needs one with such options. Where the tests go without a
-// server it is skipped, as with MySQL.
+// OwnMySQL starts a MariaDB for one test, or a MySQL if the other tests use one, creates a database there and returns its
+// DSN. It is for tests that would block all others on their server, or that need such options. It skips the test without a
+// server, like MySQL.
 func OwnMySQL(t testing.TB, options ...string) string {
 	t.Helper()
 	if os.Getenv(dsnVar) == "" {
-		return MySQL(t) // which says why there is none
+		return MySQL(t) // it says why there is none
 	}
 	return database(t, own(t, cmp.Or(os.Getenv(ownVar), "with-mariadb"), dsnVar, options...))
 }
 
-// own has a program in .ci start servers until the test ends, and returns what that says of them in this variable.
+// own starts servers until the test ends, with a program in .ci, and returns what the program sets this variable to.
 func own(t testing.TB, program, variable string, options ...string) string {
 	t.Helper()
 	alive, hold, err := os.Pipe()
@@ -29,7 +29,7 @@ func own(t testing.TB, program, variable string, options ...string) string {
 		t.Fatal(err)
 	}
 	defer alive.Close()
-	// it ends when nobody holds the other end of the pipe any more: with the test, however that ends
+	// It ends when no process holds the other end of the pipe: with the test, however that ends.
 	var args []string
 	for _, o := range options {
 		args = append(args, "--server="+o)
@@ -58,7 +58,7 @@ func own(t testing.TB, program, variable string, options ...string) string {
 	return strings.TrimSpace(said)
 }
 
-// root is the folder of the module.
+// root is the module's folder.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Pool is an application's own pool to the database that Each named, with all the options and settings that hipq's own
-// connections don't have, and a few connections. When the test ends it must have none in use, and its sessions must be as they
-// were.
+// Pool is an application's pool to the database from Each, with few connections and with settings that hipq's own connections
+// lack. When the test ends, no connection may be in use, and the sessions must be unchanged.
 func Pool(t testing.TB, driver, source string) *sql.DB {
 	t.Helper()
 	dsn := source + "?" + url.Values{
@@ -66,14 +65,14 @@ func session(t testing.TB, pool *sql.DB, driver string) map[string]string {
 	return sessionOf(t, conn, driver)
 }
 
-// sessionOf are the settings of a session.
+// sessionOf returns a session's settings.
 func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	t.Helper()
 	query := "SHOW SESSION VARIABLES"
 	if driver == "sqlite" {
 		query = "SELECT 'busy_timeout', timeout FROM pragma_busy_timeout UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous"
 	} else if _, err := conn.ExecContext(context.Background(), "SET sql_select_limit = 18446744073709551615"); err != nil {
-		t.Fatal(err) // for else it holds for this query too
+		t.Fatal(err) // otherwise it applies to this query too
 	}
 	rows, err := conn.QueryContext(context.Background(), query)
 	if err != nil {
@@ -91,7 +90,7 @@ func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	// what each statement changes
+	// every statement changes these
 	maps.DeleteFunc(settings, func(name, _ string) bool {
 		switch name {
 		case "timestamp", "statement_id", "identity", "last_insert_id", "insert_id", "error_count", "warning_count", "pseudo_thread_id", "last_gtid":

@@ -12,9 +12,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Proxy stands between a test and a database on a MySQL server, and can fail as networks do.
+// Proxy stands between a test and a MySQL database, and fails like a network.
 type Proxy struct {
-	// Source is the database behind the proxy, Direct the same past it.
+	// Source is the database through the proxy, Direct the same database without it.
 	Source, Direct string
 
 	t           testing.TB
@@ -25,26 +25,28 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[net.Conn]struct{}
-	// silent, if not nil, holds up all that is sent until it is closed.
+	// silent, if not nil, blocks all traffic until it is closed.
 	silent chan struct{}
-	// lose says of the statements of a transaction that is committed whether the answer gets lost, and the connection; or
-	// the question itself, if questions says so. lost, if not nil, is called when that has happened.
-	lose      func(statements string) bool
+	// lose says, by a committed transaction's statements, whether its reply and the connection get lost.
+	lose func(statements string) bool
+	// questions makes the COMMIT itself get lost instead.
 	questions bool
-	lost      func()
-	// trap, if not nil, says what makes the proxy fall silent; caught gets the number of the connection, prey, when the server has it.
-	trap   func(statements string) bool
+	// lost, if not nil, is called when that has happened.
+	lost func()
+	// trap, if not nil, selects the statements at which the proxy falls silent.
+	trap func(statements string) bool
+	// caught then gets prey, the connection's number, once the server has the statements.
 	caught chan uint32
 	prey   uint32
 }
 
-// NewProxy makes a database, and lets connections through to it until the test ends.
+// NewProxy creates a database and forwards connections to it until the test ends.
 func NewProxy(t testing.TB) *Proxy {
 	t.Helper()
 	return ProxyTo(t, MySQL(t))
 }
 
-// ProxyTo lets connections through to the database of this DSN until the test ends.
+// ProxyTo forwards connections to this DSN's database until the test ends.
 func ProxyTo(t testing.TB, direct string) *Proxy {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(direct)
@@ -70,7 +72,7 @@ func ProxyTo(t testing.TB, direct string) *Proxy {
 	return p
 }
 
-// Mend lets connections through again.
+// Mend forwards connections again.
 func (p *Proxy) Mend() {
 	p.t.Helper()
 	listener, err := net.Listen("unix", p.path)
@@ -91,7 +93,7 @@ func (p *Proxy) Mend() {
 	})
 }
 
-// Cut ends all connections and refuses new ones.
+// Cut closes all connections and refuses new ones.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +109,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Stall lets connections stand and new ones come, but nothing gets through, not even that somebody has hung up.
+// Stall keeps connections and accepts new ones, but forwards nothing, not even a hang-up.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,8 +132,8 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Catch stalls in the middle of a transaction: when a client sends such statements, which the server still gets. What it
-// returns gets the server's number of that connection then.
+// Catch stalls in the middle of a transaction, when a client sends such statements; the server still gets them. caught then
+// receives the server's number of that connection.
 func (p *Proxy) Catch(these func(statements string) bool) (caught <-chan uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +141,7 @@ func (p *Proxy) Catch(these func(statements string) bool) (caught <-chan uint32)
 	return p.caught
 }
 
-// catches says whether these are the statements to be caught, and falls silent then.
+// catches says whether to catch these statements, and falls silent if so.
 func (p *Proxy) catches(sent []byte, number uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,15 +153,15 @@ func (p *Proxy) catches(sent []byte, number uint32) bool {
 	return true
 }
 
-// Loses says which commits' answers get lost from now on, and the connection with each, and what happens then.
+// Loses selects the commits whose replies get lost from now on, each with its connection. then is called after each.
 func (p *Proxy) Loses(which func(statements string) bool, then func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose, p.lost = which, then
 }
 
-// LosesFirst makes the answer to the first of these commits get lost, and the connection with it. What it returns is closed
-// when then, if not nil, has been called.
+// LosesFirst loses the reply to the first of these commits, with its connection. The channel is closed after the call of
+// then, if any.
 func (p *Proxy) LosesFirst(which func(statements string) bool, then func()) <-chan struct{} {
 	var once sync.Once
 	lost := make(chan struct{})
@@ -177,7 +179,7 @@ func (p *Proxy) LosesFirst(which func(statements string) bool, then func()) <-ch
 	return lost
 }
 
-// LosesQuestions makes those commits get lost before they happen.
+// LosesQuestions loses those commits before they happen.
 func (p *Proxy) LosesQuestions(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,17 +210,17 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.conns, server)
 }
 
-// verdict is what becomes of something that was sent.
+// verdict is what happens to sent data.
 type verdict int
 
 const (
 	passOn verdict = iota
 	swallow
 	hangUp
-	catch // hand it on; the silence has begun
+	catch // forward it; the silence has begun
 )
 
-// pass hands on what from sends while the tap lets it, and hangs up on both sides then.
+// pass forwards what from sends while the tap allows it, then closes both sides.
 func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 	defer func() {
 		_ = from.Close()

@@ -17,9 +17,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Main runs the tests of a package in which every test wants the tables of instance "shop" and of these queues. SQLite and MySQL then
-// give databases that have them already: to make the tables takes longer than most tests. A MySQL database goes from one test to the
-// next, emptied, unless the test has failed or has changed the layout. It returns what TestMain exits with.
+// Main runs the tests of a package in which every test needs the tables of instance "shop" and these queues. SQLite and MySQL
+// then return databases with tables, because making them takes longer than most tests. A MySQL database is emptied for the
+// next test, unless the test failed or changed the layout. Main returns the exit code for TestMain.
 func Main(m *testing.M, queues ...string) int {
 	reuse = &databases{queues: queues}
 	defer reuse.drop()
@@ -29,7 +29,7 @@ func Main(m *testing.M, queues ...string) int {
 // reuse is nil in a package whose TestMain doesn't call Main.
 var reuse *databases
 
-// databases are those that have tables and that no test uses.
+// databases are unused databases with tables.
 type databases struct {
 	queues []string
 
@@ -38,17 +38,17 @@ type databases struct {
 
 	mu   sync.Mutex
 	free []string // the DSNs
-	// layout is how the tables were when they were made.
+	// layout describes the tables as they were made.
 	layout string
 }
 
-// wanted says whether the test can do with a database that had been used. A benchmark wants what it would find in production.
+// wanted says whether the test can reuse a database. Benchmarks need new ones, as in production.
 func (d *databases) wanted(t testing.TB) bool {
 	_, test := t.(*testing.T)
 	return d != nil && test
 }
 
-// sqlite writes the file of a database with tables to this path.
+// sqlite writes a database file with tables to this path.
 func (d *databases) sqlite(t testing.TB, path string) {
 	t.Helper()
 	d.once.Do(func() {
@@ -77,7 +77,7 @@ func (d *databases) fill(t testing.TB, driver, source string) {
 	}
 }
 
-// mysql gives the DSN of a database with tables on this server, until the test ends.
+// mysql returns the DSN of a database with tables on this server, until the test ends.
 func (d *databases) mysql(t testing.TB, server string) string {
 	t.Helper()
 	d.mu.Lock()
@@ -102,7 +102,7 @@ func (d *databases) mysql(t testing.TB, server string) string {
 	return dsn
 }
 
-// create makes one with tables.
+// create creates a database with tables.
 func (d *databases) create(t testing.TB, server string) string {
 	t.Helper()
 	dsn := create(t, server)
@@ -125,8 +125,8 @@ func (d *databases) drop() {
 	}
 }
 
-// emptied deletes all rows of a database but those that say whose the tables are, and returns its layout. First it waits for the
-// sessions of the test: one whose client has gone may still write.
+// emptied deletes all rows except those of the table owners, and returns the layout. First it waits for the test's sessions
+// to end: the session of a closed client may still write.
 func emptied(dsn string) (found string, err error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
@@ -156,7 +156,7 @@ func emptied(dsn string) (found string, err error) {
 		}
 		text := strings.Join(created, " ")
 		layout = append(layout, nextID.ReplaceAllString(text, ""))
-		empty := "DELETE FROM " // quicker than to truncate a table, which makes it anew
+		empty := "DELETE FROM " // faster than TRUNCATE, which recreates the table
 		if nextID.MatchString(text) {
 			empty = "TRUNCATE TABLE "
 		}
@@ -167,19 +167,19 @@ func emptied(dsn string) (found string, err error) {
 	return strings.Join(layout, "\n"), err
 }
 
-// owners is the table that says whose the others are.
+// owners is the table that says to which instance and queue each table belongs.
 const owners = "hipq_tables"
 
-// nextID is what a server says of a table whose next id is not 1.
+// nextID matches the server's note that a table's next id isn't 1.
 var nextID = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
-// cells gives all that a query returns, as texts.
-// isUnreadable says whether MySQL can't list the sessions because one of them runs a statement with bytes that are no UTF-8.
+// isUnreadable says whether MySQL can't list the sessions because one runs a statement with invalid UTF-8.
 func isUnreadable(err error) bool {
 	failure, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && failure.Number == 3854
 }
 
+// cells returns all cells of a query's rows as texts.
 func cells(ctx context.Context, db *sql.DB, query string) (list []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// A database goes to the next test without its rows, and not at all if a test has changed the layout.
+// A database goes to the next test without its rows, and not at all if a test changed the layout.
 func TestReuse(t *testing.T) {
 	reuse = &databases{queues: []string{"emails"}}
 	defer func() { reuse.drop(); reuse = nil }()

@@ -1,4 +1,4 @@
-// Package dbtest gives each test a database of its own: a file for SQLite, a database on a test server for MySQL.
+// Package dbtest gives each test its own database: a file for SQLite, a database on a test server for MySQL.
 package dbtest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// The environment variables that say where the test server is, which program in .ci starts another such, and whether tests may go
-// without one.
+// Environment variables: the test server, the program in .ci that starts another one, the nodes of a cluster, and whether
+// tests may be skipped without a server.
 const (
 	dsnVar     = "HIPQ_TEST_MYSQL_DSN"
 	ownVar     = "HIPQ_TEST_OWN"
@@ -25,12 +25,12 @@ const (
 	ciVar      = "CI"
 )
 
-// A test that left a transaction open would hold up DROP DATABASE for a day, which is the servers' default.
+// An open transaction would block DROP DATABASE for a day, which is the servers' default.
 const timeout = 30 * time.Second
 
-// MySQL makes a database on the server that HIPQ_TEST_MYSQL_DSN names and returns its DSN, with all other settings as
-// they are there. The database is dropped when the test ends. Without the variable the test is skipped, or fails where
-// HIPQ_TEST_REQUIRE_MYSQL or CI is set: there a skipped test would look like a passed one.
+// MySQL creates a database on the server in HIPQ_TEST_MYSQL_DSN and returns its DSN, with the variable's settings. It drops the
+// database when the test ends. Without the variable it skips the test, or fails it if HIPQ_TEST_REQUIRE_MYSQL or CI is set,
+// because a skipped test would look like a passed one.
 func MySQL(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv(dsnVar)
@@ -47,7 +47,7 @@ func MySQL(t testing.TB) string {
 	return database(t, server)
 }
 
-// database makes one on the server of this DSN, until the test ends.
+// database creates a database on this DSN's server until the test ends.
 func database(t testing.TB, server string) string {
 	t.Helper()
 	dsn := create(t, server)
@@ -71,8 +71,8 @@ func drop(t testing.TB, dsn string) {
 	}
 }
 
-// Galera makes a database on the cluster whose nodes HIPQ_TEST_GALERA_DSNS names, and returns its DSN on each of them. Without
-// the variable the test is skipped: only make test-engines starts a cluster.
+// Galera creates a database on the cluster in HIPQ_TEST_GALERA_DSNS and returns its DSN on each node. Without the variable it
+// skips the test: only make test-engines starts a cluster.
 func Galera(t testing.TB) (dsns []string) {
 	t.Helper()
 	nodes := strings.Fields(os.Getenv(galeraVar))
@@ -82,7 +82,7 @@ func Galera(t testing.TB) (dsns []string) {
 	return onNodes(t, nodes)
 }
 
-// onNodes makes a database on a cluster of these nodes.
+// onNodes creates a database on the cluster of these nodes.
 func onNodes(t testing.TB, nodes []string) (dsns []string) {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(database(t, nodes[0]))
@@ -92,7 +92,7 @@ func onNodes(t testing.TB, nodes []string) (dsns []string) {
 	for _, node := range nodes {
 		dsn := withDatabase(t, node, cfg.DBName)
 		deadline := time.Now().Add(timeout)
-		for execute(dsn, "DO 1") != nil { // until it has come there too
+		for execute(dsn, "DO 1") != nil { // until the node has it too
 			if time.Now().After(deadline) {
 				t.Fatalf("the test database doesn't come to node %s", node)
 			}
@@ -102,7 +102,7 @@ func onNodes(t testing.TB, nodes []string) (dsns []string) {
 	return dsns
 }
 
-// AnyOf is the DSN of the first of these that serves.
+// AnyOf is a DSN for the first of these that serves.
 func AnyOf(t testing.TB, dsns ...string) string {
 	t.Helper()
 	var first *mysql.Config
@@ -130,7 +130,7 @@ func withDatabase(t testing.TB, dsn, name string) string {
 	return cfg.FormatDSN()
 }
 
-// SQLite returns the path of a database file that does not exist yet, in a folder that goes when the test ends.
+// SQLite returns the path of a new database file in a folder that is removed when the test ends.
 func SQLite(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hipq.db")
@@ -140,8 +140,8 @@ func SQLite(t testing.TB) string {
 	return path
 }
 
-// Each runs f as a subtest for each driver, "sqlite" and "mysql", with a database of its own. source is what SQLite or
-// MySQL returned.
+// Each runs f as a subtest for the drivers "sqlite" and "mysql", with its own database. source is what SQLite or MySQL
+// returned.
 func Each(t *testing.T, f func(t *testing.T, driver, source string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, "sqlite", SQLite(t)) })
@@ -154,11 +154,11 @@ func databaseName() string {
 	return "hipq_" + hex.EncodeToString(b)
 }
 
-// nameIn is the name of the database in a DSN of withDatabase.
+// nameIn is the database's name in a DSN of withDatabase.
 func nameIn(dsn string) string {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		panic(err) // it was made by FormatDSN
+		panic(err) // FormatDSN made it
 	}
 	return cfg.DBName
 }

@@ -19,7 +19,7 @@ func TestMySQL(t *testing.T) {
 	t.Run("while the test runs", func(t *testing.T) {
 		dsns = []string{dbtest.MySQL(t), dbtest.MySQL(t)}
 		for _, dsn := range dsns {
-			// Fails in the second database if it were the first.
+			// Fails if the second database were the first.
 			if _, err := open(t, dsn).Exec("CREATE TABLE things (name VARCHAR(10))"); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// recorder stands in for a test that MySQL skips or fails, and panics to end the call as Skip and Fatal do.
+// recorder replaces a test that MySQL skips or fails. It panics to end the call, as Skip and Fatal do.
 type recorder struct {
 	testing.TB
 	outcome, message string

@@ -7,20 +7,21 @@ import (
 	"sync"
 )
 
-// tap listens to the statements of one connection.
+// tap reads the statements of one connection.
 type tap struct {
 	proxy *Proxy
 	mu    sync.Mutex
-	// number is the server's for the connection, 0 before it has greeted.
+	// number is the server's number for the connection; 0 before its greeting.
 	number uint32
 	// since is what was sent since the transaction began.
 	since strings.Builder
-	// mute means that the next answer is the one to lose; heard is what has come of it.
-	mute  bool
+	// mute means that the next reply is the one to lose.
+	mute bool
+	// heard is what arrived of it.
 	heard []byte
 }
 
-// ask hears what the client sends.
+// ask judges what the client sends.
 func (t *tap) ask(sent []byte) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +32,7 @@ func (t *tap) ask(sent []byte) verdict {
 		t.since.Reset()
 	}
 	t.since.Write(sent)
-	// alone, or behind what is sent together with it
+	// alone, or after statements sent with it
 	if !bytes.HasSuffix(sent, []byte("\x03COMMIT")) && !bytes.HasSuffix(sent, []byte(";COMMIT")) {
 		return passOn
 	}
@@ -50,10 +51,10 @@ func (t *tap) ask(sent []byte) verdict {
 	return passOn
 }
 
-// answer hears what the server sends: when it has answered all that it was sent, the commit is done.
+// answer judges what the server sends. Once the server has answered everything, the commit is done.
 func (t *tap) answer(sent []byte) verdict {
 	t.mu.Lock()
-	if t.number == 0 { // it is in the server's greeting, behind the header, the protocol's version, and the server's
+	if t.number == 0 { // the greeting has it after the header, the protocol version and the server version
 		version := bytes.IndexByte(sent[5:], 0)
 		t.number = binary.LittleEndian.Uint32(sent[5+version+1:])
 	}
@@ -78,11 +79,11 @@ func (t *tap) answer(sent []byte) verdict {
 	return hangUp
 }
 
-// moreResults is the bit of a packet's status that says that another follows.
+// moreResults is the status bit that says that another result follows.
 const moreResults = 8
 
-// complete says whether these packets answer all statements that were sent together, none of which gives rows: each says
-// OK, and whether there are more.
+// complete says whether these packets answer all statements sent together. None returns rows: each packet says OK, and
+// whether more follow.
 func complete(packets []byte) bool {
 	for len(packets) >= 4 {
 		n := int(packets[0]) | int(packets[1])<<8 | int(packets[2])<<16
@@ -92,9 +93,9 @@ func complete(packets []byte) bool {
 		payload := packets[4 : 4+n]
 		packets = packets[4+n:]
 		if payload[0] != 0 {
-			return true // an error ends all
+			return true // an error ends everything
 		}
-		status := skipNumber(skipNumber(payload[1:])) // behind the affected rows and the last id
+		status := skipNumber(skipNumber(payload[1:])) // after the affected rows and the last id
 		if status[0]&moreResults == 0 {
 			return true
 		}
@@ -102,7 +103,7 @@ func complete(packets []byte) bool {
 	return false
 }
 
-// skipNumber passes over a number as the protocol has it: one byte, or one that says how many follow.
+// skipNumber skips a length-encoded number: one byte, or one that says how many follow.
 func skipNumber(b []byte) []byte {
 	switch b[0] {
 	case 0xfc:

@@ -5,14 +5,14 @@ import (
 	"reflect"
 )
 
-// tester is a test, or a check of rapid's.
+// tester is a test or a rapid check.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatal(args ...any)
 }
 
-// Must gives what a call gave, and ends the test if that is an error.
+// Must returns a call's value, or ends the test if the call failed.
 func Must[T any](v T, err error) func(tester) T {
 	return func(t tester) T {
 		t.Helper()
@@ -29,7 +29,7 @@ func OK(t tester, err error) {
 	}
 }
 
-// Same wants two values to be the same; about says of what they are, as a format and what goes into it.
+// Same fails if two values differ; about names them, as a format and its arguments.
 func Same[T any](t tester, got, want T, about ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -41,7 +41,7 @@ func Same[T any](t tester, got, want T, about ...any) {
 	}
 }
 
-// Ensure wants something to be so, or says what is wrong.
+// Ensure fails with a message unless the condition holds.
 func Ensure(t tester, is bool, format string, args ...any) {
 	t.Helper()
 	if !is {
@@ -49,7 +49,7 @@ func Ensure(t tester, is bool, format string, args ...any) {
 	}
 }
 
-// Require is Ensure where the test can't go on otherwise.
+// Require is Ensure that ends the test.
 func Require(t tester, is bool, format string, args ...any) {
 	t.Helper()
 	if !is {

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Session is what hipq sets on a connection that it borrows, and puts back before it returns the connection.
+// Session is what hipq sets on a borrowed connection, and restores before it returns the connection.
 type Session struct {
-	// Save reads, as one row, what Set changes: each column is called like its variable.
+	// Save reads, as one row, what Set changes. Each column has its variable's name.
 	Save, Set string
-	// Restore makes the statement that puts back what Save has read.
+	// Restore returns the statement that restores what Save read.
 	Restore func(names []string, values []driver.Value) (string, error)
-	// Inline says that parameters are written into the statements, for else each statement with parameters is prepared
-	// first: that is two round trips more, and the rows come in another protocol.
+	// Inline writes parameters into the statements. Otherwise each statement with parameters is prepared first, which costs
+	// two more round trips and another row protocol.
 	Inline bool
 }
 
-// Borrow is the database of an application's own connections, whatever their options and settings. It has none itself: each
-// transaction and each read takes one from the application's pool, sets it up, and gives it back as it was.
+// Borrow returns a database on an application's own connections, whatever their options. It keeps none: each transaction and
+// each read takes one from the application's pool, sets it up, and returns it as it was.
 func Borrow(pool *sql.DB, d Dialect, s Session) *DB {
 	db := On(sql.OpenDB(borrowing{pool, s}), d.Apart())
 	db.SetMaxIdleConns(-1)
@@ -30,7 +30,7 @@ func Borrow(pool *sql.DB, d Dialect, s Session) *DB {
 	return db
 }
 
-// borrowing makes connections of those of a pool.
+// borrowing makes connections from those of a pool.
 type borrowing struct {
 	pool    *sql.DB
 	session Session
@@ -39,11 +39,11 @@ type borrowing struct {
 // Driver implements driver.Connector.
 func (b borrowing) Driver() driver.Driver { return b.pool.Driver() }
 
-// ErrNotPlain means that an application's connections are not those of a driver that hipq knows.
+// ErrNotPlain means that an application's connections aren't those of a driver that hipq knows.
 var ErrNotPlain = errors.New("its connections are not the driver's own")
 
-// Connect takes a connection from the pool. Who holds a sql.Conn has the driver's connection for as long as Raw runs: so that
-// runs until the connection is given back.
+// Connect takes a connection from the pool. A sql.Conn exposes the driver's connection only while Raw runs, so Raw runs until
+// the connection is returned.
 func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := b.pool.Conn(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 			got <- raw
 			return <-c.verdict
 		})
-		if !errors.Is(err, driver.ErrBadConn) { // which has closed it
+		if !errors.Is(err, driver.ErrBadConn) { // the pool has closed it
 			err = errors.Join(err, conn.Close())
 		}
 		c.back <- err
@@ -78,15 +78,15 @@ func (b borrowing) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 }
 
-// borrowedConn is a connection that hipq has from an application's pool.
+// borrowedConn is a connection borrowed from an application's pool.
 type borrowedConn struct {
 	*preparedConn
 	session Session
-	// restore is the statement that puts its settings back.
+	// restore is the statement that restores the connection's settings.
 	restore string
-	// open says that a transaction may be open that could not be rolled back.
+	// open says that a rollback failed, so a transaction may be open.
 	open bool
-	// verdict gives it back: with driver.ErrBadConn the pool closes it. back gets what the pool says.
+	// verdict returns the connection; driver.ErrBadConn makes the pool close it. back gets the pool's reply.
 	verdict, back chan error
 }
 
@@ -99,7 +99,7 @@ func (c *borrowedConn) setUp(ctx context.Context) error {
 	if err := rows.Next(values); err != nil {
 		return errors.Join(fmt.Errorf("read the session's settings: %w", err), rows.Close())
 	}
-	// now: Close reads on, into the same bytes
+	// Now, because Close reads on into the same bytes.
 	c.restore, err = c.session.Restore(rows.Columns(), values)
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return fmt.Errorf("read the session's settings: %w", err)
@@ -110,10 +110,11 @@ func (c *borrowedConn) setUp(ctx context.Context) error {
 	return nil
 }
 
-// restoreWithin is how long a server may take to put a session's settings back.
+// restoreWithin bounds how long a server may take to restore a session's settings.
 const restoreWithin = 5 * time.Second
 
-// Close implements driver.Conn: it gives the connection back to the pool, as it was; what can't be put back is closed.
+// Close implements driver.Conn. It returns the connection to the pool as it was, or closes it if its settings can't be
+// restored.
 func (c *borrowedConn) Close() error {
 	verdict := driver.ErrBadConn
 	if !c.open && c.IsValid() {
@@ -126,7 +127,7 @@ func (c *borrowedConn) Close() error {
 	return c.giveBack(verdict)
 }
 
-// giveBack gives the connection back. The pool has it when this returns.
+// giveBack returns the connection. The pool has it when giveBack returns.
 func (c *borrowedConn) giveBack(verdict error) error {
 	c.verdict <- verdict
 	if err := <-c.back; !errors.Is(err, driver.ErrBadConn) {
@@ -135,7 +136,7 @@ func (c *borrowedConn) giveBack(verdict error) error {
 	return nil
 }
 
-// ResetSession implements driver.SessionResetter. The pool has done so.
+// ResetSession implements driver.SessionResetter. The pool has already reset the connection.
 func (c *borrowedConn) ResetSession(context.Context) error { return nil }
 
 // ExecContext implements driver.ExecerContext.
@@ -145,7 +146,7 @@ func (c *borrowedConn) ExecContext(ctx context.Context, query string, args []dri
 		return nil, err
 	}
 	res, err := c.preparedConn.ExecContext(ctx, query, args)
-	// that no transaction is open is an answer too
+	// The error that no transaction is open is an answer too.
 	c.open = c.open || query == "ROLLBACK" && err != nil && !IsAnswer(err)
 	return res, err
 }
@@ -177,7 +178,7 @@ func (c *borrowedConn) inline(query string, args []driver.NamedValue) (string, [
 
 type plainRows struct{ driver.Rows }
 
-// Columns has no tables before the names, as columnsWithAlias would have it.
+// Columns removes the table names that columnsWithAlias adds.
 func (r plainRows) Columns() []string {
 	names := r.Rows.Columns()
 	for i, name := range names {
@@ -186,7 +187,7 @@ func (r plainRows) Columns() []string {
 	return names
 }
 
-// Next has times as text, as the tables have them, whatever zone parseTime and loc have taken them for.
+// Next returns times as text, as the tables store them, whatever zone parseTime and loc assumed.
 func (r plainRows) Next(dest []driver.Value) error {
 	err := r.Rows.Next(dest)
 	for i, v := range dest {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Rows is the values part of a multi-row insert: n times row, which is "(?,?,…)".
+// Rows is the VALUES part of a multi-row insert: n times row, which is "(?,?,…)".
 func Rows(row string, n int) string {
 	return strings.Repeat(row+",", n-1) + row
 }
@@ -18,13 +18,12 @@ func In(n int) string {
 	return "(" + strings.Repeat("?,", n-1) + "?)"
 }
 
-// Upsert sets columns of a row, which it makes if it isn't there. The first keys of the columns are the row's key. The names must be
-// constants.
+// Upsert updates a row or inserts it. The first names, as many as keys says, are the row's key. The names must be constants.
 func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string, values []any) error {
 	key, keyArgs, columns, args := names[:keys], values[:keys], names[keys:], values[keys:]
 	update := "UPDATE " + table + " SET " + strings.Join(columns, " = ?, ") + " = ? WHERE " + strings.Join(key, " = ? AND ") + " = ?"
 	insert := "INSERT INTO " + table + " (" + strings.Join(key, ", ") + ", " + strings.Join(columns, ", ") + ") VALUES " + In(len(key)+len(columns))
-	// twice, for another may insert it in between
+	// Twice, because another transaction may insert the row in between.
 	for range 2 {
 		if there, err := Changed(tx.ExecContext(ctx, update, append(slices.Clone(args), keyArgs...)...)); err != nil || there {
 			return err
@@ -37,7 +36,7 @@ func (tx *Tx) Upsert(ctx context.Context, table string, keys int, names []string
 	return nil
 }
 
-// Changed says whether a statement has found a row to change.
+// Changed says whether a statement found a row to change.
 func Changed(res sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
@@ -46,26 +45,26 @@ func Changed(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// Where is a condition that rows meet, put together term by term. The zero Where is none.
+// Where is a condition on rows, built term by term. The zero Where has none.
 type Where struct {
 	terms []string
 	Args  []any
 }
 
-// And adds a term, with its parameters.
+// And adds a term with its parameters.
 func (w *Where) And(term string, args ...any) {
 	w.terms, w.Args = append(w.terms, term), append(w.Args, args...)
 }
 
-// Says takes rows whose error contains a text, as it is written; an empty one takes all.
+// Says selects rows whose error contains the literal text; an empty text selects all.
 func (w *Where) Says(text string) {
 	if text != "" {
-		// LIKE would take % and _ for more than they are, and without an error a row has the word for none
+		// LIKE would interpret % and _, and rows without an error have NONE.
 		w.And("error <> 'NONE' AND INSTR(error, ?) > 0", text)
 	}
 }
 
-// Within takes rows whose time, in a column, is at since or later, and before until. A zero time doesn't bound.
+// Within selects rows with since <= column < until. A zero time is no bound.
 func (w *Where) Within(column string, since, until time.Time) {
 	if !since.IsZero() {
 		w.And(column+" >= ?", At(since))
@@ -75,7 +74,7 @@ func (w *Where) Within(column string, since, until time.Time) {
 	}
 }
 
-// SQL is the clause, with a space before it; empty if there is no condition.
+// SQL is the clause after a space; empty if there is no condition.
 func (w *Where) SQL() string {
 	if len(w.terms) == 0 {
 		return ""

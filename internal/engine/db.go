@@ -1,5 +1,5 @@
-// Package engine is what hipq needs of a database as such: transactions that are repeated, statements that go together, what
-// the engines' errors mean, and what differs between the engines. It knows nothing of hipq's tables: see the package schema.
+// Package engine is hipq's access to a database as such: repeated transactions, batched statements, the meaning of errors,
+// and the differences between the engines. Package schema knows hipq's tables; this package doesn't.
 package engine
 
 import (
@@ -16,30 +16,30 @@ import (
 type DB struct {
 	*sql.DB
 	Dialect
-	// mapped is the same for those who read rows into structs.
+	// mapped is the same database for reading rows into structs.
 	mapped *sqlx.DB
-	// borrowed says that its connections are an application's: see Borrow.
+	// borrowed says that the connections are an application's: see Borrow.
 	borrowed bool
-	// nodes are those of which one serves; nil if there is but one server.
+	// nodes are alternative servers; nil if there is only one server.
 	nodes *nodes
-	// writing holds the token of the one transaction that may write to SQLite. SQLite polls a locked file: if this DB's transactions did not
-	// queue here, a busy writer would starve the others.
+	// writing holds the token of the transaction that may write to SQLite. SQLite polls a locked file, so without this queue
+	// a busy writer would starve the others.
 	writing chan struct{}
 }
 
-// New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
+// New returns the database to which a connector connects. It keeps statements prepared where preparing costs no round trip.
 func New(connector driver.Connector, d Dialect) *DB {
 	db := On(sql.OpenDB(preparing{connector, !d.together}), d)
 	db.nodes, _ = connector.(*nodes)
 	return db
 }
 
-// On is the database of these connections.
+// On returns the database of these connections.
 func On(pool *sql.DB, d Dialect) *DB {
 	return &DB{DB: pool, Dialect: d, mapped: sqlx.NewDb(pool, d.driver), writing: make(chan struct{}, 1)}
 }
 
-// GetContext reads one row, into a value or a struct: sql.ErrNoRows if there is none.
+// GetContext reads one row into a value or a struct. It fails with sql.ErrNoRows if there is none.
 func (db *DB) GetContext(ctx context.Context, dest any, query string, args ...any) error {
 	return db.mapped.GetContext(ctx, dest, query, args...)
 }
@@ -49,7 +49,7 @@ func (db *DB) SelectContext(ctx context.Context, dest any, query string, args ..
 	return db.mapped.SelectContext(ctx, dest, query, args...)
 }
 
-// Each reads a query's rows into structs, one after the other, and calls f with each. It ends with f's first error.
+// Each reads a query's rows into structs and calls f with each, one by one. It stops at f's first error.
 func Each[T any](ctx context.Context, db *DB, query string, args []any, f func(T) error) error {
 	rows, err := db.mapped.QueryxContext(ctx, query, args...)
 	if err != nil {
@@ -68,17 +68,17 @@ func Each[T any](ctx context.Context, db *DB, query string, args []any, f func(T
 	return rows.Err()
 }
 
-// Reader is what rows are read from: a DB, or a Tx.
+// Reader is a source of rows: a DB or a Tx.
 type Reader interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	// GetContext reads one row, into a value or a struct: sql.ErrNoRows if there is none.
+	// GetContext reads one row into a value or a struct. It fails with sql.ErrNoRows if there is none.
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 	// SelectContext reads all rows into a slice.
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
+// Clock reads the database's clock, in UTC. Only this clock decides, because hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	var now string
 	if err := db.GetContext(ctx, &now, "SELECT "+db.TimeText(db.NowSQL)); err != nil {
@@ -87,8 +87,8 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	return ParseTime(now)
 }
 
-// CatchUp waits until the node of a cluster that serves has what the others had committed before: who reads afterwards, on whatever
-// connection, sees that. Elsewhere it does nothing.
+// CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
+// it. Without a cluster it does nothing.
 func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
@@ -99,7 +99,7 @@ func (db *DB) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// Read runs queries outside of a transaction, otherwise as Tx.Read does.
+// Read runs queries outside a transaction, otherwise like Tx.Read.
 func (db *DB) Read(ctx context.Context, queries ...Query) error {
 	if db.borrowed { // one connection for all of them
 		conn, err := db.mapped.Connx(ctx)
@@ -112,8 +112,8 @@ func (db *DB) Read(ctx context.Context, queries ...Query) error {
 	return (&Tx{on: db.mapped, together: db.together}).Read(ctx, queries...)
 }
 
-// IsHeld says whether another transaction holds a row, where the engine locks rows and passes over those that are locked. That
-// there is no such row any more looks alike. It locks the row for a moment itself. Who may not, is told nothing.
+// IsHeld says whether another transaction locks a row, if the engine can skip locked rows. A missing row also counts as held.
+// It locks the row itself for a moment. Without the rights to lock, it returns false.
 func (db *DB) IsHeld(ctx context.Context, table string, id int64) (bool, error) {
 	if db.skipLocked == "" || db.waitsFirst {
 		return false, nil
@@ -131,17 +131,17 @@ func (db *DB) IsHeld(ctx context.Context, table string, id int64) (bool, error) 
 	return held, err
 }
 
-// layout is how both engines hold a time: UTC, microseconds, always the same width. MySQL takes and gives it for a
-// DATETIME(6); in SQLite, where it is text, a fixed width is what makes text order the order of time.
+// layout is how both engines store a time: UTC, microseconds, fixed width. MySQL reads and prints a DATETIME(6) like this.
+// SQLite stores text, and the fixed width makes it sort by time.
 const layout = "2006-01-02 15:04:05.000000"
 
-// Time is a time.Time as the tables hold it. The zero Time is NULL.
+// Time is a time.Time as the tables store it. The zero Time is NULL.
 type Time struct{ time.Time }
 
 // At wraps t for binding.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Microsecond)} }
 
-// Text is t as the tables hold it.
+// Text is t as the tables store it.
 func Text(t time.Time) string { return t.UTC().Format(layout) }
 
 // Value implements driver.Valuer.
@@ -152,8 +152,7 @@ func (t Time) Value() (driver.Value, error) {
 	return Text(t.Time), nil
 }
 
-// Scan implements sql.Scanner. What can't be read is the zero Time, as NULL is: one row that somebody has spoilt must not
-// hide the others.
+// Scan implements sql.Scanner. An unreadable time is zero, like NULL, because one damaged row must not hide the others.
 func (t *Time) Scan(src any) error {
 	t.Time = time.Time{}
 	switch v := src.(type) {
@@ -165,7 +164,7 @@ func (t *Time) Scan(src any) error {
 	return nil
 }
 
-// ParseTime reads a time as the tables hold it, with any fraction: a row inserted by plain SQL may have none.
+// ParseTime parses a time from a table, with any fraction: plain SQL may insert one without.
 func ParseTime(text string) (time.Time, error) {
 	t, err := time.Parse("2006-01-02 15:04:05.999999999", text)
 	if err != nil {

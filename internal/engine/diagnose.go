@@ -12,20 +12,20 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Trouble is what kind of remedy an error of the database wants.
+// Trouble is the kind of remedy that a database error needs.
 type Trouble int
 
 // The kinds of trouble.
 const (
-	// NoTrouble: not an error of the database.
+	// NoTrouble means that it isn't a database error.
 	NoTrouble Trouble = iota
-	// TryLater: unreachable, busy, overloaded, starting, failing over.
+	// TryLater means that the database is unreachable, busy, overloaded, starting or failing over.
 	TryLater
-	// Misconfigured: rights, names or files must be changed first. A full disk is TryLater: it may have room again.
+	// Misconfigured means that somebody must change rights, names or files. A full disk is TryLater.
 	Misconfigured
 )
 
-// Diagnose tells the kind of trouble an error stands for, with a remedy to print.
+// Diagnose returns the kind of trouble that an error stands for, and a remedy to print.
 func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, mysql.ErrNoTLS), errors.As(err, new(*tls.CertificateVerificationError)):
@@ -51,22 +51,22 @@ func Diagnose(err error) (Trouble, string) {
 
 const highestID = "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
 
-// IsFull says whether err means that there is no room left on the database's disk.
+// IsFull says whether err means that the database's disk is full.
 func IsFull(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
-	case !ok: // IOERR: SQLite's readers write beside the file, and can't say why they fail
+	case !ok: // IOERR, because SQLite's readers write beside the file and can't say why that fails
 		return slices.Contains([]int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}, codeOf(err)&0xff)
 	case slices.Contains([]uint16{1021, 1114, 3675}, my.Number):
 		return true
 	}
-	// an error while writing, or of the storage engine, whose number is in the text
+	// A write error, or one of the storage engine: its number is in the text.
 	return slices.Contains([]uint16{3, 1026, 1030}, my.Number) && slices.ContainsFunc(noSpace, func(sign string) bool { return strings.Contains(my.Message, sign) })
 }
 
 var noSpace = []string{"No space left", "Errcode: 28", "errno 28", "error 28"}
 
-// serverFull is the remedy where the server has no room. Deleting rows needs some too.
+// serverFull is the remedy for a full server. Deleting rows needs some room too.
 const serverFull = "the disk or the table space of the server is full: make room where SELECT @@datadir says, then hipq purge --older-than 3d"
 
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
@@ -79,7 +79,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "run hipq init"
 	case 167:
 		return Misconfigured, highestID
-	case 1467: // MariaDB says so of the lock, MySQL 8.0 of the highest id
+	case 1467: // MariaDB reports it for the lock, MySQL 8.0 for the highest id
 		return TryLater, "another statement holds the table's AUTO-INC lock, as INSERT … SELECT does unless the server runs with innodb_autoinc_lock_mode=2; or " + highestID
 	case erDuplicateEntry:
 		if strings.HasSuffix(err.Message, "PRIMARY'") { // MySQL gives the highest id to the next row again
@@ -105,7 +105,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 func diagnoseSQLite(code int, text string) (Trouble, string) {
 	switch code & 0xff {
 	case sqlite3.SQLITE_ERROR:
-		if strings.Contains(text, "no such ") { // table, column, or index
+		if strings.Contains(text, "no such ") { // table, column or index
 			return Misconfigured, "run hipq init"
 		}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:

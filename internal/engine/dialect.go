@@ -5,91 +5,89 @@ import (
 	"strings"
 )
 
-// Dialect is what differs between the engines in the SQL of the packages above: text, no logic. The statements
-// themselves stand beside the code that runs them.
+// Dialect holds the SQL differences between the engines as text without logic. The statements themselves are beside the code
+// that runs them.
 type Dialect struct {
-	// Engine is the driver as the config names it: mysql or sqlite.
+	// Engine is the driver's name in the config: mysql or sqlite.
 	Engine string
-	// byIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
-	// index of a polling query as soon as its statistics are stale, which in a queue they always are.
+	// byIndex, with the index's name for %s, forces an index. MySQL's optimizer would otherwise leave a polling query's index
+	// once its statistics are stale, which in a queue is always.
 	byIndex string
-	// ByID makes a statement go to its rows by primary key, whatever else its conditions might suggest.
+	// ByID makes a statement find its rows by primary key, whatever its other conditions suggest.
 	ByID string
 	// ByKey is ByID for a table whose key is a text.
 	ByKey string
-	// TypesOfClaim is by what a query groups that is about job types, and the statuses and shards that they have, and walks the index
-	// $claim: as that is ordered, or all of them would be sorted. SQLite would read each row then, for its part, which costs more.
+	// TypesOfClaim is the GROUP BY of queries about job types, with statuses and shards, that scan the index $claim. MySQL
+	// needs part for the index's order, or it sorts all entries. SQLite would read each row for part, which costs more.
 	TypesOfClaim string
-	// Explain before a query asks for its plan.
+	// Explain is the prefix that asks for a query's plan.
 	Explain string
 	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
 	ForUpdate string
-	// ForShare reads what is committed now, also in an application's transaction that began before.
+	// ForShare reads the latest commits, even in an application's transaction that began earlier.
 	ForShare string
-	// skipLocked is ForUpdate, passing over rows that another transaction holds: see Tx.SkipLocked. waitsFirst says that a
-	// transaction does so only after it has waited in vain.
+	// skipLocked is ForUpdate that skips rows locked by another transaction: see Tx.SkipLocked.
 	skipLocked string
+	// waitsFirst says that a transaction skips only after a lock timeout.
 	waitsFirst bool
-	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. With a list of ids, hint or not, MariaDB scans
-	// a table of which most rows go, and waits there for those that others hold: a join from constants finds each row by its
-	// key. idSeparator stands between the parameters.
+	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. Given a list of ids, MariaDB scans a table
+	// that loses most rows, despite a hint, and waits for others' locks. A join from constants finds each row by its key.
+	// idSeparator stands between the parameters.
 	deleteByID, idSeparator string
-	// catchUp is the statement that waits for what others have committed on other nodes, where there are any.
+	// catchUp waits for commits on the other nodes of a cluster; empty without one.
 	catchUp string
 	begin   string
-	// timeText, with an expression for %s, reads a time as the text that the tables have: an application's connection may take it
-	// for its own zone's otherwise, and an hour of some nights for another. timeColumn is that for a column of a table.
+	// timeText, with an expression for %s, reads a time as the stored text. Otherwise an application's connection might
+	// convert it to its zone, and shift an hour of some nights. timeColumn does the same for a column.
 	timeText, timeColumn string
-	// UpdateAtOnce begins an UPDATE that does not wait for rows which another transaction holds: it fails at once, and IsLockTimeout
-	// tells. It is empty where there is none. RowCount is how many rows the last statement changed, as an expression.
+	// UpdateAtOnce begins an UPDATE that fails at once on a locked row, with IsLockTimeout; empty if the engine has none.
+	// RowCount is the expression for how many rows the last statement changed.
 	UpdateAtOnce, RowCount string
-	// OrFail, behind the first word of a statement that changes many rows, saves SQLite a journal of its own for the statement. After an
-	// error the transaction must be rolled back.
+	// OrFail, after the first word of a statement that changes many rows, saves SQLite a statement journal. After an error,
+	// roll back the transaction.
 	OrFail string
-	// together says that the server takes several statements at once, in one round trip.
+	// together says that the server accepts several statements in one round trip.
 	together bool
-	// NowSQL is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
-	// the clock before.
-	NowSQL  string
+	// NowSQL is the database's clock in UTC, as an expression.
+	NowSQL string
+	// DearNow says that NowSQL used often in one statement costs more than reading the clock first.
 	DearNow bool
-	// Milliseconds are those from a job's scheduled_run_time until a parameter, 0 at least.
+	// Milliseconds is the expression for the time from scheduled_run_time to a parameter, at least 0.
 	Milliseconds string
-	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
-	// where they overlap.
+	// Writers is how many write transactions, such as a worker's rounds, gain from running in parallel.
 	Writers int
-	// Reorder makes a jobs table's run_rank and its index anew.
+	// Reorder recreates a jobs table's run_rank and its index.
 	Reorder string
-	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
+	// AnyBytes says that a text may hold any bytes, because the engine doesn't enforce UTF-8.
 	AnyBytes bool
-	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
+	// lastIDIsFirst says that the driver reports the first id of a multi-row insert, not the last.
 	lastIDIsFirst bool
-	// StillClock says that Now doesn't go on between statements that are sent together, whatever they wait for.
+	// StillClock says that Now stands still between statements sent together, whatever they wait for.
 	StillClock bool
-	// idStep is the query for how far the ids of one multi-row insert lie apart on a connection; where there is none, it is 1.
+	// idStep is the query for the distance between the ids of one multi-row insert on a connection; if empty, it is 1.
 	idStep string
-	// IDsByKey says that the ids of a multi-row insert can't be counted: who inserts reads them back by their rows' keys.
+	// IDsByKey says that ids of a multi-row insert can't be counted: read them back by the rows' keys.
 	IDsByKey bool
 	SQLDir   string
 	driver   string
 }
 
-// Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
+// Index makes a query use an index of a table. Index names have the table's name and a dollar, which no table name has.
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
-// Apart is d where the server takes one statement at a time.
+// Apart is d for a server that accepts one statement at a time.
 func (d Dialect) Apart() Dialect {
 	d.together = false
 	return d
 }
 
-// TimeText reads times that an expression gives, for a Time.
+// TimeText reads an expression's times, for a Time.
 func (d Dialect) TimeText(expression string) string { return fmt.Sprintf(d.timeText, expression) }
 
-// TimeColumn reads times that stand in a column, for a Time.
+// TimeColumn reads a column's times, for a Time.
 func (d Dialect) TimeColumn(name string) string { return fmt.Sprintf(d.timeColumn, name) }
 
-// TimeColumns is a list of columns of times for SELECT, by their names. Beside it ORDER BY needs the table's name before a column
-// of the list, or it would be the text by which the rows are sorted.
+// TimeColumns is a SELECT list of time columns. ORDER BY on one of them needs the table's name, or it sorts by the text.
 func (d Dialect) TimeColumns(names ...string) string {
 	list := make([]string, len(names))
 	for i, name := range names {
@@ -105,7 +103,7 @@ var MySQL = Dialect{
 	ByID:         "FORCE INDEX (PRIMARY)",
 	ByKey:        "FORCE INDEX (PRIMARY)",
 	TypesOfClaim: "status, shard, part, job_type",
-	Explain:      "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
+	Explain:      "EXPLAIN FORMAT=TRADITIONAL ", // explain_format may change the default
 	ForUpdate:    "FOR UPDATE",
 	ForShare:     "LOCK IN SHARE MODE",
 	skipLocked:   "FOR UPDATE SKIP LOCKED",
@@ -128,11 +126,11 @@ var MySQL = Dialect{
 	driver:        "mysql",
 }
 
-// Galera is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
-// changes as one comes or goes, also in the midst of a transaction. And while others' writes are applied to a node, SKIP
-// LOCKED has crashed it (MariaDB 10.11.14), so it is kept for what can't be done without. A transaction that gives way to another
-// node's, between two statements that were sent together, is undone without a word: what comes behind is done for itself, and the
-// commit succeeds (MariaDB 10.11.19, once in a hundred where three nodes write the same rows). So each statement goes alone.
+// Galera is the MySQL dialect on a Galera node. Nodes number rows in steps of the cluster's size, which may change within a
+// transaction. SKIP LOCKED has crashed a node while it applied others' writes (MariaDB 10.11.14), so it is a last resort. A
+// transaction may lose to another node's between two statements sent together. The server then silently rolls it back,
+// executes the later statements, and commits (MariaDB 10.11.19, once in 100 when three nodes write the same rows). So each
+// statement goes alone.
 func Galera() Dialect {
 	d := MySQL.Apart()
 	d.waitsFirst, d.IDsByKey, d.StillClock = true, true, true
@@ -153,7 +151,7 @@ var SQLite = Dialect{
 	UpdateAtOnce: "UPDATE OR FAIL",
 	OrFail:       " OR FAIL",
 	RowCount:     "changes()",
-	// with _texttotime the driver takes every text for a time that looks like one, but in columns that are declared as TEXT
+	// With _texttotime the driver parses every text that looks like a time, except in columns declared TEXT.
 	timeText:   "CAST(%s AS BLOB)",
 	timeColumn: "%s",
 	Writers:    1,
@@ -162,7 +160,7 @@ var SQLite = Dialect{
 	AnyBytes: true,
 	NowSQL:   "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	DearNow:  true,
-	// whole milliseconds, as SQLite has them
+	// SQLite's clock has whole milliseconds.
 	Milliseconds: "MAX(0, CAST(ROUND((julianday(?) - julianday(scheduled_run_time)) * 86400000) AS INTEGER))",
 	SQLDir:       "sql/sqlite",
 	driver:       "sqlite",

@@ -12,7 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Numbers of MySQL's and MariaDB's errors.
+// Error numbers of MySQL and MariaDB.
 const (
 	erDuplicateEntry  = 1062
 	erFailedCommit    = 1180
@@ -21,14 +21,14 @@ const (
 	erReadOnlyOption  = 1290
 	erReadOnlySession = 1792
 	erReadOnlyMode    = 1836
-	erInterrupted     = 1317 // what a node of a cluster is doing, for the sake of another's commit
-	erGroupUnheard    = 3100 // a member of a group, at a commit: it has lost the others
-	erGroupRefused    = 3101 // or another's commit was first
+	erInterrupted     = 1317 // a cluster node interrupts a statement for another's commit
+	erGroupUnheard    = 3100 // a group member lost the others during a commit
+	erGroupRefused    = 3101 // another member's commit was first
 	erCheckRead       = 1020
 	erWsrepNotReady   = 1047
 	erLockNowait      = 3572
-	erTooSlowMariaDB  = 1969 // a statement took longer than max_statement_time
-	erTooSlowMySQL    = 3024 // a SELECT took longer than max_execution_time
+	erTooSlowMariaDB  = 1969 // a statement exceeded max_statement_time
+	erTooSlowMySQL    = 3024 // a SELECT exceeded max_execution_time
 	erNoSuchTable     = 1146
 	erNoSuchColumn    = 1054
 	erNoSuchIndex     = 1176
@@ -50,67 +50,69 @@ func codeOf(err error) int {
 	return 0
 }
 
-// IsDuplicate says whether err is the violation of a unique index.
+// IsDuplicate says whether err is a violation of a unique index.
 func IsDuplicate(err error) bool {
 	code := codeOf(err)
 	return isOf(err, erDuplicateEntry) || code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
 
-// Retryable says whether the same transaction may succeed when it is repeated as a whole.
+// Retryable says whether the transaction may succeed if it is repeated as a whole.
 func Retryable(err error) bool {
 	if IsConflict(err) || isReadOnly(err) {
 		return true
 	}
-	// a server that is starting again refuses connections for a moment
+	// A restarting server refuses connections for a moment.
 	_, unreachable := errors.AsType[*net.OpError](err)
 	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
-// isBusy says whether another process holds SQLite's file. PROTOCOL is what a reader has then: somebody has held the log for ten
-// seconds, a process that was stopped perhaps.
+// isBusy says whether another process locks SQLite's file. Readers get PROTOCOL if a process, perhaps a stopped one, has held
+// the log for 10 s.
 func isBusy(err error) bool {
 	return slices.Contains([]int{sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}, codeOf(err)&0xff)
 }
 
-// IsConflict says whether the database has refused something for the sake of another process or transaction, or of the other
-// nodes of its cluster, and may not refuse it again.
+// IsConflict says whether the database refused something because of another process, transaction or cluster node, and may
+// accept it later.
 func IsConflict(err error) bool {
 	return isBusy(err) || isOf(err, erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait,
 		erGroupUnheard, erGroupRefused)
 }
 
-// isReadOnly says whether the server writes nothing, for it is a replica, or being backed up. After a failover another server
-// answers at the same address, or this one writes again.
+// isReadOnly says whether the server refuses writes, because it is a replica or being backed up. After a failover, another
+// server answers at the same address, or this one accepts writes again.
 func isReadOnly(err error) bool {
 	return isOf(err, erReadOnlyOption, erReadOnlySession, erReadOnlyMode)
 }
 
-// isNoNode says whether the server is a node of a cluster that has lost the others, or isn't one of them yet.
+// isNoNode says whether the server is a cluster node that has lost the others or hasn't joined yet.
 func isNoNode(err error) bool { return isOf(err, erWsrepNotReady) }
 
-// IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
+// IsLockTimeout says whether a statement waited too long for another transaction's lock. Nothing was committed.
 func IsLockTimeout(err error) bool { return isOf(err, erLockWaitTimeout) }
 
-// IsAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
-// cluster could not commit, for it has lost the others, or was interrupted: the others may have committed what it had sent them.
+// IsAnswer says whether err is the engine's own answer, rather than silence. A cluster node's failed or interrupted commit
+// isn't one: the other nodes may have committed what it sent them.
 func IsAnswer(err error) bool {
 	_, lite := errors.AsType[*sqlite.Error](err)
 	_, my := errors.AsType[*mysql.MySQLError](err)
 	return lite || my && !isOf(err, erFailedCommit, erInterrupted, erGroupUnheard, erGroupRefused)
 }
 
-// IsDone says whether err means that a step of a migration was run before: what it makes is there, what it drops or moves is gone.
+// IsDone says whether err means that a migration step was run before: what it creates exists, or what it drops or moves is
+// gone.
 func IsDone(err error) bool {
 	return isOf(err, erColumnExists, erIndexExists, erCheckExists, erNothingToDrop, erNoSuchColumn) || codeOf(err) == sqlite3.SQLITE_ERROR &&
 		(strings.Contains(err.Error(), "duplicate column name") || strings.Contains(err.Error(), "no such column"))
 }
 
-// NoSuchTable says whether err means that a table is not there. For SQLite it is the only message of its code in the queries that ask.
+// NoSuchTable says whether err means that a table is missing. For SQLite, the queries in question get this code for no other
+// reason.
 func NoSuchTable(err error) bool {
 	return isOf(err, erNoSuchTable) || codeOf(err) == sqlite3.SQLITE_ERROR
 }
 
-// Missing is what the engine says of a table or an index that is not there; "" if err means something else.
+// Missing is the engine's message about a missing table or index; "" if err means something else.
 func Missing(err error) string {
 	my, _ := errors.AsType[*mysql.MySQLError](err)
 	lite, _ := errors.AsType[*sqlite.Error](err)

@@ -8,7 +8,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A full disk has many numbers, and is called by its name.
+// A full disk has many error numbers. The message names it.
 func TestDiagnoseAFullDisk(t *testing.T) {
 	for _, err := range []*mysql.MySQLError{
 		{Number: 1114, Message: "The table 'shop_emails' is full"},
@@ -24,7 +24,7 @@ func TestDiagnoseAFullDisk(t *testing.T) {
 	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1030, Message: "Got error 168 from storage engine"}); trouble != NoTrouble {
 		t.Errorf("another error of a storage engine is %v", trouble)
 	}
-	// the last is what modernc gives, for readers too
+	// The last is what modernc reports, also for readers.
 	for _, code := range []int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE} {
 		if trouble, hint := diagnoseSQLite(code, "disk I/O error"); trouble != TryLater || !strings.Contains(hint, "full") {
 			t.Errorf("%d: %v, %s", code, trouble, hint)
@@ -32,7 +32,7 @@ func TestDiagnoseAFullDisk(t *testing.T) {
 	}
 }
 
-// Behind the highest id there is none: each server says so in its own way.
+// The highest id has no successor: each server reports that in its own way.
 func TestDiagnoseTheHighestID(t *testing.T) {
 	for _, err := range []*mysql.MySQLError{
 		{Number: 167, Message: "Out of range value for column 'id' at row 1"},                          // MariaDB
@@ -51,9 +51,9 @@ func TestDiagnoseTheHighestID(t *testing.T) {
 	}
 }
 
-// What a cluster refuses at a commit, or between two, is for later: the transaction may be repeated as a whole.
+// A refusal by a cluster, at a commit or before, is TryLater: the transaction may be repeated as a whole.
 func TestRefusedByTheCluster(t *testing.T) {
-	// whether the others may have committed it all the same
+	// whether the other nodes may have committed it nevertheless
 	for number, unheard := range map[uint16]bool{1047: false, 1180: true, 1205: false, 1213: false, 1317: true, 3100: true, 3101: true} {
 		err := error(&mysql.MySQLError{Number: number})
 		if trouble, _ := Diagnose(err); !Retryable(err) || trouble != TryLater {
@@ -65,7 +65,7 @@ func TestRefusedByTheCluster(t *testing.T) {
 	}
 }
 
-// A server that writes nothing is called by its name, and may write again.
+// The message names a read-only server, which may accept writes later.
 func TestDiagnoseAReadOnlyServer(t *testing.T) {
 	for _, number := range []uint16{1290, 1792, 1836} {
 		err := error(&mysql.MySQLError{Number: number})
@@ -75,7 +75,7 @@ func TestDiagnoseAReadOnlyServer(t *testing.T) {
 	}
 }
 
-// A statement that takes too long for the server's liking is for later, but not for at once.
+// A statement that exceeds the server's time limit is TryLater, but not repeated at once.
 func TestDiagnoseAStatementTooSlow(t *testing.T) {
 	for _, number := range []uint16{1969, 3024} {
 		err := error(&mysql.MySQLError{Number: number})

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Transactions at all nodes of a cluster take turns by a row that they write, and take the next rows of a table: what is committed
-// is there as a whole, and what is not there was not committed.
+// Transactions at all nodes take turns by writing one row, and take the next rows of a table. Each is committed wholly or not
+// at all.
 func TestGaleraTransactionsAreWhole(t *testing.T) {
 	const rows, atEach = 1200, 3
 	taken, all := map[int]int{}, sync.WaitGroup{}
@@ -91,7 +91,7 @@ func execute(t *testing.T, db *engine.DB, statement ...string) {
 	}
 }
 
-// A transaction waits for rows that another holds before it passes over them, for a node may crash by SKIP LOCKED.
+// A transaction waits for locked rows before it skips them, because SKIP LOCKED may crash a node.
 func TestGaleraWaitsFirst(t *testing.T) {
 	dsns := dbtest.Galera(t)
 	db := dbtest.Open(t, "mysql", dsns[0]).SQL

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// inline appends a statement to b with its parameters written into it. It is for MySQL and MariaDB, in a session whose
-// character set is utf8mb4 and in which a backslash escapes. A statement whose question marks are not all parameters, or a
-// parameter of another kind than hipq has, is driver.ErrSkip, with which database/sql has the statement prepared.
+// inline appends a statement to b with its parameters inlined. It needs MySQL or MariaDB with the character set utf8mb4 and
+// backslash escapes. It returns driver.ErrSkip, with which database/sql prepares the statement, if a question mark isn't a
+// parameter or a parameter's type is unknown.
 func inline(b []byte, statement string, args []any) ([]byte, error) {
 	for _, a := range args {
 		mark := strings.IndexByte(statement, '?')
@@ -31,7 +31,7 @@ func inline(b []byte, statement string, args []any) ([]byte, error) {
 	return append(b, statement...), nil
 }
 
-// plain is the value of a parameter, as hipq or database/sql gives it.
+// plain returns the value of a parameter from hipq or database/sql.
 func plain(a any) (any, error) {
 	switch v := a.(type) {
 	case string, int, int64, uint64, nil:
@@ -68,16 +68,16 @@ func literal(b []byte, value any) ([]byte, error) {
 	return nil, driver.ErrSkip
 }
 
-// Literal is a value as a literal of MySQL and MariaDB.
+// Literal returns a value as a literal of MySQL and MariaDB. It fails with driver.ErrSkip for unknown types.
 func Literal(value any) (string, error) {
 	text, err := literal(nil, value)
 	return string(text), err
 }
 
-// Quote is a text as a literal of MySQL and MariaDB, where a backslash escapes.
+// Quote returns a text as a literal of MySQL and MariaDB with backslash escapes.
 func Quote(text string) string { return string(quote(nil, text)) }
 
-// quote escapes as MySQL does, but for the escapes of LIKE.
+// quote escapes as MySQL does, except for the escapes of LIKE.
 func quote(b []byte, text string) []byte {
 	b = append(b, '\'')
 	for {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// preparedRows is how many rows a prepared insert has. All have the same number, so that a connection keeps one statement
-// for each kind of row.
+// preparedRows is the number of rows in a prepared insert. It is fixed, so that a connection keeps one statement for each
+// kind of row.
 const preparedRows = 50
 
 // Insert is a multi-row insert.
@@ -15,10 +15,10 @@ type Insert struct {
 	Table, Columns string
 	// Row is one row's parameters: "(?,?,…)".
 	Row string
-	// Args are those of all rows, of which there are N.
+	// Args are the parameters of all N rows.
 	Args []any
 	N    int
-	// Whole makes it one statement: fewer steps, in which others can come between.
+	// Whole inserts all rows in one statement, so that other transactions can't interleave.
 	Whole bool
 }
 
@@ -42,9 +42,9 @@ func (tx *Tx) Insert(ctx context.Context, i Insert) error {
 	return tx.Write(ctx, i.statement(i.N), i.Args...)
 }
 
-// Undoing undoes what do has done if that is refused for a duplicate. A server does so by itself, for a statement; but a node of
-// a Galera cluster (MariaDB 10.11.19, without a binary log) then still sends the rows that came before the duplicate, when the
-// transaction commits: so that the nodes differ, or one of them is put out.
+// Undoing rolls back what do has done if it fails with a duplicate. A server undoes such a statement itself. But a Galera
+// node (MariaDB 10.11.19, without a binary log) still replicates the rows before the duplicate when the transaction commits.
+// The nodes then differ, or one is evicted.
 func (tx *Tx) Undoing(ctx context.Context, do func() error) error {
 	if err := tx.Write(ctx, "SAVEPOINT hipq"); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (tx *Tx) Undoing(ctx context.Context, do func() error) error {
 	return err
 }
 
-// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in all the same. Where
-// Dialect.IDsByKey it is for one row alone.
+// InsertIDs inserts rows and returns their ids; with an error, the ids of the first rows, which are inserted nevertheless.
+// With Dialect.IDsByKey it takes only one row.
 func (tx *Tx) InsertIDs(ctx context.Context, d Dialect, i Insert) (ids []int64, err error) {
 	if err := tx.readIDStep(ctx, d, i.N); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (tx *Tx) InsertIDs(ctx context.Context, d Dialect, i Insert) (ids []int64, 
 	return ids, note(res, i.N)
 }
 
-// insertPrepared inserts as many rows as there are in full prepared statements, where the connection keeps such.
+// insertPrepared inserts the rows that fill prepared statements, if the connection keeps any.
 func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.Result, n int) error) error {
 	if !tx.keeps || i.Whole {
 		return nil
@@ -97,7 +97,7 @@ func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.R
 	return nil
 }
 
-// readIDStep reads how far the ids of n rows will lie apart. The connection may be an application's, which has its own step.
+// readIDStep reads the distance between the new rows' ids. An application's connection may have its own step.
 func (tx *Tx) readIDStep(ctx context.Context, d Dialect, n int) error {
 	switch {
 	case n == 1 || tx.idStep > 0:
@@ -112,7 +112,7 @@ func (tx *Tx) readIDStep(ctx context.Context, d Dialect, n int) error {
 	return nil
 }
 
-// insertedIDs gives the ids of the n rows of one multi-row insert, in the order of its rows.
+// insertedIDs returns the ids of one multi-row insert, in the order of its n rows.
 func (tx *Tx) insertedIDs(d Dialect, res sql.Result, n int) ([]int64, error) {
 	id, err := res.LastInsertId()
 	if err != nil {

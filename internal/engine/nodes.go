@@ -11,36 +11,36 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Node is one of several servers that have the same data.
+// Node is one of several servers with the same data.
 type Node struct {
-	// Name is for people.
+	// Name is for messages.
 	Name string
-	// Connect makes a connection, or says why the node can't serve. moved says that the process has worked with another node
-	// before, whose latest commits this one may not have seen yet.
+	// Connect makes a connection, or says why the node can't serve. moved says that the process used another node before,
+	// whose latest commits this node may not have applied yet.
 	Connect func(ctx context.Context, moved bool) (driver.Conn, error)
 }
 
-// nodes connects to the first of several nodes that serves, and stays with it, with all connections of the process: two nodes may
-// not have seen the same commits. When that one takes no more connections, the next one in order does that serves, and
-// those to the former are not used again.
+// nodes connects to the first node that serves. All connections of the process stay with it, because two nodes may have
+// applied different commits. When that node refuses connections, the next one in order takes over, and connections to the old
+// one aren't reused.
 type nodes struct {
-	driver.Connector // the first's, for its Driver alone
+	driver.Connector // the first node's, only for its Driver
 	list             []Node
-	// begin is the place of the one that is tried first. place counts on from there with each move: modulo the number of nodes it is
-	// the place of the current one.
+	// begin is the index of the node to try first.
 	begin int64
+	// place starts at begin and counts moves; modulo the number of nodes it is the index of the current node.
 	place atomic.Int64
 }
 
-// Nodes is a connector to the first of these nodes that serves, from that at the place begin on. driver has its Driver.
+// Nodes is a connector to the first node that serves, starting at index begin. first provides its Driver.
 func Nodes(first driver.Connector, list []Node, begin int) driver.Connector {
 	n := &nodes{Connector: first, list: list, begin: int64(begin)}
 	n.place.Store(n.begin)
 	return n
 }
 
-// NodesTried are the places, in their list, of the nodes with which the process has tried to work: the last is that of the current
-// one, those before it didn't serve. Nil if there is but one server.
+// NodesTried are the indexes of the nodes that the process tried. The last one is in use; those before didn't serve. It is
+// nil with a single server.
 func (db *DB) NodesTried() (places []int) {
 	if db.nodes == nil {
 		return nil
@@ -62,7 +62,7 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 		switch {
 		case err == nil && n.place.Load() == place:
 			return nodeConn{conn.(fullConn), n, place}, nil
-		case err == nil: // others have found meanwhile that it doesn't serve
+		case err == nil: // another goroutine found that the node doesn't serve
 			_ = conn.Close()
 			continue
 		case ctx.Err() != nil: // that says nothing about the node
@@ -78,7 +78,7 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, cmp.Or(failed, driver.ErrBadConn)
 }
 
-// nodeConn is a connection to the current node, for as long as that is the current one.
+// nodeConn is a connection that stays valid while its node is the current one.
 type nodeConn struct {
 	fullConn
 	of    *nodes
@@ -96,8 +96,8 @@ func (c nodeConn) ResetSession(ctx context.Context) error {
 	return c.fullConn.ResetSession(ctx)
 }
 
-// QueryContext implements driver.QueryerContext. Where the node goes while it is asked, outside of a transaction, the pool asks the
-// next one.
+// QueryContext implements driver.QueryerContext. If the node fails during a query outside a transaction, the pool asks the
+// next.
 func (c nodeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.fullConn.QueryContext(ctx, query, args)
 	if errors.Is(err, mysql.ErrInvalidConn) && ctx.Err() == nil {

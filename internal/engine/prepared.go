@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// preparing makes connections that keep their statements prepared where keeps says so: where to prepare one costs no round
-// trip, and to parse it anew each time may cost more than to execute it.
+// preparing makes connections that keep their statements prepared if keeps is set. That pays where preparing costs no round
+// trip, and parsing may cost more than execution.
 type preparing struct {
 	driver.Connector
 	keeps bool
@@ -27,7 +27,7 @@ func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	return made, nil
 }
 
-// fullConn is what the drivers' connections can do.
+// fullConn is what the drivers' connections implement.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -39,21 +39,21 @@ type fullConn interface {
 	driver.Validator
 }
 
-// preparedConn is a connection that keeps its statements. Like every driver.Conn it is used by one goroutine at a time.
+// preparedConn is a connection that keeps its statements. Like every driver.Conn, it serves one goroutine at a time.
 type preparedConn struct {
 	fullConn
 	keeps    bool
 	prepared map[string]driver.Stmt
-	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something; or the server
-	// is read-only, or a node that has lost its cluster: after a failover, a new connection may lead to another.
+	// spent says that the connection must not be used again. The driver panicked in the middle of something, or the server is
+	// read-only or a node that lost its cluster. After a failover, a new connection may reach another server.
 	spent bool
 }
 
-// ErrDriver means that the driver could not cope with what the database, or whoever answers in its place, said.
+// ErrDriver means that the driver couldn't parse what the database, or another program at its address, replied.
 var ErrDriver = errors.New("the database's answer makes no sense")
 
-// watched makes an error of the driver's panic, for what a server says must not end the program, and sees whether the
-// connection is spent.
+// watched turns a panic of the driver into an error, because a server's reply must not end the program. It also checks
+// whether the connection is spent.
 func (c *preparedConn) watched(err *error) {
 	if value := recover(); value != nil {
 		c.spent = true
@@ -73,11 +73,10 @@ func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// preparedMax is how many statements a connection keeps.
+// preparedMax bounds the statements that a connection keeps.
 const preparedMax = 200
 
-// take gives the statement for a query, which nobody else uses until it is kept again: rows that are still being read
-// need it to themselves.
+// take returns the query's statement for exclusive use until keep, because rows that are still being read occupy it.
 func (c *preparedConn) take(ctx context.Context, query string) (driver.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		delete(c.prepared, query)
@@ -115,7 +114,7 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 	}
 	res, err := s.(driver.StmtExecContext).ExecContext(ctx, args)
 	if err != nil {
-		_ = s.Close() // the error that matters is the first
+		_ = s.Close() // only the first error matters
 		return nil, err
 	}
 	return res, c.keep(query, s)
@@ -152,16 +151,16 @@ func (c *preparedConn) QueryContext(ctx context.Context, query string, args []dr
 // Close implements driver.Conn.
 func (c *preparedConn) Close() error {
 	for _, s := range c.prepared {
-		_ = s.Close() // the connection's own Close has the error that matters
+		_ = s.Close() // only the error of the connection's own Close matters
 	}
 	return c.fullConn.Close()
 }
 
-// connRows are the rows of a connection's query. They give their statement back when they are closed, if they have one.
+// connRows are the rows of a query. Closing them returns their statement, if any.
 type connRows struct {
 	driver.Rows
 	conn *preparedConn
-	// giveBack gets the error of the rows; nil if there is nothing to give back, or once it was called.
+	// giveBack gets the rows' error; nil if there is nothing to give back, or after the call.
 	giveBack func(failed error) error
 }
 

@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
-// lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
-// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done, which
-// MayBeDone is for.
+// Tx runs f in a transaction and commits. If another transaction interferes (a deadlock, a lock timeout, a busy file), Tx
+// rolls back and repeats the whole transaction, so f must start afresh each time. It also repeats after a lost connection,
+// even during the commit: f must then recognise what an earlier run did, with the help of MayBeDone.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, db.beginClock, f)
 }
 
 func (db *DB) beginClock(tx *Tx) []Query { return []Query{Values(db.ClockOf(tx))} }
 
-// TxUnclocked is Tx for a transaction that may do without the time: Now is zero there until SetClock. Stamp is for that.
+// TxUnclocked is Tx without reading the time: Now is zero until SetClock. Stamp handles that.
 func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
-// TxInPassing is TxUnclocked for a transaction that waits for no other's rows, and isn't repeated, for it will be asked for again:
-// Tx.SkipLocked passes over rows that another holds. On a Galera cluster it does so only after it has met one, and fails first.
+// TxInPassing is TxUnclocked without waits and repetitions, for work that will be asked for again: Tx.SkipLocked skips locked
+// rows. On a Galera cluster it fails at the first locked row, and skips only when repeated.
 func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, func(error) bool { return false }, nil, func(tx *Tx) error {
 		if db.waitsFirst && tx.SkipLocked == db.ForUpdate {
@@ -34,13 +33,13 @@ func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
 	})
 }
 
-// patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
-// may wait 3 s for a row.
+// patience is how long a transaction is repeated. Its caller gets an answer within half a minute, because the last try may
+// wait 3 s for a row.
 const patience = 22 * time.Second
 
-// TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
-// for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
-// first gives them, each time anew, and one of them reads ClockOf; nil is that alone.
+// TxInParts is Tx for a transaction on many rows that the caller redoes in parts after a lock timeout: it isn't repeated
+// then, and IsLockTimeout tells. It begins with queries that cost no round trip of their own. first returns them for
+// each try; one must read ClockOf. If first is nil, ClockOf is the only one.
 func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
 	if first == nil {
@@ -49,9 +48,8 @@ func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx
 	return db.repeat(ctx, again, first, f)
 }
 
-// repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again. It is done
-// again as a whole: after a deadlock, and where a cluster refuses a commit for the sake of another node's, nothing of it is
-// left.
+// repeat runs f in a transaction until it commits or fails with an error that forbids another try. It repeats the whole
+// transaction, because a deadlock, or a cluster that refuses a commit for another node's, undoes all of it.
 func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
 	mayBeDone, waits := false, db.waitsFirst
 	passes := func(err error) bool {
@@ -72,8 +70,8 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 	})
 }
 
-// Patiently does something until it succeeds, or its error is none that passes, or there is no patience left. It asks for
-// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask anew.
+// Patiently repeats do until it succeeds, its error isn't temporary, or patience runs out. It polls SQLite's busy file at a
+// constant rate: with a growing pause, newcomers would always overtake a long waiter.
 func Patiently(ctx context.Context, passes func(error) bool, do func() error) error {
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
@@ -93,8 +91,8 @@ func Patiently(ctx context.Context, passes func(error) bool, do func() error) er
 
 type hearKey struct{}
 
-// Hearing makes a context in which f gets each error of a transaction after which it may be repeated, as it happens: who waits
-// for a transaction that is repeated, and has no time left, can tell what for. Several may call it at once.
+// Hearing returns a context in which f gets each repeatable error of a transaction as it happens. A caller that runs out of
+// time can then say what it waited for. f may be called concurrently.
 func Hearing(ctx context.Context, f func(error)) context.Context {
 	return context.WithValue(ctx, hearKey{}, f)
 }
@@ -105,10 +103,10 @@ func hear(ctx context.Context, err error) {
 	}
 }
 
-// inLineFor is how long a writer waits for the token before it tries without.
+// inLineFor is how long a writer waits for the token before it tries without it.
 const inLineFor = time.Second
 
-// errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
+// errUnanswered means that a COMMIT got no reply, so it may have happened.
 var errUnanswered = errors.New("the commit was not answered")
 
 func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
@@ -116,7 +114,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		select {
 		case db.writing <- struct{}{}:
 			defer func() { <-db.writing }()
-		case <-time.After(inLineFor): // its holder may run long, or wait for this one: SQLite decides, and returns an error
+		case <-time.After(inLineFor): // its holder may run long, or wait for this writer: SQLite decides, and returns an error
 		case <-ctx.Done():
 			return fmt.Errorf("begin: %w", ctx.Err())
 		}
@@ -125,7 +123,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // gives it back to the pool
+	defer func() { _ = conn.Close() }() // returns it to the pool
 	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.NowSQL, keeps: db.Engine == SQLite.Engine && !db.borrowed, together: db.together}
 	if tx.together {
 		buffer := buffers.Get().(*[]byte)
@@ -136,13 +134,13 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 			}
 		}()
 	}
-	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
-	// must not go back to the pool like that, nor when f panics
+	// Also if BEGIN fails: when ctx ends, the transaction may have begun nevertheless. The pool must not get the connection
+	// back inside a transaction, not even if f panics.
 	committed := false
 	defer func() {
 		if !committed {
 			tx.written = tx.written[:0]
-			// a second error here says nothing that the first did not
+			// a second error here adds nothing to the first
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
@@ -158,7 +156,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return err
 	}
 	commit := ctx
-	if db.Engine == SQLite.Engine { // it commits at once; where ctx ended meanwhile, its driver would deny what has happened
+	if db.Engine == SQLite.Engine { // it commits at once; if ctx ended, its driver would deny a commit that happened
 		commit = context.WithoutCancel(ctx)
 	}
 	if _, err = tx.ExecContext(commit, "COMMIT"); err != nil {
@@ -171,10 +169,10 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 	return nil
 }
 
-// jitter spreads d over its second half, so that those who failed together don't come back together.
+// jitter returns a duration between d/2 and d, so that callers that failed together don't retry together.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// sleep waits for d; false if ctx ended first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,55 +14,53 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Tx is a transaction with the time of the database at its beginning (or since SetClock), which is the time of all that
-// happens in it.
+// Tx is a transaction. All that happens in it has the database's time at its beginning, or since SetClock.
 //
-// A statement whose result nobody reads is for Write: it goes to the server together with the next one that is waited for,
-// or with the commit, so that a transaction costs few round trips. Statements are executed in the order of their calls.
+// Use Write for statements whose results you don't need: it sends each with the next statement or the commit, which saves
+// round trips. Statements run in the order of the calls.
 type Tx struct {
 	Now time.Time
-	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT was not answered.
+	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT got no reply.
 	MayBeDone bool
-	// SkipLocked is the clause that locks the rows that are read, passing over those that another transaction holds: on a
-	// Galera cluster only once the transaction has waited for such a row in vain, and is repeated.
+	// SkipLocked is the clause that locks the rows read and skips rows that another transaction locks. On a Galera cluster it
+	// skips only when the transaction is repeated after a lock timeout.
 	SkipLocked string
 	on         executor
 	now        string
 	// keeps says that the connection keeps its statements prepared.
 	keeps bool
-	// together says that the server takes several statements at once.
+	// together says that the server accepts several statements at once.
 	together bool
-	// idStep is how far the ids of one multi-row insert lie apart on the connection; 0 as long as nobody has asked.
+	// idStep is the distance between the ids of one multi-row insert on the connection; 0 until it is read.
 	idStep int64
-	// written is what waits to be sent: statements, with their parameters written into them.
+	// written holds statements to send, with their parameters inlined.
 	written []byte
 }
 
-// executor is what a transaction runs on: a connection of hipq's own, or the transaction of an application.
+// executor runs a transaction's statements: one of hipq's own connections, or an application's transaction.
 type executor interface {
 	sqlx.QueryerContext
 	sqlx.ExecerContext
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// writtenMax is how many bytes of statements wait to be sent, at most: well under the smallest
-// max_allowed_packet that a server is likely to have.
+// writtenMax bounds the bytes of statements that wait to be sent: well under the smallest max_allowed_packet that a server is
+// likely to have.
 const writtenMax = 4 << 20
 
-// buffers are for what transactions write: most write as much as those before them.
+// buffers hold what transactions write: most write as much as the ones before.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // bufferMax is the size of the largest buffer that is kept.
 const bufferMax = 256 << 10
 
-// Join makes the application's own transaction one that hipq can work in, without the time until SetClock. Committing, and
-// repeating, stay with the application.
+// Join lets hipq work in an application's transaction, without its time until SetClock. The application commits and repeats
+// it.
 func (db *DB) Join(tx *sql.Tx) *Tx {
 	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.NowSQL}
 }
 
-// SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
-// anything happened in it.
+// SetClock sets the transaction's time to now, by the database's clock: for a transaction that first waited for others.
 func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
 	if err := tx.Read(ctx, Values(db.ClockOf(tx))); err != nil {
 		return fmt.Errorf("read the database's clock: %w", err)
@@ -70,8 +68,7 @@ func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// Stamp is the transaction's time in a statement: an expression, and its parameters. In one without a clock it is that of
-// the statement.
+// Stamp is the transaction's time as an expression and its parameters. Without a clock it is the statement's time.
 func (tx *Tx) Stamp() (expression string, args []any) {
 	if tx.Now.IsZero() {
 		return tx.now, nil
@@ -79,7 +76,7 @@ func (tx *Tx) Stamp() (expression string, args []any) {
 	return "?", []any{Text(tx.Now)}
 }
 
-// ClockOf is the database's clock, which becomes the transaction's time.
+// ClockOf reads the database's clock and makes it the transaction's time.
 func (db *DB) ClockOf(tx *Tx) Value { return Value{SQL: db.TimeText(db.NowSQL), Into: (*clock)(tx)} }
 
 type clock Tx
@@ -93,14 +90,14 @@ func (c *clock) Scan(src any) (err error) {
 	return err
 }
 
-// Value is an expression, and where its value goes.
+// Value is an expression and the destination of its value.
 type Value struct {
 	SQL  string
 	Args []any
 	Into any
 }
 
-// Values is one query for several values: the server sends the answer to each query by itself.
+// Values combines several values into one query, because the server replies to each query separately.
 func Values(list ...Value) Query {
 	var of []string
 	var args, into []any
@@ -110,19 +107,19 @@ func Values(list ...Value) Query {
 	return Query{SQL: "SELECT " + strings.Join(of, ", "), Args: args, Scan: Row(into...)}
 }
 
-// Query is a query and what reads its rows: all of them, by Next and Scan. Without Scan it is a statement, which has none.
+// Query is a query and the function that reads all its rows. A statement without rows has no Scan.
 type Query struct {
 	SQL  string
 	Args []any
 	Scan func(*sql.Rows) error
 }
 
-// Row reads a row, if there is one.
+// Row reads one row, if there is any.
 func Row(into ...any) func(*sql.Rows) error {
 	return EachRow(func(row *sql.Rows) error { return row.Scan(into...) })
 }
 
-// EachRow calls read with each row, until one gives an error.
+// EachRow calls read with each row, until it fails.
 func EachRow(read func(row *sql.Rows) error) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		for rows.Next() {
@@ -134,7 +131,7 @@ func EachRow(read func(row *sql.Rows) error) func(*sql.Rows) error {
 	}
 }
 
-// Pairs notes rows of a name and its value, as SHOW VARIABLES gives them, by the name in lower case.
+// Pairs collects rows of name and value, such as those of SHOW VARIABLES, by lower-case name.
 func Pairs(into map[string]string) func(*sql.Rows) error {
 	return EachRow(func(row *sql.Rows) error {
 		var name, value string
@@ -144,7 +141,7 @@ func Pairs(into map[string]string) func(*sql.Rows) error {
 	})
 }
 
-// Read runs queries, one after the other: in one round trip where the server takes several statements at once.
+// Read runs queries in order, in one round trip if the server accepts several statements at once.
 func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 	if !tx.together {
 		for _, q := range queries {
@@ -177,7 +174,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// ReadOn runs queries on a connection, each in a round trip of its own.
+// ReadOn runs queries on a connection, each in its own round trip.
 func ReadOn(ctx context.Context, conn querier, queries ...Query) error {
 	for _, q := range queries {
 		rows, err := conn.QueryContext(ctx, q.SQL, q.Args...)
@@ -204,8 +201,8 @@ func scan(rows *sql.Rows, queries ...Query) error {
 	return rows.Err()
 }
 
-// Write executes a statement whose result nobody reads, with the next statement or the commit at the latest. An error may
-// come from there.
+// Write executes a statement whose result isn't needed, at the latest with the next statement or the commit. Its error may
+// surface only there.
 func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 	if !tx.together {
 		_, err := tx.on.ExecContext(ctx, statement, args...)
@@ -225,7 +222,7 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 	return tx.append(statement, args)
 }
 
-// append puts a statement behind those that wait to be sent.
+// append adds a statement to those that wait to be sent.
 func (tx *Tx) append(statement string, args []any) error {
 	b := tx.written
 	if len(b) > 0 {
@@ -238,7 +235,7 @@ func (tx *Tx) append(statement string, args []any) error {
 	return err
 }
 
-// Flush sends what has been written, and waits for it: before something that others would have to wait for with it.
+// Flush sends the pending statements and waits for them. Call it before a step that would block others for longer.
 func (tx *Tx) Flush(ctx context.Context) error {
 	if len(tx.written) == 0 {
 		return nil
@@ -253,7 +250,7 @@ func (tx *Tx) take() string {
 	return text
 }
 
-// with puts what waits to be sent before a statement. One that can't be written out is left to the driver, which refuses it.
+// with prepends the pending statements. The driver gets, and refuses, a statement whose parameters can't be inlined.
 func (tx *Tx) with(statement string, args []any) (string, []any) {
 	if !tx.together {
 		return statement, args
@@ -264,7 +261,7 @@ func (tx *Tx) with(statement string, args []any) (string, []any) {
 	return tx.take(), nil
 }
 
-// ExecContext executes a statement, after those that wait to be sent.
+// ExecContext executes a statement after the pending ones.
 func (tx *Tx) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
 	statement, args = tx.with(statement, args)
 	return tx.on.ExecContext(ctx, statement, args...)

@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// A caller may give up in the very moment in which its transaction begins: the connection doesn't go back to the pool inside
-// of it, for then no other could begin on it, and on SQLite the file would stay locked.
+// A caller may give up while its transaction begins. The connection must not return to the pool inside it: no other
+// transaction could begin there, and SQLite's file would stay locked.
 func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t))
 	for n := range 20_000 {
@@ -29,8 +29,8 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 	}
 }
 
-// A signal that comes when a transaction has done its work doesn't end SQLite's COMMIT: its driver would say that it failed,
-// although it may be done.
+// A signal at the end of a transaction's work doesn't interrupt SQLite's COMMIT: its driver would report a failure of a
+// commit that may have happened.
 func TestCommitOfACallerThatGivesUp(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func TestCommitOfACallerThatGivesUp(t *testing.T) {
 	dbtest.Same(t, n, 1, "rows")
 }
 
-// One that writes again and again, as the upkeep does with many new rows, leaves the others of its process their turn.
+// A transaction that writes again and again, like the upkeep with many new rows, leaves turns to its process's others.
 func TestWritersTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)
@@ -80,7 +80,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	})
 }
 
-// A transaction that waits for another of its own process gets SQLite's error, and does not wait forever.
+// A transaction that waits for another of its own process gets SQLite's error instead of waiting forever.
 func TestWriterWaitsForItself(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// owners are the user and the group that a file belongs to.
+// owners are the user and the group that own a file.
 func owners(info fs.FileInfo) (user, group uint32) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
 		return owner.Uid, owner.Gid
@@ -18,8 +18,8 @@ func owners(info fs.FileInfo) (user, group uint32) {
 	return 0, 0
 }
 
-// ours refuses what is neither root's nor this user's, nor one's who is trusted besides, or what a third may write; but for other files
-// than a database's the folder of all, in which each can only take away what is his own, may be written by all.
+// ours refuses files that don't belong to root, this user or another trusted user, or that others may write. It accepts a
+// sticky folder for everyone, where users can remove only their own files, unless the file is a database.
 func (t trusted) ours(what string, info fs.FileInfo) error {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -27,7 +27,7 @@ func (t trusted) ours(what string, info fs.FileInfo) error {
 	}
 	user, group := os.Geteuid(), os.Getegid()
 	mode := info.Mode()
-	byMember := t.database && mode&fs.ModeSymlink == 0 && t.group != 0 && owner.Gid == t.group // of the group that may write the database
+	byMember := t.database && mode&fs.ModeSymlink == 0 && t.group != 0 && owner.Gid == t.group // by the group that may write the database
 	switch {
 	case owner.Uid != 0 && int(owner.Uid) != user && owner.Uid != t.user && !byMember:
 		if t.program && t.user != 0 {

@@ -1,5 +1,5 @@
-// Package files reads the files that say what hipq does, or that hold its secrets: regular ones, of a bounded length. A pipe
-// to which nobody writes would keep its reader waiting, deaf to signals, and a device may have no end. It also writes files whole.
+// Package files reads files that control hipq or hold its secrets: regular files of bounded length. Reading a pipe without a
+// writer would block and ignore signals, and a device may have no end. It also writes files atomically.
 package files
 
 import (
@@ -12,18 +12,18 @@ import (
 	"syscall"
 )
 
-// Max is how long a file may be that Read reads, in bytes. All certificate authorities of a system have a fifth of it.
+// Max is the longest file that Read accepts, in bytes. A system's certificate authorities take a fifth of it.
 const Max = 1 << 20
 
 var (
 	// ErrIrregular means that a file is a pipe, a device or the like.
 	ErrIrregular = errors.New("it is no regular file")
-	// ErrTooLong means that it is longer than Max.
+	// ErrTooLong means that a file is longer than Max.
 	ErrTooLong = fmt.Errorf("it is longer than %d bytes", Max)
 )
 
-// Open opens a regular file for reading, without waiting for anybody. The error for what is none wraps ErrIrregular; for a
-// directory it is syscall.EISDIR.
+// Open opens a regular file for reading and never blocks. It fails with ErrIrregular for other files, and with syscall.EISDIR
+// for directories.
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Read reads a whole regular file of Max bytes at most.
+// Read reads a whole regular file of at most Max bytes.
 func Read(path string) ([]byte, fs.FileInfo, error) {
 	f, info, err := Open(path)
 	if err != nil {
@@ -58,16 +58,16 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// Write makes a file that is there only when it is complete, for others may be about to read it; name gives it its name.
+// Write writes a file that appears only when complete, because others may read it; name renames or links it to path.
 func Write(path string, content []byte, mode fs.FileMode, name func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a temporary file that means nothing to the reader
 		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
+	defer func() { _ = os.Remove(f.Name()) }() // unless it was renamed
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err

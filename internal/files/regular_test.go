@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s keeps its reader waiting", path)
 		}
 	}
-	// nor if somebody holds the other end and says nothing
+	// Nor if another process holds the other end and writes nothing.
 	pipe, err := os.OpenFile(at("pipe"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A name leads where the kernel goes, which takes .. from where the links before it lead to.
+// A name leads where the kernel goes: .. applies after following the links before it.
 func TestLinksLeadAsTheKernelGoes(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted means that somebody else could have written a file.
+// ErrUntrusted means that another user could have written a file.
 var ErrUntrusted = errors.New("is not to be trusted")
 
-// maxLinks is how many links may lead to a file, as with Linux.
+// maxLinks bounds the links that lead to a file, as on Linux.
 const maxLinks = 40
 
-// ReadTrusted reads a file that says what hipq does: none that somebody else could have written, for whoever writes it may
-// run any program as the user that hipq runs as. shared says that others may read it: more than the group that root gave its file to.
+// ReadTrusted reads a file that controls hipq. It refuses a file that another user could have written, because its author can
+// run any program as hipq's user. shared says that more users can read it than the group that root gave it to.
 func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	data, info, err := Read(path)
 	if err == nil {
@@ -31,8 +31,8 @@ func ReadTrusted(path string) (data []byte, shared bool, err error) {
 	return data, info.Mode()&0o004 != 0 || info.Mode()&0o040 != 0 && owner != 0, nil
 }
 
-// CheckDatabase refuses a SQLite file, which needn't be there yet, that others own or may write, together with its folder and
-// those files beside it that SQLite takes for parts of it. The database's owner is trusted with it, and its group if that may write it.
+// CheckDatabase refuses a SQLite file that others own or may write, with its folder and the files beside it that SQLite takes
+// for parts of it. The file may be missing. The database's owner is trusted, and so is its group if that may write it.
 func CheckDatabase(path string) error {
 	info, err := os.Stat(path)
 	if err != nil && !absent(err) {
@@ -46,7 +46,7 @@ func CheckDatabase(path string) error {
 		}
 	}
 	if path, err = t.lead(path, info); err != nil {
-		if info == nil && absent(err) { // nor is its folder there
+		if info == nil && absent(err) { // its folder is missing too
 			return nil
 		}
 		return err
@@ -69,13 +69,13 @@ func CheckDatabase(path string) error {
 	return nil
 }
 
-// CheckFolder refuses a folder, which needn't be there yet, if others own or may write it, or one of those in which it lies, or have
-// a link on the way: what is written there could come to lie anywhere.
+// CheckFolder refuses a folder, which may be missing, if others own or may write it, one of its parents, or a link on the
+// way. They could redirect what is written there.
 func CheckFolder(path string) error { return trusted{}.above(path) }
 
-// CheckProgram refuses a program, or a script, that others own or may write, or a folder in which it lies. It needn't be there. It runs
-// as a user of this group, who is trusted with it; 0 is this process's. A folder's group may put others in: /usr/local/bin is that of
-// staff on some systems.
+// CheckProgram refuses a program or script, which may be missing, if others own or may write it or one of its folders. It
+// trusts the user and group that the program runs as; 0 stands for this process's. A folder's group may add files: on some
+// systems staff may write to /usr/local/bin.
 func CheckProgram(path string, user, group uint32) error {
 	if here, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
 		path = here + "/" + path
@@ -95,20 +95,20 @@ func absent(err error) bool {
 		func(e error) bool { return errors.Is(err, e) }) // the last is a zero byte
 }
 
-// trusted are those who may write a file: root, this user, of a database its owner and its group, and of a program the user that it
+// trusted are the users that may write a file: root, this user, a database's owner and group, and the user that a program
 // runs as.
 type trusted struct {
 	program bool
-	// database says that a folder of all is none for it, though each can only take away what is his own there: a file that is laid
-	// beside a database is a part of it.
+	// database says that a sticky folder for everyone isn't safe. Each user can remove only their own files there, but a file
+	// beside a database becomes part of it.
 	database bool
-	// user and group are trusted besides; 0, which is root, is nobody else.
+	// user and group are trusted too; 0, which is root, adds none.
 	user, group uint32
-	remedy      string // for what is another's; empty is that for most files
+	remedy      string // for files of other users; empty means the usual remedy
 }
 
-// lead refuses a file that others own or may write, or that lies in a folder where they could put another in its place. The
-// same holds for each of the links by which its name leads to it. It gives the last of the names; info is nil if there is no file.
+// lead refuses a file that others own or may write, or could replace in its folder. The same holds for each link that its
+// name leads through. It returns the last name; info is nil if there is no file.
 func (t trusted) lead(path string, info fs.FileInfo) (string, error) {
 	if info != nil {
 		if err := t.ours(path, info); err != nil {
@@ -116,7 +116,7 @@ func (t trusted) lead(path string, info fs.FileInfo) (string, error) {
 		}
 	}
 	for range maxLinks {
-		// The kernel takes .. from where the links before it lead to, so these are followed before names are joined.
+		// The kernel resolves .. after following the links before it, so follow these before joining names.
 		named, name := filepath.Split(path)
 		folder, err := filepath.EvalSymlinks(cmp.Or(named, "."))
 		if err != nil {
@@ -156,7 +156,7 @@ func (t trusted) lead(path string, info fs.FileInfo) (string, error) {
 	return path, &fs.PathError{Op: "read", Path: path, Err: syscall.ELOOP}
 }
 
-// above refuses a folder, which needn't be there, and those in which it lies, as CheckFolder does.
+// above refuses a folder, which may be missing, and its parents, as CheckFolder does.
 func (t trusted) above(path string) error {
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
 		for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {

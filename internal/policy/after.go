@@ -10,28 +10,29 @@ import (
 // Next is what a job becomes after an attempt.
 type Next struct {
 	Status job.Status
-	// Error is None if there is nothing to say. So is Result; an empty one leaves the job's.
+	// Error is None if there is none; so is Result. An empty Result leaves the job's.
 	Error, Result string
-	// Output and Override are kept for as long as the attempt has no entry in the activity.
+	// Output and Override are kept while the attempt has no entry in the activity.
 	Output, Override string
 	Scheduled        time.Time
-	// Interrupts are the attempts that don't count against the retry policy's.
+	// Interrupts counts the attempts that the retry policy doesn't count.
 	Interrupts int
-	// Wake is when it becomes due; zero if it is.
+	// Wake is when the job becomes due; zero if it is due.
 	Wake time.Time
-	// Data and Priority are new ones, by a retry handler; nil leaves the job's.
-	Data     *string
+	// Data is new data from a retry handler; nil leaves the job's.
+	Data *string
+	// Priority is the same for the priority.
 	Priority *int
 }
 
-// Attempt is an attempt that has ended, with all that decides what becomes of its job.
+// Attempt is an ended attempt with everything that decides what its job becomes.
 type Attempt struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// Decision is a retry handler's; nil leaves it to the Policy.
+	// Decision is a retry handler's; nil leaves it to Policy.
 	Decision *job.Decision
 	Policy   job.RetryPolicy
-	// Zone is that of the job's windows.
+	// Zone is the time zone of the job's windows.
 	Zone *time.Location
 }
 
@@ -56,7 +57,7 @@ func (a Attempt) After(now time.Time, random float64) Next {
 	}
 	if !d.Again {
 		if n.Status = job.StatusFailed; o.Verdict == job.Stopped {
-			n.Status = job.StatusClosed // whoever cancelled it has seen to it
+			n.Status = job.StatusClosed // the person who cancelled it knows
 		}
 		return n
 	}
@@ -74,7 +75,7 @@ func (a Attempt) After(now time.Time, random float64) Next {
 	return n
 }
 
-// Opening is t, or when the windows open next after it; loc is their zone.
+// Opening is t if the windows are open then, else their next opening; loc is their time zone.
 func Opening(w job.Windows, loc *time.Location, t time.Time) time.Time {
 	if len(w) == 0 {
 		return t
@@ -82,7 +83,7 @@ func Opening(w job.Windows, loc *time.Location, t time.Time) time.Time {
 	return w.Next(t.In(loc)).UTC()
 }
 
-// StatusAt is the status of a job that should run at t: available, or scheduled until wake. Else wake is zero.
+// StatusAt is the status of a job that should run at t: available with a zero wake, or scheduled until wake.
 func StatusAt(t, now time.Time) (status job.Status, wake time.Time) {
 	if t.After(now) {
 		return job.StatusScheduled, t

@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Retry is what the policy decides after the attempt-th attempt, which ended with o. random is in [0, 1).
+// Retry is the policy's decision after attempt number attempt, which ended with o. random is in [0, 1).
 func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.Decision {
 	if o.Verdict == job.Failed || o.Verdict == job.Stopped || attempt >= p.Attempts {
 		return job.Decision{}
@@ -16,9 +16,9 @@ func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.De
 	return job.Decision{Again: true, In: cmp.Or(max(0, o.RetryAfter), delay(p, attempt, random))}
 }
 
-// delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
-// reached the cap don't come back together; it only lengthens, so that a delay is never shorter than asked for.
-// schema/sql/mysql/procedures/instance/delay.sql computes the same for the stored procedures.
+// delay is the wait after attempt number attempt. Jitter comes after the cap, so that jobs at the cap don't return together.
+// It only lengthens, so that no delay is shorter than configured. schema/sql/mysql/procedures/instance/delay.sql computes the
+// same for the stored procedures.
 func delay(p job.RetryPolicy, attempt int, random float64) time.Duration {
 	d := float64(p.Delay)
 	if p.Backoff == job.Exponential {

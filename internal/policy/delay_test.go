@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// drawRetry draws a policy that the config would allow: a cap that is not below the delay.
+// drawRetry draws a policy that the config allows: the cap is not below the delay.
 func drawRetry(t *rapid.T) job.RetryPolicy {
 	delay := rapid.OneOf(rapid.Int64Range(0, 3_600_000), rapid.Int64Range(0, 365*86_400_000)).Draw(t, "delay")
 	return job.RetryPolicy{
@@ -24,7 +24,7 @@ func drawRetry(t *rapid.T) job.RetryPolicy {
 	}
 }
 
-// drawAttempt draws one that is not the last.
+// drawAttempt draws an attempt that isn't the last.
 func drawAttempt(t *rapid.T, p job.RetryPolicy) int {
 	return rapid.OneOf(rapid.IntRange(1, min(p.Attempts-1, 80)), rapid.IntRange(1, p.Attempts-1)).Draw(t, "attempt")
 }
@@ -48,7 +48,7 @@ func TestRetryStaysBetweenDelayAndCap(t *testing.T) {
 		if p.Backoff == job.Fixed {
 			limit = p.Delay
 		}
-		// The last bits of a float of this size are some nanoseconds.
+		// A float of this size is accurate to some nanoseconds.
 		dbtest.Ensure(t, float64(got) <= float64(limit)*(1+p.Jitter)+64, "%+v: %s is too late", p, got)
 	})
 }
@@ -82,7 +82,7 @@ func TestRetryJitterOnlyLengthens(t *testing.T) {
 	})
 }
 
-// Neither is tried again: what has failed for good, nor what has no attempts left, whatever its handler wishes.
+// A job that failed for good, or has no attempts left, isn't retried, whatever its handler wants.
 func TestRetryEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
@@ -106,7 +106,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	})
 }
 
-// The largest numbers that the types hold must not wrap around into the past.
+// The types' largest numbers don't wrap around into the past.
 func TestRetryDoesNotOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := job.RetryPolicy{
@@ -117,7 +117,7 @@ func TestRetryDoesNotOverflow(t *testing.T) {
 			Jitter:   rapid.Float64Range(0, 1e6).Draw(t, "jitter"),
 		}
 		floor := min(p.Delay, 100*365*24*time.Hour)
-		// A float of this size is off by some hundreds of nanoseconds.
+		// A float of this size is off by hundreds of nanoseconds.
 		got := decideAgain(t, p, drawAttempt(t, p), drawRandom(t))
 		dbtest.Ensure(t, got >= floor-time.Microsecond, "%+v: %s", p, got)
 	})

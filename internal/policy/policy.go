@@ -1,5 +1,5 @@
-// Package policy is what hipq decides about jobs: what may follow what, what an attempt makes of its job, when it runs again, what
-// limits and rates leave. It knows neither SQL nor a clock: who asks says what time it is.
+// Package policy holds hipq's decisions about jobs: allowed transitions, what follows an attempt, retries, limits and rates.
+// It uses no SQL and no clock: callers pass the time.
 package policy
 
 import (
@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Allows says whether a limit has room for a factor beside what is used.
+// Allows says whether a limit has room for a factor on top of what is used.
 func Allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }
 
-// TimeoutError is the error of an attempt that took longer than its job's timeout.
+// TimeoutError means that an attempt exceeded its job's timeout.
 type TimeoutError time.Duration
 
 func (e TimeoutError) Error() string { return "timeout after " + Brief(time.Duration(e)) }
 
-// Brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
+// Brief is d without the trailing zeros of Duration.String: 1m instead of 1m0s.
 func Brief(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-// Demand is what one shard uses of a limit, or of a rate's starts, that the shards of a queue share, and what waits there.
+// Demand is what one shard uses of a limit, or of a rate's starts, that a queue's shards share, and what waits there.
 type Demand struct {
 	// Used counts against the limit now.
 	Used int
-	// Wants is the weight that waits besides; 0 is none. First is the weight of the first job that waits.
+	// Wants is the additional weight that waits; 0 is none. First is the weight of the first waiting job.
 	Wants, First int
-	// Since orders the shards in which jobs wait: the least comes first, then the one with the lower number.
+	// Since orders the shards with waiting jobs: the lowest comes first, then the lower shard number.
 	Since int64
 }
 
-// HasRoom says whether a job of this weight may start in a shard that has this share of the limit. One that is heavier than the
-// whole limit needs all of it, and nothing else runs then.
+// HasRoom says whether a job of this weight may start in a shard with this share of the limit. A job heavier than the whole
+// limit needs all of it and runs alone.
 func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <= share-max(used, 0) }
 
-// Divide gives each shard its share of a limit. A share is less than what its shard uses where that should give room to others:
-// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and
-// what is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
+// Divide returns each shard's share of a limit. A share may be smaller than what its shard uses, to make room for others: the
+// shard then starts nothing until enough of its jobs have ended. Others get that room only then, so shares and excess use
+// never exceed the limit. If the shards use more than the limit, nothing starts until they use less.
 func Divide(limit int, demands []Demand) []int {
 	line, left := lineUp(limit, demands), limit
-	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get
-	// it in the place of what runs, else the last in line would have nothing while all are busy.
+	// The first in line gets room for its first job on top of its running jobs, which may run for days. The others' first
+	// jobs replace running ones: otherwise the last in line would get nothing while all are busy.
 	for i, p := range line {
 		n := p.first
 		if i == 0 && n > 0 {
@@ -37,7 +37,7 @@ func Divide(limit int, demands []Demand) []int {
 		}
 	}
 	left = level(line, left)
-	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+	for _, p := range line { // unwanted room goes to the next jobs, in any shard
 		p.want, p.first = limit, 1
 	}
 	level(line, left)
@@ -54,15 +54,15 @@ func Divide(limit int, demands []Demand) []int {
 	return shares
 }
 
-// portion is a demand with its numbers made sound: none is below 0 or above the limit. target is what the shard should use.
+// portion is a demand with numbers clamped to 0 and the limit. target is what the shard should use.
 type portion struct {
 	shard, used, target int
-	// want is what it would use in all. first is what its first job takes; 0 if none waits.
+	// want is what it would use in total. first is what its first job takes; 0 if none waits.
 	want, first int
 	since       int64
 }
 
-// lineUp puts the shards in line: first those in which jobs wait, the one that has waited longest before the others.
+// lineUp orders the shards: those with waiting jobs first, by how long they have waited.
 func lineUp(limit int, demands []Demand) (line []*portion) {
 	sound := func(n int) int { return min(max(n, 0), limit) }
 	for i, of := range demands {
@@ -77,7 +77,7 @@ func lineUp(limit int, demands []Demand) (line []*portion) {
 	return line
 }
 
-// level raises the targets evenly, the lowest first, up to what each shard wants, and gives what is left of n.
+// level raises the targets evenly, lowest first, up to each shard's want. It returns what is left of n.
 func level(line []*portion, n int) (left int) {
 	for left = n; ; {
 		var next *portion
@@ -94,7 +94,7 @@ func level(line []*portion, n int) (left int) {
 	}
 }
 
-// piece is about n more, at least what the first job takes. No job fits into a part of that.
+// piece is about n more, but at least the first job's weight: no job fits into less.
 func (p *portion) piece(n int) int {
 	first := max(p.first, 1)
 	return min(max(n-n%first, first), p.want-p.target)

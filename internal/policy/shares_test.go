@@ -11,12 +11,12 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// number is what may stand in a row: mostly something sensible.
+// number draws what a row may contain: mostly valid numbers.
 func number(top int) *rapid.Generator[int] {
 	return rapid.OneOf(rapid.IntRange(0, top), rapid.IntRange(0, top), rapid.Int())
 }
 
-// demands are demands as a hand may have left them in the rows.
+// demands draws demands as manual edits may leave them in the rows.
 func demands(limit int) *rapid.Generator[[]Demand] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Demand {
 		return Demand{
@@ -26,7 +26,7 @@ func demands(limit int) *rapid.Generator[[]Demand] {
 	}), 1, 9)
 }
 
-// held is what shares come to, with what is used beyond them.
+// held is the sum of the shares and of the use beyond them.
 func held(shares []int, demands []Demand) (sum int) {
 	for i, d := range demands {
 		sum += max(shares[i], d.Used)
@@ -34,7 +34,7 @@ func held(shares []int, demands []Demand) (sum int) {
 	return sum
 }
 
-// Whatever stands in the rows, no share is below 0, and all of them are no more than the limit.
+// Whatever the rows contain, no share is below 0, and their sum isn't above the limit.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(rapid.IntRange(0, 30), rapid.IntRange(0, math.MaxInt32)).Draw(t, "limit")
@@ -57,7 +57,7 @@ func TestDivideNothing(t *testing.T) {
 	dbtest.Ensure(t, len(shares) == 0, "%v", shares)
 }
 
-// A share never gives away what is in use: where no more than the limit is used, the shares and what is used beyond them are the limit.
+// A share never gives away room in use: if use is within the limit, shares and the use beyond them equal the limit.
 func TestOnlyWhatIsFreeMoves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 30).Draw(t, "limit")
@@ -72,7 +72,7 @@ func TestOnlyWhatIsFreeMoves(t *testing.T) {
 	})
 }
 
-// Where the others are idle, one that asks has the whole limit at once; and it goes back to two that ask as its jobs end.
+// If the others are idle, a shard that asks gets the whole limit at once. It goes to two askers as its jobs end.
 func TestOneHotShard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 100).Draw(t, "limit")
@@ -96,7 +96,7 @@ func TestOneHotShard(t *testing.T) {
 	})
 }
 
-// What is divided among shards that ask has no pieces into which none of their jobs fits.
+// A division among asking shards leaves no pieces too small for any of their jobs.
 func TestNoPieces(t *testing.T) {
 	demands := make([]Demand, 3)
 	for i := range demands {
@@ -112,7 +112,7 @@ func TestNoPieces(t *testing.T) {
 	dbtest.Ensure(t, started == 2, "of jobs of weight 4 a limit of 10 has started %d: %v", started, shares)
 }
 
-// Who gets what, of a limit of 12.
+// shares of a limit of 12
 func TestDivide(t *testing.T) {
 	for name, c := range map[string]struct {
 		demands []Demand
@@ -146,7 +146,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// However many shards there are, and however large the limit is, it is divided in no time.
+// Dividing is fast for any number of shards and any limit.
 func TestDivideIsQuick(t *testing.T) {
 	demands := make([]Demand, 100)
 	for i := range demands {
@@ -181,12 +181,12 @@ func TestHasRoom(t *testing.T) {
 	}
 }
 
-// queue is a queue in shards, as its rows have it: jobs start only in order, only as their shard's row allows.
+// queue is a queue in shards, as in its rows: jobs start only in order, and only as their shard's row allows.
 type queue struct {
 	limit   int
 	shares  []int
 	demands []Demand
-	waiting [][]int // the weights of the jobs of each shard that wait
+	waiting [][]int // the weights of each shard's waiting jobs
 	running [][]int
 	now     int64
 }
@@ -204,8 +204,8 @@ func (q *queue) used() (sum int) {
 	return sum
 }
 
-// round starts what a shard may start, and says how many jobs these were. What it has asked for is over then. It fails where they
-// run over the limit.
+// round starts what a shard may start, and returns how many jobs. It resets the shard's demand. It fails if the jobs exceed
+// the limit.
 func (q *queue) round(t *rapid.T, shard int) (started int) {
 	p := &q.demands[shard]
 	for ; len(q.waiting[shard]) > 0 && HasRoom(q.limit, q.shares[shard], p.Used, q.waiting[shard][0]); started++ {
@@ -221,7 +221,7 @@ func (q *queue) round(t *rapid.T, shard int) (started int) {
 	return started
 }
 
-// ask is a round and what follows it when it leaves a job waiting.
+// ask is a round and its consequences if it leaves a job waiting.
 func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	started = q.round(t, shard)
 	p := &q.demands[shard]
@@ -241,8 +241,7 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	return started + q.round(t, shard)
 }
 
-// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
-// is used.
+// divide divides the limit again. It fails if the shares and the use beyond them exceed both the limit and the use.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
 	sum := held(q.shares, q.demands)
@@ -256,7 +255,7 @@ func (q *queue) end(shard, i int) {
 	q.running[shard] = append(r[:i:i], r[i+1:]...)
 }
 
-// Whatever jobs come, start and end, whoever asks, and although the limit changes: no job starts above the limit, but one alone.
+// However jobs come, start and end, and although the limit changes, only a job that runs alone exceeds the limit.
 func TestSharesKeepTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue(rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(1, 6).Draw(t, "shards"))
@@ -287,8 +286,8 @@ func TestSharesKeepTheLimit(t *testing.T) {
 	})
 }
 
-// As long as jobs end, each shard that keeps asking starts its first job after two rounds of all shards for each shard, at the
-// latest: no two heavy jobs wait for each other, and no light ones keep a heavy one waiting.
+// While jobs end, each asking shard starts its first job after at most two rounds of all shards for each shard. No two heavy
+// jobs wait for each other, and light ones don't starve a heavy one.
 func TestAllAreServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, shards := rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(1, 6).Draw(t, "shards")
@@ -326,8 +325,7 @@ func order(n int) (list []int) {
 	return list
 }
 
-// However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the
-// limit only.
+// Whatever the use when a limit changes: until the next division, jobs end, and others start only below the limit.
 func TestLimitDividedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue(rapid.IntRange(1, 10).Draw(t, "limit"), rapid.IntRange(1, 4).Draw(t, "shards"))
@@ -352,7 +350,7 @@ func TestLimitDividedAnew(t *testing.T) {
 	})
 }
 
-// busy are the shards in which something runs.
+// busy returns the shards with running jobs.
 func busy(q *queue) (list []int) {
 	for i, r := range q.running {
 		if len(r) > 0 {

@@ -6,17 +6,17 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// rateSlices is into how many parts a rate's time is cut to count in: starts are forgotten a part late at most.
+// rateSlices is how many slices a rate's period is counted in: starts expire one slice late at most.
 const rateSlices = 60
 
-// Starts are the jobs started lately: how many, by the time of a slice in microseconds. They are in the queue's own row;
-// a start can't be taken back, so unlike a count of running jobs this one can't leak.
+// Starts counts recent starts by the time of their slice, in microseconds since 1970. They are in the shard's row. A start
+// can't be undone, so this count can't leak, unlike a count of running jobs.
 type Starts map[int64]int
 
-// slice is how long one of them is.
+// slice is the length of a slice.
 func slice(r job.Rate) time.Duration { return max(r.Per/rateSlices, time.Millisecond) }
 
-// Left is how many more a rate lets start at now, and if none, how long until one may be.
+// Left is how many more starts a rate allows now; if 0, wait is the time until the next.
 func (s Starts) Left(r job.Rate, now time.Time) (left int, wait time.Duration) {
 	left = r.Starts
 	wait = r.Per + slice(r)
@@ -37,8 +37,8 @@ func (s Starts) Add(r job.Rate, n int, now time.Time) Starts {
 	return sum
 }
 
-// asOf forgets the starts that don't matter any more at now. Those later than now, for the clock has been put back since,
-// count as of now: else they would hold the queue up until the clock has come so far again.
+// asOf drops starts that no longer matter. Later starts mean that the clock was set back: they count as of now, because
+// otherwise they would block the queue until the clock catches up.
 func (s Starts) asOf(r job.Rate, now time.Time) Starts {
 	latest := now.Truncate(slice(r)).UnixMicro()
 	kept := Starts{}

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// However starts come, no stretch of the rate's time has more than it allows, and once that time is over there is room.
+// However starts come, no stretch of the rate's period has too many, and after the period there is room.
 func TestRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := job.Rate{
@@ -46,7 +46,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Starts that the clock has yet to come to, for it was put back, count as of the moment in which that is found out.
+// Starts in the future, after the clock was set back, count from the moment when this is noticed.
 func TestRateOfAClockThatWasPutBack(t *testing.T) {
 	for _, r := range []job.Rate{{Starts: 3, Per: time.Minute}, {Starts: 3, Per: 2 * time.Hour}} {
 		late := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

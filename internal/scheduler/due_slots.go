@@ -11,19 +11,18 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// Queue is a queue to which jobs of schedules are added, as store.Queue does.
+// Queue enqueues the jobs of schedules; store.Queue implements it.
 type Queue interface {
 	EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error)
 }
 
-// tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
+// tick is how long after a slot the first tick with a new schedule may come: crontab has one a minute.
 const tick = time.Minute
 
-// Run does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
-// that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
-// condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Run at once, or a
-// commit gets no answer. Run stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
-// name, why some schedules are due as before.
+// Run stores new schedules, restarts changed ones, and enqueues the jobs of due slots into queues by name. Each schedule has
+// its own transaction, which moves the row's seen_until if it is unchanged and enqueues the jobs. Each slot thus gets one
+// job, even with concurrent workers or a commit without a reply. Run stops before a schedule when goesOn returns false. jobs
+// counts the enqueued jobs. failed maps schedules that are still due to the errors.
 func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
 	rows, failed, err := t.Load(ctx, tick)
 	if err != nil {
@@ -50,8 +49,8 @@ func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn fun
 	return jobs, failed, nil
 }
 
-// Load writes the config's schedules to the table. A new one starts at ago before now; so does one whose slots have changed, but not
-// before the last slot that was handled. It returns the rows by name, and the errors of those that failed. It may be repeated.
+// Load stores the config's schedules. A new one starts at ago before now. So does one with changed slots, but not before the
+// last handled slot. It returns the rows and the errors of failed schedules, by name. It may be repeated.
 func (t *Scheduler) Load(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}
 	if rows, err = t.Rows(ctx); err != nil {
@@ -74,8 +73,8 @@ func (t *Scheduler) Load(ctx context.Context, ago time.Duration) (rows map[strin
 	return rows, failed, err
 }
 
-// put writes one schedule of the config. A new one, whose row is empty, starts at since. One whose slots have changed starts at since,
-// or after the last slot that was handled; if the clock was set back far, it starts now.
+// put stores one of the config's schedules. A new one, with an empty row, starts at since. One with changed slots starts at
+// since or after the last handled slot, whichever is later. If the clock was set far back, it starts now.
 func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
 	to := r
 	switch {
@@ -83,7 +82,7 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 		_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot)"+
 			" VALUES (?, ?, ?, ?, ?, ?)", s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
 		if engine.IsDuplicate(err) {
-			return nil // another worker has made it known
+			return nil // another worker has stored it
 		}
 		return err
 	case r.isFarAhead():
@@ -105,11 +104,11 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 		SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot, to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Spec, r.SeenUntil)
 }
 
-// take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
+// take enqueues the jobs of a schedule's due slots, unless another worker has done so since the row was read.
 func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
-		if until.IsZero() { // there is only the next one to be found
+		if until.IsZero() { // only the next slot has to be found
 			until = r.SeenUntil.Time
 		}
 		jobs = 0
@@ -117,7 +116,7 @@ func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 			" WHERE name = ? AND seen_until = ? AND spec = ? AND paused = 0",
 			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Spec))
 		if err != nil || !ours {
-			return err // another's; or this one's own, whose commit was not answered
+			return err // another worker's, or its own by a commit without a reply
 		}
 		to := r
 		for _, slot := range slots {
@@ -146,7 +145,7 @@ func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 
 const by = "schedule %s, slot %s"
 
-// Of is the schedule and the slot that added a job, as the activity says; no name if it was no schedule.
+// Of returns the schedule and the slot that added a job, according to the activity; an empty name if no schedule did.
 func Of(added string) (name string, slot time.Time) {
 	rest, is := strings.CutPrefix(added, "schedule ")
 	name, at, cut := strings.Cut(rest, ", slot ")

@@ -1,4 +1,4 @@
 package scheduler
 
-// Take enqueues what is due by a row as it was read.
+// Take enqueues what is due by a given row.
 var Take = (*Scheduler).take

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// Workers on different nodes of a cluster tend the same slots at the same time: each slot has its job once.
+// Workers on different nodes handle the same slots at the same time: each slot gets one job.
 func TestGaleraTend(t *testing.T) {
 	var all []schedule.Schedule
 	for i := range 20 {
@@ -18,7 +18,7 @@ func TestGaleraTend(t *testing.T) {
 	}
 	var nodes []*shop
 	for _, dsn := range dbtest.Galera(t) {
-		// what one node has committed is read at the next one only when it is there
+		// wait on each node for what the others committed
 		nodes = append(nodes, openShop(t, "mysql", dsn+"?wsrep_sync_wait=15", all...))
 	}
 	first := nodes[0]
@@ -26,7 +26,7 @@ func TestGaleraTend(t *testing.T) {
 	for range 3 {
 		first.nobody(10 * time.Minute)
 		first.exec("DELETE FROM shop_activity")
-		first.exec("DELETE FROM shop_emails") // their keys are those of the slots
+		first.exec("DELETE FROM shop_emails") // the jobs' keys are those of the slots
 		var together sync.WaitGroup
 		for _, s := range nodes {
 			together.Go(func() { s.tend() })
@@ -34,7 +34,7 @@ func TestGaleraTend(t *testing.T) {
 		together.Wait()
 		for _, s := range all {
 			slots := len(first.added(s.Name))
-			if slots < 10 || slots > 20 { // minutes may begin meanwhile
+			if slots < 10 || slots > 20 { // a minute may begin meanwhile
 				t.Errorf("%s: %d jobs in 10 minutes", s.Name, slots)
 			}
 			first.once(s.Name, slots)

@@ -1,5 +1,5 @@
-// Package scheduler enqueues recurring jobs, by their table, which says which slots of each schedule have been handled, on any host. The package
-// queue/schedule computes the slots.
+// Package scheduler enqueues recurring jobs. Its table says which slots of each schedule have been handled, on any host.
+// Package queue/schedule computes the slots.
 package scheduler
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Scheduler is some schedules of an instance: those of a worker's config, and of its queues. It is safe for concurrent use.
+// Scheduler is some schedules of an instance: those in a worker's config for its queues. It is safe for concurrent use.
 type Scheduler struct {
 	db        *schema.DB
 	schedules []schedule.Schedule
 }
 
-// New is the timetable of these schedules, which are checked, in db's instance.
+// New returns a Scheduler of these schedules in db's instance. They must have been checked.
 func New(db *schema.DB, schedules []schedule.Schedule) *Scheduler { return &Scheduler{db, schedules} }
 
-// SpecOf is when a schedule's slots are, in one text, as the config has it.
+// SpecOf is a text that says when a schedule's slots are, as the config writes it.
 func SpecOf(s schedule.Schedule) string {
 	if !s.Spec.Zoned() {
 		return s.Spec.String()
@@ -31,7 +31,7 @@ func SpecOf(s schedule.Schedule) string {
 	return s.Spec.String() + " " + cmp.Or(s.Location, time.UTC).String()
 }
 
-// hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule, however it is written.
+// hasSlotsOf says whether a SpecOf text has the schedule's slots, however it is written.
 func hasSlotsOf(text string, s schedule.Schedule) bool {
 	zone := strings.TrimPrefix(SpecOf(s), s.Spec.String())
 	text, inZone := strings.CutSuffix(text, zone)
@@ -47,7 +47,7 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 	return after.AddDate(1, 0, 0)
 }
 
-// Wait asks how long nothing will be due unless somebody changes the table. 0 is that Run has something to do now.
+// Wait returns how long nothing will be due if the table doesn't change. 0 means that Run has work now.
 func (t *Scheduler) Wait(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	if len(t.schedules) == 0 {
@@ -68,46 +68,50 @@ func (t *Scheduler) Wait(ctx context.Context) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// Row is a schedule as the table has it.
+// Row is a schedule's row.
 type Row struct {
 	Name string
-	// Now is the database's clock when the row was read.
+	// Now is the database's time when the row was read.
 	Now engine.Time
-	// Spec is when its slots are, with the zone.
+	// Spec says when its slots are, with the time zone.
 	Spec    string
 	Queue   string
 	JobType string `db:"job_type"`
-	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, or an earlier time where that is still to be found.
+	// SeenUntil is the time up to which all slots are handled.
 	SeenUntil engine.Time `db:"seen_until"`
-	NextSlot  engine.Time `db:"next_slot"`
-	Paused    bool
-	// LastSlot is the last one that has led to a job, which is LastJobID in LastQueue, since LastTime; zero before the first.
-	LastSlot  engine.Time `db:"last_slot"`
-	LastJobID int64       `db:"last_job_id"`
+	// NextSlot is the first slot after that, or an earlier time to look for it.
+	NextSlot engine.Time `db:"next_slot"`
+	Paused   bool
+	// LastSlot is the last slot that led to a job; zero before the first.
+	LastSlot engine.Time `db:"last_slot"`
+	// LastJobID is that job's id.
+	LastJobID int64 `db:"last_job_id"`
+	// LastTime is when that job was enqueued, LastQueue is its queue.
 	LastTime  engine.Time `db:"last_time"`
 	LastQueue string      `db:"last_queue"`
-	// LeftSlot is the last one that got no job although it was missed or due, and LeftWhy why.
+	// LeftSlot is the last slot that was missed or due and got no job; LeftWhy is the reason.
 	LeftSlot engine.Time `db:"left_slot"`
 	LeftWhy  string      `db:"left_why"`
-	// AnewTime is when it last got another Spec than FormerSpec, and AnewCount how often in turn, each within anewWithin.
+	// AnewTime is when the schedule last restarted because Spec replaced FormerSpec.
 	AnewTime   engine.Time `db:"anew_time"`
 	FormerSpec string      `db:"former_spec"`
-	AnewCount  int         `db:"anew_count"`
+	// AnewCount counts such restarts in a row, each within anewWithin of the one before.
+	AnewCount int `db:"anew_count"`
 }
 
 const (
-	// ahead is how far the table may be ahead of the database's clock. Beyond that the clock was put back, and the schedule begins
-	// anew, because else nothing would be due for long. Nearer than that, no slot may come twice.
+	// ahead is how far the table may be ahead of the database's clock. Beyond that, the clock was set back and the schedule
+	// restarts: otherwise nothing would be due for long. Within it, no slot may come twice.
 	ahead = time.Hour
-	// anewWithin is how soon a schedule begins anew again if two configs have it, and not somebody changes it.
+	// anewWithin bounds the time between restarts that point to two configs with the schedule, not to a person's change.
 	anewWithin = time.Hour
-	// anewOften is how often it begins anew in turn before it counts as one of two configs.
+	// anewOften is how many restarts in a row mean that two configs have the schedule.
 	anewOften = 5
-	// OverdueFor is how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
+	// OverdueFor is how long a slot may wait before a warning: ticks come once a minute and may be delayed.
 	OverdueFor = schedule.OnTime
 )
 
-// isOf says whether the row is that of a schedule as the config has it, and not far ahead of the clock.
+// isOf says whether the row matches the config's schedule and isn't far ahead of the clock.
 func (r Row) isOf(s schedule.Schedule) bool {
 	return hasSlotsOf(r.Spec, s) && r.Queue == s.Queue && r.JobType == s.Job.Type && !r.isFarAhead()
 }
@@ -116,12 +120,12 @@ func (r Row) isFarAhead() bool { return r.SeenUntil.After(r.Now.Add(ahead)) }
 
 func (r Row) isDue() bool { return !r.Paused && !r.NextSlot.After(r.Now.Time) }
 
-// InTurn says that the schedule begins anew again and again, because two configs have it, with FormerSpec and Spec.
+// InTurn says that the schedule keeps restarting, because two configs have it, with FormerSpec and Spec.
 func (r Row) InTurn() bool {
 	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }
 
-// Ahead is until when no slot is due because the database's clock was put back, but not far; else zero.
+// Ahead is until when no slot is due because the database's clock was set back a little; else zero.
 func (r Row) Ahead() time.Time {
 	if !r.SeenUntil.After(r.Now.Time) || r.isFarAhead() {
 		return time.Time{}
@@ -129,13 +133,13 @@ func (r Row) Ahead() time.Time {
 	return r.SeenUntil.Time
 }
 
-// hasKey is in the LeftWhy of a slot that was left out as its schedule's key wants it.
+// hasKey is in the LeftWhy of a slot that was skipped because of its schedule's key.
 const hasKey = " has its key, "
 
 // Missed says that LeftSlot passed without a worker.
 func (r Row) Missed() bool { return !r.LeftSlot.IsZero() && !strings.Contains(r.LeftWhy, hasKey) }
 
-// Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
+// Overdue is how long a slot has waited for a worker; 0 if none has.
 func (r Row) Overdue() time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {
 		return 0
@@ -143,7 +147,7 @@ func (r Row) Overdue() time.Duration {
 	return max(0, r.Now.Sub(r.NextSlot.Time))
 }
 
-// Next is the first slot of a schedule that a worker will see to, by its row: the zero Row if no worker knows the schedule yet.
+// Next is the schedule's first unhandled slot, by its row; the Row is zero if no worker has stored the schedule yet.
 func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 	if !hasSlotsOf(r.Spec, s) || r.isFarAhead() {
 		return s.Next(now)
@@ -151,7 +155,7 @@ func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 	return s.Next(r.SeenUntil.Time)
 }
 
-// Rows are all schedules of the instance, by name. Other configs may have some of them.
+// Rows returns all schedules of the instance by name, including those of other configs.
 func (t *Scheduler) Rows(ctx context.Context) (map[string]Row, error) {
 	var list []Row
 	query := "SELECT name, " + t.db.SQL.TimeText(t.db.SQL.NowSQL) + " AS now, spec, queue, job_type, " +
@@ -167,7 +171,7 @@ func (t *Scheduler) Rows(ctx context.Context) (map[string]Row, error) {
 	return rows, nil
 }
 
-// Own are the rows of the timetable's schedules, as far as a worker knows these.
+// Own returns the stored rows of the Scheduler's schedules.
 func (t *Scheduler) Own(ctx context.Context) (own []Row, err error) {
 	rows, err := t.Rows(ctx)
 	for _, s := range t.schedules {
@@ -178,12 +182,12 @@ func (t *Scheduler) Own(ctx context.Context) (own []Row, err error) {
 	return own, err
 }
 
-// Pause holds a schedule back: its slots pass by, until Resume. changed says that it was not paused before. It may be repeated.
+// Pause stops a schedule until Resume; its slots pass. changed says that it wasn't paused. It may be repeated.
 func (t *Scheduler) Pause(ctx context.Context, name string) (changed bool, err error) {
 	return t.set(ctx, "pause", name, "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0")
 }
 
-// Resume has a schedule go on from now. changed says that it was paused. It may be repeated.
+// Resume continues a schedule from now. changed says that it was paused. It may be repeated.
 func (t *Scheduler) Resume(ctx context.Context, name string) (changed bool, err error) {
 	return t.set(ctx, "resume", name, "paused = 0, seen_until = "+t.db.SQL.NowSQL+", next_slot = "+t.db.SQL.NowSQL+" WHERE name = ? AND paused <> 0")
 }
@@ -200,8 +204,8 @@ func (t *Scheduler) set(ctx context.Context, verb, name, set string) (changed bo
 	return changed, nil
 }
 
-// Purge deletes the schedules that are not of the timetable, and whose next slot was due before a time, or with dryRun only
-// counts them. A paused schedule stays. It may be repeated.
+// Purge deletes schedules that aren't the Scheduler's and whose next slot was due before a time; with dryRun it only counts
+// them. Paused schedules stay. It may be repeated.
 func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
 	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
 	args := []any{engine.At(before)}

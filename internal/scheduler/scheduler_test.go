@@ -53,12 +53,12 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 	return s
 }
 
-// have makes the config one of these schedules.
+// have gives the config these schedules.
 func (s *shop) have(all ...schedule.Schedule) {
 	s.all, s.table = all, scheduler.New(s.db, all)
 }
 
-// of is a schedule.
+// of returns a schedule.
 func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) schedule.Schedule {
 	t.Helper()
 	parsed := dbtest.Must(schedule.ParseSpec(spec))(t)
@@ -71,7 +71,7 @@ func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) sch
 
 func always() bool { return true }
 
-// tend is what a tick does; it gives how many jobs were enqueued.
+// tend does what a tick does, and returns how many jobs it enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
 	wait := dbtest.Must(s.table.Wait(s.t.Context()))(s.t)
@@ -86,7 +86,7 @@ func (s *shop) tend() int {
 	return jobs
 }
 
-// begin makes the config's schedules known: they begin now.
+// begin stores the config's schedules: they begin now.
 func (s *shop) begin() {
 	s.t.Helper()
 	if _, failed, err := s.table.Load(s.t.Context(), 0); err != nil || len(failed) > 0 {
@@ -99,19 +99,19 @@ func (s *shop) exec(query string, args ...any) {
 	dbtest.Must(s.db.SQL.ExecContext(s.t.Context(), query, args...))(s.t)
 }
 
-// now is the database's clock.
+// now is the database's time.
 func (s *shop) now() time.Time {
 	s.t.Helper()
 	return dbtest.Must(s.db.SQL.Clock(s.t.Context()))(s.t)
 }
 
-// nobody makes it so that nobody has seen to the schedules for so long.
+// nobody sets all schedules back, as if they had been unhandled for so long.
 func (s *shop) nobody(since time.Duration) {
 	s.t.Helper()
 	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
 }
 
-// added are the slots that the activity has of a schedule.
+// added returns a schedule's slots in the activity.
 func (s *shop) added(name string) (slots []string) {
 	s.t.Helper()
 	err := s.db.SQL.SelectContext(s.t.Context(), &slots, "SELECT output FROM shop_activity WHERE state = 'added' AND output LIKE ? ORDER BY id", "schedule "+name+",%")
@@ -122,7 +122,7 @@ func (s *shop) added(name string) (slots []string) {
 	return slots
 }
 
-// once fails the test if a slot has had more than one job.
+// once fails the test if a slot had more than one job.
 func (s *shop) once(name string, want int) {
 	s.t.Helper()
 	seen := map[string]bool{}
@@ -142,7 +142,7 @@ func (s *shop) row(name string) scheduler.Row {
 	return r
 }
 
-// A new schedule begins now; a slot is one job, whose time and key are the slot's, and the row says so.
+// A new schedule begins now. A slot is one job with the slot's time and key, and the row records it.
 func TestTend(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
@@ -176,12 +176,12 @@ func TestTend(t *testing.T) {
 	})
 }
 
-// However many tend at the same time, and although jobs are final and gone meanwhile, each slot has its job once.
+// Concurrent ticks enqueue one job for each slot, although jobs become final and are deleted meanwhile.
 func TestTendAtOnce(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "all", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All }), of(s.t, "latest", "* * * * *"))
 		var first sync.WaitGroup
-		for range 8 { // and none fails because it isn't the first
+		for range 8 { // none fails because it isn't the first
 			first.Go(func() { s.tend() })
 		}
 		first.Wait()
@@ -211,7 +211,7 @@ func TestTendAtOnce(t *testing.T) {
 	})
 }
 
-// The row's old value is the condition: who has read it before another took the slot changes nothing.
+// The update requires the row's old value: a worker that read it before another took the slot changes nothing.
 func TestTendTooLate(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"))
@@ -234,7 +234,7 @@ func TestTendTooLate(t *testing.T) {
 	})
 }
 
-// A commit whose answer is lost has happened, or not: the slot has its job once.
+// After a commit without a reply, committed or not, the slot gets one job.
 func TestTendUnanswered(t *testing.T) {
 	for _, committed := range []bool{true, false} {
 		t.Run(fmt.Sprint(committed), func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestTendUnanswered(t *testing.T) {
 	}
 }
 
-// On an application's connections times are what they are, also those that no clock of theirs shows.
+// Times are right on an application's connections, even times that clocks in its zone skip.
 func TestTendOnPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		dbtest.Open(t, driver, source, "emails", "reports")
@@ -279,7 +279,7 @@ func TestMissed(t *testing.T) {
 		missed := func(m schedule.Missed) func(*schedule.Schedule) {
 			return func(o *schedule.Schedule) { o.Missed = m }
 		}
-		// the database was away for an hour, or no worker ran
+		// The database was away for an hour, or no worker ran.
 		s.have(of(s.t, "skip", "@every 20m", missed(schedule.Skip)), of(s.t, "latest", "@every 20m"), of(s.t, "all", "@every 20m", missed(schedule.All)))
 		s.begin()
 		s.nobody(time.Hour)
@@ -320,7 +320,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A schedule with another spec begins anew; with another queue or type it goes on.
+// A schedule with a new spec restarts; with a new queue or type it continues.
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "one", "@hourly"))
@@ -345,7 +345,7 @@ func TestChange(t *testing.T) {
 	})
 }
 
-// The slot of the minute before the first tick is not lost, for crontab has one a minute; those before that there were none.
+// The slot of the minute before the first tick isn't lost, because crontab ticks once a minute. Earlier slots don't exist.
 func TestFirstTick(t *testing.T) {
 	each(t, func(s *shop) {
 		often := of(s.t, "often", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All })
@@ -354,7 +354,7 @@ func TestFirstTick(t *testing.T) {
 	})
 }
 
-// Two configs that have a schedule with different slots lose none if both tick each minute, and somebody is told.
+// Two configs with different slots for one schedule lose none if both tick each minute, and Row.InTurn reports them.
 func TestInTurn(t *testing.T) {
 	each(t, func(s *shop) {
 		often := of(s.t, "one", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All })
@@ -380,7 +380,7 @@ func TestInTurn(t *testing.T) {
 	})
 }
 
-// What has the same slots is the same schedule, however it is written.
+// Equal slots mean the same schedule, however it is written.
 func TestSameSlots(t *testing.T) {
 	each(t, func(s *shop) {
 		berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(s.t)
@@ -399,27 +399,28 @@ func TestSameSlots(t *testing.T) {
 	})
 }
 
-// What another config has in the same queue, or this one had, is nothing to do: else each tick would be a busy one until it is purged.
+// Schedules of other configs in the same queue, or removed ones, aren't work: otherwise each tick would be busy until the
+// purge.
 func TestOthersAreNothingToDo(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "here", "@hourly"), of(s.t, "gone", "@hourly"))
 		s.begin()
 		s.have(s.all[0])
 		late := engine.At(s.now().Add(-time.Hour))
-		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
+		for _, row := range []string{"gone", "here"} { // the first is no longer in the config
 			wait, err := s.table.Wait(s.t.Context())
 			dbtest.Ensure(s.t, err == nil && wait > 0 && wait <= time.Hour, "before %s is overdue: %s, %v", row, wait, err)
 			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
 		}
 		dbtest.Same(s.t, s.tend(), 1, "jobs")
 		s.once("here", 1)
-		s.have(of(s.t, "here", "@daily")) // as many as there were
+		s.have(of(s.t, "here", "@daily")) // as many as before
 		wait, err := s.table.Wait(s.t.Context())
 		dbtest.Ensure(s.t, err == nil && wait == 0, "of a change: %s, %v", wait, err)
 	})
 }
 
-// With a key of its own a slot is left out while the job of an earlier one is not final.
+// With a fixed key, a slot is skipped while an earlier slot's job isn't final.
 func TestOneAtATime(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly", func(o *schedule.Schedule) { o.Job.Key = "report" }))
@@ -436,7 +437,7 @@ func TestOneAtATime(t *testing.T) {
 		r := s.row("hourly")
 		dbtest.Ensure(s.t, !r.LeftSlot.IsZero() && r.LeftWhy == fmt.Sprintf("job %d has its key, and was not final", first), "%+v", r)
 		s.exec("DELETE FROM shop_emails")
-		s.exec("DELETE FROM shop_activity") // what is purged there, the schedule still knows
+		s.exec("DELETE FROM shop_activity") // the schedule still knows what was purged there
 		s.nobody(time.Hour)
 		s.tend()
 		s.once("hourly", 1)
@@ -445,7 +446,7 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// A clock that is put back makes no slot twice; and if it was far ahead, the schedule doesn't wait for that time to come.
+// Setting the clock back repeats no slot. If it was far ahead, the schedule doesn't wait for that time.
 func TestClockPutBack(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "often", "@every 1m"))
@@ -462,7 +463,7 @@ func TestClockPutBack(t *testing.T) {
 	})
 }
 
-// A queue without its table, and a row that another transaction holds, stop no other schedule.
+// A queue without its table, or a locked row, stops no other schedule.
 func TestOthersGoOn(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "a", "@hourly", func(o *schedule.Schedule) { o.Queue = "reports" }), of(s.t, "b", "@hourly"), of(s.t, "c", "@hourly"))

@@ -15,22 +15,23 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// adding is the jobs of one statement on their way into the table.
+// adding is one call's jobs on their way into the table.
 type adding struct {
 	*Queue
 	tx       *engine.Tx
 	division policy.Division
 	jobs     []job.Params
-	// added is what has become of each, and todo the indexes of those of which that is still open.
+	// added is the result for each job.
 	added []job.Added
-	todo  []int
+	// todo holds the indexes of the jobs without a result yet.
+	todo []int
 }
 
-// Add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
-// after it has refused a statement are the keys looked up, to leave their rows out of the next try.
+// Add inserts the jobs whose keys are free, and returns the existing jobs' ids for the other keys. The unique index decides:
+// Add looks up keys only after the index has refused a statement, to leave their rows out of the next try.
 //
-// byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
-// again. It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity.
+// byKey inserts the jobs in the order of their keys, in one statement, to avoid repeated deadlocks between programs that
+// enqueue the same keys. It isn't the default, because equal jobs run in the order of insertion. by goes to the activity.
 func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) ([]job.Added, error) {
 	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
@@ -53,8 +54,8 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 	}
 	lock := ""
 	if slices.ContainsFunc(jobs, func(j job.Params) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
-		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
-		// shared locks on them, and two transactions that both want to write then deadlock.
+		// On a server, lock the jobs to replace before the first insert, in key order. A refused insert leaves shared locks
+		// on them, and two transactions that then write deadlock.
 		lock = q.db.SQL.ForUpdate
 	}
 	for try := 0; len(a.todo) > 0; try++ {
@@ -67,13 +68,13 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 			return nil, err
 		}
 		if len(a.todo) == 0 {
-			a.todo, others = others, nil // whose keys are taken now
+			a.todo, others = others, nil // their keys are taken now
 		}
 	}
 	return a.added, a.log(ctx, by)
 }
 
-// log writes what activity.Write would about the new jobs, without the columns whose defaults do: that is cheaper.
+// log writes what activity.Write would for the new jobs. It omits columns with default values because that is cheaper.
 func (a *adding) log(ctx context.Context, by string) error {
 	now, stamp := a.tx.Stamp()
 	args := make([]any, 0, len(a.jobs)*6)
@@ -96,7 +97,7 @@ func (a *adding) log(ctx context.Context, by string) error {
 	return nil
 }
 
-// complete fills in what jobs leave to their types, and refuses weightless ones, also by what is registered.
+// complete applies the types' defaults. It refuses weightless jobs if the registration does.
 func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
 	a.jobs = make([]job.Params, len(prepared))
 	for i, j := range prepared {
@@ -124,7 +125,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.Params) error {
 	return nil
 }
 
-// distinct leaves the first job of each type and key to be done. The others find it in their way.
+// distinct puts the first job of each type and key into todo. The others are duplicates of these.
 func (a *adding) distinct() (others []int, err error) {
 	seen := make(map[[2]string]bool, len(a.jobs))
 	a.todo = make([]int, 0, len(a.jobs))
@@ -142,7 +143,7 @@ func (a *adding) distinct() (others []int, err error) {
 	return others, nil
 }
 
-// skipLive looks up which of the keys are taken, and replaces the jobs that have them if that is wanted. The others stay to do.
+// skipLive looks up which keys are taken, and replaces those jobs if wanted. Jobs with free keys stay in todo.
 func (a *adding) skipLive(ctx context.Context, lock string) error {
 	live, err := a.live(ctx, lock)
 	if err != nil {
@@ -170,7 +171,7 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 	return nil
 }
 
-// replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
+// replace overwrites a job that hasn't started with j. A worker that has locked the job loses its lock.
 func (a *adding) replace(ctx context.Context, id int64, j *job.Params) (replaced bool, err error) {
 	at, status, wake := a.due(j)
 	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.SQL.ByID+ScheduledAnew+
@@ -184,7 +185,7 @@ func (a *adding) replace(ctx context.Context, id int64, j *job.Params) (replaced
 	return replaced, nil
 }
 
-// due says when a job may start first, and where it stands until then.
+// due returns when a job may first start, and its status until then.
 func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine.Time) {
 	when := j.At
 	if when.IsZero() {
@@ -195,10 +196,10 @@ func (a *adding) due(j *job.Params) (text string, status job.Status, wake engine
 	return engine.Text(when), status, engine.At(at)
 }
 
-// typeAndKey is what is unique among the jobs that are not final.
+// typeAndKey is unique among jobs that aren't final.
 func typeAndKey(j job.Params) [2]string { return [2]string{j.Type, j.Key} }
 
-// live gives the ids of those of the types and keys that are taken.
+// live returns the ids of the jobs that hold these types and keys.
 func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, error) {
 	byType := map[string][]any{}
 	for _, i := range a.todo {
@@ -222,12 +223,12 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 	return live, nil
 }
 
-// ScheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
+// ScheduledAnew reschedules a waiting job. A submitted row keeps its status. A worker that locked the job loses its lock.
 const ScheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"
 
-// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
+// Check validates a job without the database. It fails with job.ErrInvalid, job.ErrWindow or job.ErrWeightless.
 func (q *Queue) Check(j job.Params) error {
 	if err := j.Check(); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (q *Queue) Check(j job.Params) error {
 	return nil
 }
 
-// Prepare checks jobs and gives those without a key one.
+// Prepare checks the jobs and generates missing keys.
 func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 	if q.db == nil {
 		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
@@ -255,8 +256,8 @@ func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 	return prepared, nil
 }
 
-// EnqueueSlot adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
-// from. isNew is false if a job with its key is there that is not final: then the id is that one's.
+// EnqueueSlot adds the job of a schedule's slot in the worker's own transaction. by goes to the activity. If a job with this
+// key isn't final, isNew is false and id is that job's.
 func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
 	prepared, err := q.Prepare([]job.Params{j})
 	if err != nil {

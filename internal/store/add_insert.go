@@ -9,14 +9,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// insert inserts the jobs that are to do. Where it is refused, the first of them may be in all the same.
+// insert inserts the jobs in todo. Even if it fails, the first of them may have been inserted.
 func (a *adding) insert(ctx context.Context, whole bool) error {
 	if len(a.todo) == 0 {
 		return nil
 	}
 	var ids []int64
 	var err error
-	if a.db.SQL.IDsByKey && len(a.todo) > 1 { // of one row there is nothing to count, nor a row before it to undo
+	if a.db.SQL.IDsByKey && len(a.todo) > 1 { // one row needs no count, and no undo of rows before it
 		ids, err = a.insertByKey(ctx)
 	} else {
 		ids, err = a.tx.InsertIDs(ctx, a.db.SQL.Dialect, a.rows(whole))
@@ -37,7 +37,7 @@ func (a *adding) rows(whole bool) engine.Insert {
 	if placed {
 		names, row = names+", shard_key, shard", row+",?,?"
 	}
-	// without a clock the other times are the statement's by their defaults, which costs a server less than a value in each row
+	// Without a clock, column defaults set the other times. That costs a server less than a value in each row.
 	clocked := !a.tx.Now.IsZero()
 	if clocked {
 		names, row = names+", create_time, update_time, scheduled_run_time, status, wake_time", row+",?,?,?,?,?)"
@@ -63,7 +63,7 @@ func (a *adding) rows(whole bool) engine.Insert {
 	return engine.Insert{Table: a.table, Columns: names, Row: row, Args: args, N: len(a.todo), Whole: whole}
 }
 
-// insertByKey is for ids that can't be counted. It is one statement, so that keys that are in its way are others'.
+// insertByKey is for ids that can't be counted. It inserts all rows in one statement, so a key in the way isn't its own.
 func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
 	err = a.tx.Undoing(ctx, func() error {
 		if err := a.tx.Insert(ctx, a.rows(true)); err != nil {

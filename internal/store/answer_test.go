@@ -17,7 +17,7 @@ func asynchronous(o *queue.Options) {
 	o.Types[0].Async, o.Types[0].Timeout = true, time.Minute
 }
 
-// answer also looks whether it was known before what the answer would do.
+// answer also checks that the answer's effect was known before.
 func (s env) answer(a queue.Answer) (queue.Answered, error) {
 	s.t.Helper()
 	a.Type = "send"
@@ -40,9 +40,9 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 
 		jobs := s.start("w1", 1)
 		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...)
-		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
+		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...) // as after a commit without a reply
 		s.wantState(id, job.Running, "awaiting", 1)
-		s.bury("w1") // who sent it may go
+		s.bury("w1") // the sender may end
 		s.upkeep()
 		s.wantState(id, job.Running, "awaiting", 1)
 		s.wantHistory(id, "added/0 starting/1")
@@ -52,7 +52,7 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 		ensure(t, err == nil && got.Changed && got.Job.State() == job.Final && got.Job.Result == `{"n":1}`, "%+v, %v", got, err)
 		s.wantState(id, job.Final, "finished", 1)
 		s.wantHistory(id, "added/0 starting/1 finished/1")
-		// once more is no harm; the contrary is refused
+		// A repetition is harmless; the contrary is refused.
 		for verdict, want := range map[job.Verdict]error{job.Finished: nil, job.Failed: queue.ErrFinal, job.TryAgain: queue.ErrFinal} {
 			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
 			if fails(t, want)(nil, err); got.Job.ID != id || got.Changed {
@@ -63,7 +63,7 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	})
 }
 
-// An answer that comes while the handler runs counts, and the handler's own later word doesn't, nor is it a lost lock.
+// An answer while the handler runs counts. The handler's own later outcome doesn't, and its lock isn't lost.
 func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 	parallel(t)
 	for _, word := range []job.Outcome{done, {Verdict: job.TryAgain, Error: "no"}, {Verdict: job.Failed, Error: "no"}, {Verdict: job.Finished, Result: "r"}} {
@@ -93,10 +93,10 @@ func TestAnswersAreOverdue(t *testing.T) {
 		late := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.wantState(s.nth(3), job.Running, "awaiting", 1)
 		equal(t, late.Error, "timeout after 1m", "error")
-		// late, but it is welcome
+		// Late, but welcome.
 		must[any](t)(s.answer(queue.Answer{Key: "a", Verdict: job.Finished}))
 		s.wantState(s.nth(1), job.Final, "finished", 1)
-		// the attempt has failed already, and is being tried again
+		// The attempt has failed already and is being retried.
 		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
 		ensure(t, err == nil && !got.Changed, "%+v, %v", got, err)
 		must[any](t)(s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}))
@@ -107,7 +107,8 @@ func TestAnswersAreOverdue(t *testing.T) {
 	})
 }
 
-// A job that was answered while its handler runs keeps its weight and its key until the handler has ended. The answer counts then.
+// A job answered while its handler runs keeps its weight and its key until the handler has ended. Then the answer takes
+// effect.
 func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 	parallel(t)
 	ends := map[job.Verdict]string{
@@ -117,7 +118,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 		"policy": func(s env, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s env, j *job.Job) {
 			r := s.do(s.newRound("w1", 0, store.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
-			for _, asked := range r.Resting { // to nobody about an answer that says that the job has failed for good
+			for _, asked := range r.Resting { // no handler is asked about an answer that the job failed for good
 				ensure(s.t, asked.Outcome.Verdict != job.Failed, "the retry handler is asked about %+v", asked.Outcome)
 				s.do(s.newRound("w1", 0, asked))
 			}
@@ -127,7 +128,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 			s.bury("w1")
 			s.upkeep()
 			ms := value[int64](s, "SELECT MAX(run_ms) FROM shop_activity")
-			if ms > 60_000 { // the worker was heard of until then
+			if ms > 60_000 { // the worker was seen until then
 				s.t.Errorf("it ran for %d ms", ms)
 			}
 		},
@@ -198,7 +199,7 @@ func TestAnswerIsChecked(t *testing.T) {
 	})
 }
 
-// The token of an attempt names it until the next one starts, also when the job is locked for that, or was given back.
+// An attempt's token names it until the next one starts, even while the job is locked for that or after it was given back.
 func TestTokenOutlivesTheLock(t *testing.T) {
 	suiteWith(t, asynchronous, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})
@@ -221,7 +222,7 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 	})
 }
 
-// Whichever comes first of an answer and the handler's own word, the row and the activity tell the same story.
+// Whichever comes first, an answer or the handler's outcome, the row and the activity agree.
 func TestAnswerAndSettlementAtOnce(t *testing.T) {
 	suite(t, func(s env) {
 		const n = 200
@@ -234,7 +235,7 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				r := s.newRound("w1", 0, settled(done, j)...)
-				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
+				for len(r.Settle) > 0 { // a later round settles locked rows
 					got, err := s.round(t.Context(), r)
 					ensure(t, err == nil, "%v", err)
 					r.Settle = got.Unsettled

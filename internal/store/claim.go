@@ -14,54 +14,57 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read entries of the claim index
-// without locks, hundreds at a time, and lock the jobs that they come to by id: a locking read of several ranges would lock the first
-// jobs of each. They read on behind the last entry, because at the head lie entries of jobs that are gone, until the database purges
-// them. Once in a while they read from the head: so long a job that should be next may be passed over. They are safe for concurrent use.
+// Candidates caches one worker's view of the startable jobs of some types in a shard. Rounds read hundreds of entries of the
+// claim index without locks, then lock jobs by id. A locking read of several ranges would lock the first jobs of each. Each
+// read continues behind the last entry, because entries of deleted jobs lie at the head until the database purges them. A
+// read from the head now and then bounds how long it may pass over the next job. It is safe for concurrent use.
 type Candidates struct {
 	q     *Queue
 	shard int
 	types []string
 
 	mu sync.Mutex
-	// ranges are those of the available jobs.
+	// ranges are the ranges of available jobs.
 	ranges []*indexRange
-	// readAt is when the ranges were read from their heads last, and readFor how long that took.
-	readAt  time.Time
+	// readAt is when the ranges were last read from their heads.
+	readAt time.Time
+	// readFor is how long that read took.
 	readFor time.Duration
-	// groupAt is the last of the groups that hold jobs back at which a round has looked.
+	// groupAt is the last group with held jobs that a round looked at.
 	groupAt string
-	// holding are those that held jobs back when a round looked last, by the group behind which it looked.
+	// holding maps a group to the groups with held jobs that the last look behind it found.
 	holding map[string][]string
 }
 
-// headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.
+// headEvery bounds how long the next job may be passed over; ten times a read from the head if that is longer.
 const headEvery = time.Second
 
 type indexRange struct {
 	status        job.Status
 	part, jobType string
-	// size is how many entries are read at a time. Of a range that is read once some may be left then: cut says so.
-	size      int
+	// size is how many entries one read returns.
+	size int
+	// once says that the range is read only once. cut says that this read left entries behind.
 	once, cut bool
-	// read are the entries that were read and not handed out; last is the last that was read.
+	// read are the entries that were read and not handed out yet.
 	read []candidate
+	// last is the last entry that was read.
 	last *schema.Position
-	// ended says that there was none behind the last.
+	// ended says that no entry follows last.
 	ended bool
 }
 
 type candidate struct {
 	schema.Position
-	// job is its job, once this transaction has locked that.
+	// job is set once this transaction has locked it.
 	job  *job.Job
 	from *indexRange
 }
 
-// partFree is the part of the available jobs that no limit holds back, because they weigh nothing; the others are in partMain.
+// partFree has the available jobs of weight 0, which no limit holds back; partMain has the others.
 const partMain, partFree = "NONE", "free"
 
-// Candidates are those of these types in a shard, for one worker.
+// Candidates returns one worker's candidates of these types in a shard.
 func (q *Queue) Candidates(shard int, types []string) *Candidates {
 	c := &Candidates{q: q, shard: shard, types: types}
 	for _, part := range []string{partMain, partFree} {
@@ -72,7 +75,7 @@ func (q *Queue) Candidates(shard int, types []string) *Candidates {
 	return c
 }
 
-// Forget makes the next round read from the first job on.
+// Forget makes the next round read from the head again.
 func (c *Candidates) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +91,7 @@ func (c *Candidates) forget() {
 
 func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
-// known hands out up to n, the first in order, as far as they have been read already.
+// known hands out up to n candidates, in order, as far as they have been read.
 func (c *Candidates) known(n int) []candidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +101,8 @@ func (c *Candidates) known(n int) []candidate {
 	return take(c.ranges, n)
 }
 
-// next hands out up to n, the first in order, of the ranges that the room admits, held jobs among them. first says that it is the round's
-// first call: that may read from the head again.
+// next hands out up to n candidates, in order, from the ranges that the room admits, including held jobs. first marks the
+// round's first call, which may read from the head again.
 func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room, first bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,11 +124,11 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room,
 		if len(list) > 0 || fromHead || !first {
 			return list, nil
 		}
-		c.forget() // at the end: what came in behind us meanwhile is at the head
+		c.forget() // at the end of the line: newer jobs are at the head
 	}
 }
 
-// take hands out up to n, the first in order, as long as each range has some or is known to have no more.
+// take hands out up to n candidates in order. It stops at a range that has none left and may have more to read.
 func take(ranges []*indexRange, n int) (list []candidate) {
 	for len(list) < n {
 		var first *indexRange
@@ -151,7 +154,7 @@ func (c *Candidates) more(room *Room) bool {
 	return slices.ContainsFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended || r.cut })
 }
 
-// unread takes back candidates that were handed out and are still due, in order. A range that was forgotten meanwhile reads them again.
+// unread takes back candidates, in order, that are still due. Forgotten ranges read them again anyway.
 func (c *Candidates) unread(list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +166,7 @@ func (c *Candidates) unread(list []candidate) {
 	}
 }
 
-// read reads on in each of the ranges of which nothing is left, all in one query.
+// read continues each empty range, all in one query.
 func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
 	var empty []*indexRange
 	for _, r := range ranges {
@@ -171,7 +174,7 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 			empty = append(empty, r)
 		}
 		if !r.once {
-			r.size = min(max(16*n, 100), 1000) // some rounds' worth, because each reading costs a round trip
+			r.size = min(max(16*n, 100), 1000) // enough for several rounds, because each read costs a round trip
 		}
 	}
 	began := time.Now()
@@ -194,7 +197,7 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 	return nil
 }
 
-// rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
+// rangesMax bounds the ranges of one query: SQLite allows 500 terms in a compound SELECT.
 const rangesMax = 250
 
 func (c *Candidates) query(ranges []*indexRange) engine.Query {
@@ -204,7 +207,7 @@ func (c *Candidates) query(ranges []*indexRange) engine.Query {
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		// the number and the limit are no parameters, because SQLite has a bounded number of them and parses a query once
+		// n and LIMIT are no parameters: SQLite bounds the number of parameters and caches the parsed query
 		fmt.Fprintf(&query, "SELECT n, %s FROM (SELECT %d AS n, %s FROM %s %s WHERE status = '%s' AND shard = ? AND part = ? AND job_type = ?",
 			c.q.db.PositionOf("r"), i, schema.ClaimOrder, c.q.table, c.q.ClaimIndex(), r.status)
 		args = append(args, c.q.place(c.shard), r.part, r.jobType)
@@ -224,8 +227,8 @@ func (c *Candidates) query(ranges []*indexRange) engine.Query {
 	})}
 }
 
-// lock is the query that locks those of the candidates whose jobs are due and not locked by another transaction. One that has got other
-// data since it was read may be in another shard: there it counts, and its group.
+// lock is the query that locks the candidates whose jobs are due and unlocked. A job with new data may be in another shard
+// by now: it counts there, and so does its group.
 func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	byID, ids := map[int64]*candidate{}, make([]any, len(list))
 	for i := range list {
@@ -240,6 +243,6 @@ func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	return c.q.Jobs(places, rest, ids, func(j *job.Job) { byID[j.ID].job = j })
 }
 
-// notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
-// the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
+// notAlone is a list of n ids, and of 0, which no job has. MariaDB keeps a row locked that it found by a single id, even if
+// the other conditions fail. A late round would then block the worker that runs the job.
 func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }

@@ -13,21 +13,20 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A job whose throttle group is full is moved out of the line of due jobs when a round meets it, so that nobody has to pass
-// it again. A round that finds room in a group takes its jobs from there, beside those that are due.
+// A round that meets a job with a full throttle group marks it as throttled, so that no later round passes it again. When a
+// group has room, a round takes its held jobs along with the due ones.
 
 const (
-	// groupsMax is at how many groups that hold jobs back one round looks.
+	// groupsMax is how many groups with held jobs one round looks at.
 	groupsMax = 100
-	// heldRangesMax is in how many ranges of the index one round looks for jobs that were held back: a group has one for each
-	// job type.
+	// heldRangesMax is how many index ranges of held jobs one round reads: one for each group and job type.
 	heldRangesMax = 200
-	// spareHeld is how many more of a group one round reads than there is room for: some may not be to be had.
+	// spareHeld is how many more jobs of a group a round reads than there is room for, because others may hold some.
 	spareHeld = 3
 )
 
-// addHeld adds to the room the ranges of the groups that hold jobs back and have room, for a claim of n jobs. It looks at some groups each
-// time, in turns.
+// addHeld adds the ranges of groups that hold jobs and have room, for a claim of n jobs. Each call looks at some groups, in
+// turn.
 func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *Candidates, r *Room, n int) error {
 	if q.ThrottleGroups == nil {
 		return nil
@@ -41,10 +40,10 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *Candidates, r *Ro
 	for i, g := range groups {
 		size := n + spareHeld
 		if limit := r.LimitOf(g); limit > 0 {
-			size = min(size, max(limit-r.UsedBy[g], 1)+spareHeld) // each weighs 1 at least
+			size = min(size, max(limit-r.UsedBy[g], 1)+spareHeld) // each job weighs at least 1
 		}
 		if ranges := len(r.held) + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
-			groups, more = groups[:i], true // the next round goes on from here
+			groups, more = groups[:i], true // the next round continues here
 			break
 		}
 		r.seen[g] = true
@@ -65,8 +64,8 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *Candidates, r *Ro
 	return nil
 }
 
-// holding gives the next groups that hold jobs back, by name. Each is one dive into the index, however many jobs it holds: that needs a
-// constant to begin at, so the groups that the worker knows are asked about at once, and only a new one costs a query of its own.
+// holding returns the next groups with held jobs, by name. Each costs one dive into the index, however many jobs it holds. A
+// dive needs a constant to start from, so one query asks for all known groups, and each new group costs another.
 func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after string) (groups []string, err error) {
 	follows := map[string]*string{}
 	ask := append([]string{after}, c.holding[after]...)
@@ -80,7 +79,7 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after
 			maps.Copy(follows, found)
 			next = follows[at]
 		}
-		if next == nil || *next <= at { // bytes, which no text is and SQLite puts behind all, would come again and again
+		if next == nil || *next <= at { // raw bytes, which SQLite sorts after all texts, would repeat forever
 			break
 		}
 		at = *next
@@ -94,8 +93,8 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after
 	return groups, nil
 }
 
-// firstHeld finds the first group that holds jobs back behind each of these (>), or whether each does itself (=); nil if there is none.
-// Each takes one dive into the index.
+// firstHeld finds the first group with held jobs behind each of these (>), or whether each has any itself (=); nil if none.
+// Each costs one dive into the index.
 func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is string, groups []string) (map[string]*string, error) {
 	found := map[string]*string{}
 	var query strings.Builder
@@ -120,7 +119,7 @@ func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is stri
 	return found, nil
 }
 
-// classify tells jobs their throttle groups, and closes groups that hold jobs back which this round doesn't see: nothing overtakes those.
+// classify sets the jobs' throttle groups. It closes groups whose held jobs this round doesn't see: nothing overtakes those.
 func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *Room, jobs []*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil
@@ -135,7 +134,7 @@ func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *Room, jobs []*jo
 			unknown = append(unknown, j)
 		}
 	}
-	// one after the other, because data may be large
+	// row by row, because data may be large
 	err := q.dataOf(ctx, tx, unknown, func(j *job.Job, data []byte) { j.Group = q.ThrottleGroups.Of(j.Type, data) })
 	if err != nil || !r.unseen {
 		return err
@@ -143,7 +142,7 @@ func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *Room, jobs []*jo
 	return q.closeUnseen(ctx, tx, r, jobs)
 }
 
-// dataOf calls f with the data of each of these jobs. f must not keep them.
+// dataOf calls f with each job's data. f must not keep it.
 func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f func(*job.Job, []byte)) error {
 	if len(jobs) == 0 {
 		return nil
@@ -186,10 +185,10 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *Room, jobs []
 	return err
 }
 
-// setGroupMax is of how many jobs one update writes down the groups: for each of them the database goes along the list of all.
+// setGroupMax bounds the jobs in one update of groups: for each job the database scans the list of all.
 const setGroupMax = 50
 
-// setGroup is the part of an update that writes down the jobs' groups.
+// setGroup is the part of an update that sets the jobs' groups.
 func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 	if q.ThrottleGroups == nil {
 		return "", nil
@@ -200,7 +199,7 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 	return ", throttle_group = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(jobs)) + " END", args
 }
 
-// hold takes jobs whose groups are full out of the line.
+// hold marks jobs of full groups as throttled.
 func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	for batch := range slices.Chunk(jobs, setGroupMax) {
 		group, args := q.setGroup(batch)

@@ -13,12 +13,11 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// walkMax is how many candidates one round looks at, at most, on its way to jobs whose groups have room.
+// walkMax bounds how many candidates one round looks at to find jobs whose groups have room.
 const walkMax = 5000
 
-// start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
-// windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
-// be jobs are refused.
+// start locks and starts the next due jobs, as many as the slots, the limits and the rate allow. It postpones jobs whose
+// windows have closed, holds jobs whose throttle groups are full, and rejects invalid rows.
 func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.Candidates.shard)
 	if err != nil {
@@ -33,7 +32,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 		left, wait := q.StartsLeft(room, tx.Now)
 		if room.rateShort = left < slots; left == 0 {
 			if done.Wait = wait; room.Divided {
-				done.Wait = min(wait, divideEvery) // the next division may give it more before that
+				done.Wait = min(wait, divideEvery) // the next division may free some earlier
 			}
 			return q.noteWaiting(ctx, tx, room, false)
 		}
@@ -70,20 +69,20 @@ type claim struct {
 	room  *Room
 }
 
-// take locks n jobs that there is room for, at most. due are candidates that are locked already. more says that there may be others.
+// take locks up to n jobs that fit. due are candidates that are already locked. more says that others may be startable too.
 func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.Job, more bool, err error) {
 	if err := c.addHeld(ctx, c.tx, c.round.Candidates, c.room, n); err != nil {
 		return nil, false, err
 	}
-	stride := 1 // how many more candidates are looked at where some were not to be had
+	stride := 1 // how many more candidates to look at if some can't be had
 	if c.ThrottleGroups != nil {
 		stride = 250 // it may have to pass many
 	}
-	list := due              // which are locked already
-	seen := map[int64]bool{} // a round beside this one may have them read again; and a job may be held back once it was read as due
+	list := due              // already locked
+	seen := map[int64]bool{} // a parallel round may have read them again, and a job that was read as due may be held since
 	for walked, size := 0, n; ; size = max(n-len(taken), stride) {
 		if walked > 0 || len(list) == 0 {
-			// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
+			// A settlement that waits for another transaction must not block the parallel round with the same candidates.
 			if err := c.tx.Flush(ctx); err != nil {
 				return nil, false, err
 			}
@@ -113,7 +112,7 @@ func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.J
 	}
 }
 
-// fitting gives those of the candidates that were locked and there is room for, n at most, in order.
+// fitting returns up to n of the locked candidates, in order, that fit.
 func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*job.Job, err error) {
 	var jobs, full []*job.Job
 	for _, one := range list {
@@ -128,7 +127,7 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 	for _, one := range list {
 		j, waiting := one.job, false
 		switch {
-		case j == nil: // another was faster, or holds it
+		case j == nil: // another round was faster, or holds it
 		case j.Invalid != nil:
 			c.room.flawed = append(c.room.flawed, j)
 		case len(taken) == n:
@@ -145,7 +144,7 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 			case waits:
 				waiting = true
 			case groupFull:
-				if one.from.part != j.Group { // else it is held already
+				if one.from.part != j.Group { // otherwise it is already held
 					full = append(full, j)
 				}
 			}
@@ -155,17 +154,17 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 		} else {
 			c.room.passed(one.ID)
 		}
-		if one.from.once && one.from.cut && one.ID == one.from.last.ID { // the other ranges are shared with the rounds beside this one
-			c.room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
+		if one.from.once && one.from.cut && one.ID == one.from.last.ID { // parallel rounds share the other ranges
+			c.room.closed[one.from.part] = true // what follows in its group is unknown to this round
 		}
 	}
 	c.round.Candidates.unread(left)
 	return taken, c.hold(ctx, c.tx, full)
 }
 
-// isOpen says whether a worker may start jobs where those who do take no turns: not in a paused queue, nor once it was declared dead.
-// It holds the queue's row until the round is over: so a pause waits for that, and means now. A queue without a row is neither paused nor
-// divided.
+// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and
+// the worker isn't dead. It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue
+// without a row is open.
 func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 	return engine.Value{
 		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
@@ -174,7 +173,7 @@ func (q *Queue) isOpen(worker string, into *bool) engine.Value {
 	}
 }
 
-// start moves locked jobs to running and counts their attempts.
+// start sets locked jobs to running and counts their attempts.
 func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -185,7 +184,7 @@ func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 		}
 	}
 	now := engine.At(c.tx.Now)
-	cleared := "" // of which a job that was never tried, and was due, has nothing
+	cleared := "" // all defaults for due jobs on their first attempt
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Status != job.StatusAvailable }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
 	}
@@ -218,7 +217,7 @@ func (c claim) start(ctx context.Context, jobs []*job.Job) error {
 	return c.countStarts(ctx, c.tx, c.room, len(jobs))
 }
 
-// postpone moves a due job to the opening of its windows.
+// postpone moves a due job to the next opening of its windows.
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	opening := policy.Opening(j.Windows, q.Location, tx.Now)
 	status, wake := policy.StatusAt(opening, tx.Now)
@@ -230,7 +229,7 @@ func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	return nil
 }
 
-// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. A job that was answered
+// startedUnder returns the jobs that a round started, if it was committed despite an error. A job that was answered
 // meanwhile, before its handler began, ends as the answer says.
 func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (started []*job.Job, err error) {
 	locked, err := q.lockedUnder(ctx, tx, r)
@@ -252,8 +251,8 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (start
 	return started, q.logAs(ctx, tx, r.Worker, entries)
 }
 
-// lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
-// still be under way: so it waits for the rows that the round had read.
+// lockedUnder returns the jobs that a round locked, if it was committed despite an error. That commit may still be under way,
+// so the call waits for the rows that the round read.
 func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked []*job.Job, err error) {
 	tried := *r.Tried
 	if len(tried) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Every field of a job is read from a column of its own, by whatever reads jobs.
+// Every reader of jobs reads each field from its own column.
 func TestEveryFieldIsRead(t *testing.T) {
 	suite(t, func(s env) {
 		windows := must[job.Windows](s.t)(job.ParseWindows([]string{"05:00-07:00", "mon 22:00-02:00"}))
@@ -32,7 +32,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
 			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'retry_override', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
 
-		// what the wanted job leaves out, this test would not see
+		// This test would miss fields that the wanted job leaves out.
 		for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
 			f := v.Type().Field(i)
 			ensure(s.t, f.Name == "Left" || f.Name == "Invalid" || !v.Field(i).IsZero(), "the test has no value for %s", f.Name)
@@ -46,7 +46,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			wanted, v := reflect.ValueOf(want), reflect.ValueOf(*got)
 			for i := range v.NumField() {
 				switch f := v.Type().Field(i); {
-				case f.Name == "Left", f.Name == "Invalid" && v.Field(i).IsZero(): // of which a sound row that was taken in has none
+				case f.Name == "Left", f.Name == "Invalid" && v.Field(i).IsZero(): // a valid ingested row has neither
 				case v.Field(i).IsZero():
 					s.t.Errorf("%s doesn't read %s", by, f.Name)
 				case !reflect.DeepEqual(v.Field(i).Interface(), wanted.Field(i).Interface()):
@@ -55,7 +55,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			}
 		}
 
-		// a column that was added to the table is either a job's, or only for the queries
+		// A new column of the table is either a job's, or only for queries.
 		query := "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'shop_emails'"
 		if s.db.SQL.Engine == "sqlite" {
 			query = "SELECT name FROM pragma_table_xinfo('shop_emails')"
@@ -63,13 +63,13 @@ func TestEveryFieldIsRead(t *testing.T) {
 		columns := column[string](s, query)
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
-		// the queue, what is NULL, and the flaw are no columns, and the progress is four
+		// Queue, Left and Invalid are no columns, and Progress is four.
 		fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3
 		ensure(s.t, len(columns) == fields, "%d columns for %d fields: %v", len(columns), fields, columns)
 	})
 }
 
-// What a row by plain SQL leaves to its type is told apart from 0.
+// A value that a plain SQL row leaves to its type differs from 0.
 func TestWhatIsLeftIsRead(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, priority, timeout) VALUES ('send', 0, NULL)")
@@ -80,7 +80,7 @@ func TestWhatIsLeftIsRead(t *testing.T) {
 	})
 }
 
-// A started job is given as its row is.
+// A started job is returned as its row is.
 func TestStartedJobsAreAsStored(t *testing.T) {
 	parallel(t)
 	for _, change := range []func(*queue.Options){

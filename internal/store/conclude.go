@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity: none while the
-// work is done elsewhere, or a retry handler must decide. The output stays in the row until then.
+// Conclude writes an attempt's outcome into its job, whose row is locked, and returns the activity. There is none while the
+// work is done elsewhere or a retry handler must decide; until then the row keeps the output.
 func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
 	next := policy.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
@@ -27,7 +27,7 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 		}
 		return nil, q.write(ctx, tx, j, next)
 	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
-		if next.Override == job.None { // a lost attempt's row says until when its worker was heard of
+		if next.Override == job.None { // a lost attempt's row keeps when its worker was last seen
 			next.Override = j.RetryOverride
 		}
 		return nil, q.write(ctx, tx, j, next)
@@ -54,10 +54,10 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 	return []activity.Entry{entry}, q.write(ctx, tx, j, next)
 }
 
-// async says whether an answer from outside ends the jobs of a type.
+// async says whether answers from outside end the jobs of this type.
 func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
 
-// write writes down what a job becomes. Its row is locked, and what it was has been checked.
+// write updates a job. The caller has locked its row and checked its state.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
 	set, args := "", []any{
 		n.Status, n.Error, OrNone(n.Output), OrNone(n.Override), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
@@ -67,7 +67,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 		set, args = ", result = ?", append(args, n.Result)
 	}
 	if n.Data != nil {
-		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
+		// Set even if these options know no shards: a worker later moves the misplaced job. Its old group is void.
 		place := q.Division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(*n.Data))
 		set, args = set+", job_data = ?, throttle_group = 'NONE', shard = ?", append(args, *n.Data, place)
 	}
@@ -84,7 +84,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	return q.Discard(ctx, tx, n.Status, []any{j.ID})
 }
 
-// Discard deletes jobs that have just become final, if the queue doesn't keep such.
+// Discard deletes jobs that have just become final, if the queue doesn't keep them.
 func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, ids []any) error {
 	failed := status == job.StatusFailed || status == job.StatusClosed
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
@@ -96,10 +96,10 @@ func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	return nil
 }
 
-// OrNone is None for an empty text.
+// OrNone returns None for an empty text.
 func OrNone(s string) string { return cmp.Or(s, job.None) }
 
-// HasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
+// HasEnded is the condition for a job of table t that has finished, or that has failed or is closed.
 func HasEnded(status job.Status) string {
 	if status == job.StatusFinished {
 		return "t.status = 'finished'"

@@ -55,7 +55,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		failed[1].Decision = &job.Decision{}
 		failed[2].Decision = &job.Decision{Again: true, In: 2 * time.Hour}
 		failed[3].Note = "the retry handler failed, so the policy decided: exit status 1"
-		for range 2 { // the second time as after a lost answer of the database
+		for range 2 { // the second time as after a commit without a reply
 			s.do(s.newRound("w1", 0, failed...))
 		}
 
@@ -74,7 +74,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 	})
 }
 
-// After a crash between the error and the decision another worker decides, and knows what the handler had said.
+// After a crash between the error and the decision another worker decides, and knows what the handler said.
 func TestDecisionIsTakenByAnother(t *testing.T) {
 	suite(t, func(s env) {
 		for range 4 {
@@ -87,7 +87,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
-		// both types have retry handlers here: none for the policy
+		// Both types have retry handlers here: none for the policy.
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
 		list := s.undecided("w2", 3)
@@ -102,7 +102,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			equal(t, u.Outcome, want[u.Job.ID], "%d", u.Job.ID)
 			list[i].Decision = &job.Decision{Again: true, In: time.Hour}
 		}
-		// the first worker's word comes too late
+		// The first worker's decision comes too late.
 		late.Decision = &job.Decision{}
 		equal(t, len(s.do(s.newRound("w1", 0, late)).Lost), 1, "lost, of a late decision")
 		s.do(s.newRound("w2", 0, list...))
@@ -116,7 +116,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 	})
 }
 
-// A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others besides.
+// A call whose commit got no reply is repeated: the worker learns what it took, and takes no others.
 func TestUndecidedMayBeRepeated(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 5)...)
@@ -133,7 +133,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		again := must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))
 		ensure(t, len(again) == 2 && reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) && again[1].Job.ID == first[1].Job.ID,
 			"taken were %+v, then %+v", first, again)
-		// what it takes otherwise has nothing to do with it
+		// Its other jobs aren't affected.
 		equal(t, len(s.undecided("w2", 9)), 2, "left")
 		for i := range again {
 			again[i].Asked, again[i].Decision = true, &job.Decision{}
@@ -143,14 +143,14 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 			s.wantState(u.Job.ID, job.Final, job.StatusFailed, 1)
 			s.wantHistory(u.Job.ID, "added/0 starting/1 failed/1")
 		}
-		// one that was not committed takes them now
+		// One that wasn't committed takes them now.
 		r = s.newRound("w2", 3)
 		r.Again = true
 		ensure(t, len(must[[]store.Settled](t)(s.core().Undecided(t.Context(), r, types))) == 0, "there is nothing left to take")
 	})
 }
 
-// The policy decides as the handler wished, also by another worker.
+// The policy honours the handler's wish, even through another worker.
 func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
@@ -183,14 +183,14 @@ func TestStop(t *testing.T) {
 			equal(t, stop(n+1), "w1", "asked")
 		}
 		equal(t, len(must[[]int64](t)(s.core().Stopping(t.Context(), "w1"))), 4, "stopping")
-		// whatever the handler says, unless it has finished
+		// Whatever the handler says, unless it finished.
 		s.settle("w1", job.Outcome{Verdict: job.Stopped}, jobs[0])
 		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
 		s.settle("w1", done, jobs[2])
-		// that of an asynchronous job has only sent it
+		// An asynchronous job's handler only sent the work.
 		stop(7)
 		s.settle("w1", done, jobs[6])
-		// or its worker dies
+		// Or its worker dies.
 		s.bury("w1")
 		s.upkeep()
 		for n, status := range map[int]job.Status{1: job.StatusClosed, 2: job.StatusClosed, 3: job.StatusFinished, 4: job.StatusClosed, 5: job.StatusClosed, 7: job.StatusClosed} {
@@ -219,7 +219,7 @@ func TestStartNow(t *testing.T) {
 		for n := range 2 {
 			id := s.nth(n + 1)
 			r := s.newRound("w1", 0)
-			for range 2 { // the second time as after a lost answer of the database
+			for range 2 { // the second time as after a commit without a reply
 				j := must[*job.Job](t)(s.core().StartNow(t.Context(), r, id))
 				stored := s.wantState(id, job.Running, "running", 1)
 				ensure(t, reflect.DeepEqual(j, stored), "started %+v, it is %+v", j, stored)
@@ -241,12 +241,12 @@ func TestStartNow(t *testing.T) {
 	})
 }
 
-// A queue that doesn't keep what has ended deletes it in the same transaction; the activity stays.
+// A queue that keeps no ended jobs deletes them in the same transaction; the activity stays.
 func TestDiscardAtOnce(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished, o.KeepFailed = queue.DiscardAtOnce, queue.DiscardAtOnce }, func(s env) {
 		added := s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6)...)
 		jobs := s.start("w1", 5)
-		for range 2 { // the second time as after a lost answer of the database
+		for range 2 { // the second time as after a commit without a reply
 			equal(t, len(s.settle("w1", done, jobs[:2]...).Lost), 0, "lost")
 			equal(t, len(s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "r"}, jobs[2]).Lost), 0, "lost")
 			equal(t, len(s.settle("w1", job.Outcome{Verdict: job.Failed, Error: "e"}, jobs[3]).Lost), 0, "lost")
@@ -263,7 +263,7 @@ func TestDiscardAtOnce(t *testing.T) {
 	})
 }
 
-// What is discarded is only what ended so: not a job that an answer has made one to keep meanwhile.
+// Only jobs that ended so are discarded, not one to be kept because an answer changed it meanwhile.
 func TestDiscardLeavesTheOthers(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})

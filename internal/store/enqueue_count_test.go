@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// counted is a store of the queue emails, of which no config is known, on connections that note what is sent.
+// counted is a store of the queue emails without its config, on connections that record what is sent.
 func counted(t *testing.T, f func(s env, sent *sent)) {
 	t.Helper()
 	parallel(t)
@@ -22,7 +22,7 @@ func counted(t *testing.T, f func(s env, sent *sent)) {
 	})
 }
 
-// inTx enqueues jobs in an application's transaction, and gives the statements that this adds to it.
+// inTx enqueues jobs in an application's transaction, and returns the statements that this adds to it.
 func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (texts []string) {
 	s.t.Helper()
 	tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
@@ -31,8 +31,8 @@ func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (text
 	return texts
 }
 
-// EnqueueTx adds two statements to an application's transaction, the job's and its activity's; what else it has to know it
-// asks for.
+// EnqueueTx adds two statements to an application's transaction, for the job and for its activity. It queries what else it
+// needs.
 func TestEnqueueTxAddsFewStatements(t *testing.T) {
 	counted(t, func(s env, sent *sent) {
 		none, zero := job.Windows{}, 0
@@ -42,9 +42,9 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			}
 			return jobs
 		}
-		// MariaDB is asked how far the ids of several rows lie apart, SQLite what time it is; on a Galera cluster they go behind a
-		// savepoint, and their ids are read back
-		// A server locks what may be replaced before anything is inserted; in SQLite the file is locked already.
+		// MariaDB needs a query for the distance between several rows' ids, SQLite one for the time. A Galera cluster needs a
+		// savepoint, and ids are read back. A server locks replaceable jobs before the insert; SQLite's file is locked
+		// already.
 		several, refused, replacing := 1, 2, 1
 		if s.db.SQL.IDsByKey {
 			several, refused = 2, 4
@@ -75,7 +75,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 	})
 }
 
-// What another program changes of a type holds as soon as it is not remembered any more.
+// Another program's change of a type takes effect once the cached registration expires.
 func TestTypeThatAnotherHasChanged(t *testing.T) {
 	counted(t, func(s env, sent *sent) {
 		s.add(job.Params{Type: "send"})

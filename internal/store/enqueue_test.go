@@ -25,7 +25,7 @@ func keyed(n int, on job.OnDuplicate) []job.Params {
 	return jobs
 }
 
-// A multi-row insert goes in several statements: one that is refused comes behind others that are in.
+// A multi-row insert takes several statements: a refused one follows others that were inserted.
 func TestDuplicateAmongMany(t *testing.T) {
 	suite(t, func(s env) {
 		there := s.add(job.Params{Type: "send", Key: "k070"})[0].ID
@@ -50,7 +50,7 @@ func TestRefusedAmongMany(t *testing.T) {
 	})
 }
 
-// SQLite puts no more than 500 selects together.
+// SQLite combines no more than 500 SELECTs.
 func TestHundredsOfTypes(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) {
 		for i := range 300 {
@@ -67,7 +67,7 @@ func TestHundredsOfTypes(t *testing.T) {
 	})
 }
 
-// A job that another transaction holds keeps no other job of a dead worker from being reclaimed.
+// A locked job keeps no other job of a dead worker from being reclaimed.
 func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
@@ -84,7 +84,7 @@ func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// appTx begins a transaction of an application, on a connection with a setting of its own.
+// appTx begins an application's transaction, on a connection with its own setting.
 func (s env) appTx(setting string) *sql.Tx {
 	s.t.Helper()
 	conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(context.Background()))
@@ -92,12 +92,12 @@ func (s env) appTx(setting string) *sql.Tx {
 	tx := must[*sql.Tx](s.t)(conn.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 	s.t.Cleanup(func() {
 		_ = tx.Rollback()
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other gets it from the pool
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test gets it from the pool
 	})
 	return tx
 }
 
-// wantKeys makes sure that the ids are those of the jobs.
+// wantKeys checks that the ids are those of the jobs.
 func (s env) wantKeys(added []job.Added) {
 	s.t.Helper()
 	for i, a := range added {
@@ -106,7 +106,7 @@ func (s env) wantKeys(added []job.Added) {
 	}
 }
 
-// An application's own INSERT of a key that is live is refused alone: its transaction goes on.
+// An application's own INSERT of a live key is refused alone: its transaction continues.
 func TestPlainInsertOfALiveKey(t *testing.T) {
 	suite(t, func(s env) {
 		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
@@ -119,7 +119,7 @@ func TestPlainInsertOfALiveKey(t *testing.T) {
 	})
 }
 
-// How far ids lie apart is a setting of each connection.
+// Each connection has its own distance between ids.
 func TestIDsOfAnotherStep(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.db.SQL.SetMaxOpenConns(1)
@@ -136,7 +136,7 @@ func TestIDsOfAnotherStep(t *testing.T) {
 	})
 }
 
-// An application's transaction that began before a type was registered doesn't see it: its jobs have the queue's defaults.
+// An application's transaction that began before a type was registered doesn't see it: its jobs get the queue's defaults.
 func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		tx := s.appTx("SET autocommit = 1")
@@ -159,7 +159,7 @@ func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 	})
 }
 
-// A type that no config has is known by its jobs, and isn't when the transaction that added them is rolled back.
+// A type in no config is known through its jobs, but not after the transaction that added them rolled back.
 func TestTypeThatIsRolledBack(t *testing.T) {
 	suite(t, func(s env) {
 		known := func() bool {
@@ -176,7 +176,7 @@ func TestTypeThatIsRolledBack(t *testing.T) {
 	})
 }
 
-// Neither a queue that is none nor a transaction that is none is a panic.
+// A zero Queue or a nil transaction doesn't panic.
 func TestEnqueueIntoNothing(t *testing.T) {
 	one := job.Params{Type: "send"}
 	var none queue.Queue
@@ -187,7 +187,7 @@ func TestEnqueueIntoNothing(t *testing.T) {
 	ensure(t, err != nil && err.Error() == "enqueue in emails: the transaction is nil", "in no transaction: %v", err)
 }
 
-// WouldEnqueue says what EnqueueMany does then, but for the ids of what is added, and writes nothing.
+// WouldEnqueue returns what EnqueueMany then does, except for new ids, and writes nothing.
 func TestWouldEnqueue(t *testing.T) {
 	suite(t, func(s env) {
 		enqueue := func(jobs ...job.Params) { must[[]job.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
@@ -204,7 +204,7 @@ func TestWouldEnqueue(t *testing.T) {
 			"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"},
 			"all": {"b", "live", "c", "runs", "b"}, "many": {},
 		}
-		for n := range 600 { // more than a statement takes
+		for n := range 600 { // more than one statement takes
 			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
 		}
 		lists["many"] = append(lists["many"], "many0")
@@ -220,7 +220,7 @@ func TestWouldEnqueue(t *testing.T) {
 				added, err := s.EnqueueMany(s.t.Context(), jobs)
 				for i := range min(len(added), len(would)) {
 					if would[i].ID == 0 {
-						added[i].ID = 0 // a new job's, or that of a twin before it
+						added[i].ID = 0 // a new job's, or that of an earlier twin
 					}
 				}
 				ensure(s.t, errors.Is(err, job.ErrDuplicateKey) == errors.Is(refused, job.ErrDuplicateKey) && slices.Equal(added, would),

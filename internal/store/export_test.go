@@ -10,10 +10,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ForgetTypes has a queue ask for its registration when it needs it next.
+// ForgetTypes makes a queue reread its registration when it is next needed.
 func ForgetTypes(q *Queue) { q.known.Store(nil) }
 
-// PlaceOf is where the table has a job that is to be added.
+// PlaceOf is the place in the table of a job to add.
 func PlaceOf(q *Queue, j job.Params) int {
 	j.ShardKey = cmp.Or(j.ShardKey, job.None)
 	return q.Division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data))

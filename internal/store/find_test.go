@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Among looks at the newest jobs only, whatever their ids, and lets pass of them what the filter does otherwise.
+// Among looks only at the newest jobs, whatever their ids; the filter then applies to those.
 func TestFindAmong(t *testing.T) {
 	suite(t, func(s env) {
 		find := func(by admin.Filter) []int64 { return must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)) }
@@ -34,7 +34,7 @@ func TestFindAmong(t *testing.T) {
 	})
 }
 
-// TestManyAreDoneBesideThoseThatCanNotBe: what is refused of one job stops no other of the transaction.
+// TestManyAreDoneBesideThoseThatCanNotBe: a refusal of one job stops no other of the transaction.
 func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 	suite(t, func(s env) {
 		is := func(what string, err error, want ...error) {
@@ -67,7 +67,7 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 	})
 }
 
-// TestFailures: failed jobs by type and fingerprint, up to a limit, without those that were retried or dismissed.
+// TestFailures: failed jobs by type and fingerprint, up to a limit, without those retried or dismissed.
 func TestFailures(t *testing.T) {
 	suite(t, func(s env) {
 		fail := func(typ, text string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// claim starts up to n jobs of one type, in the shard of all jobs of these tests.
+// claim starts up to n jobs of one type, in the shard that these tests use.
 func (s env) claim(worker, jobType string, n int) store.Done {
 	s.t.Helper()
 	s.hire(worker)
@@ -20,8 +20,8 @@ func (s env) claim(worker, jobType string, n int) store.Done {
 	return s.doWith(s.core().Candidates(shard, []string{jobType}), worker, n)
 }
 
-// firsts runs a test of who comes first in a queue with a limit of 4 that isn't divided, and in one that is. In both, one light job of
-// type send runs, and behind it wait one of type report that takes the whole limit, and three more light ones.
+// firsts runs a test about the first waiting job in a queue with a limit of 4, undivided and divided. One light job of type
+// send runs. Behind it wait one of type report that needs the whole limit, and three more light ones.
 func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){"one": func(o *queue.Options) { o.ThrottleLimit = 4 }, "eight": inEight(4)} {
@@ -53,13 +53,13 @@ func firsts(t *testing.T, test func(s env, running []*job.Job, heavy int64)) {
 	}
 }
 
-// wantClaimed wants a claim of the light jobs to start so many, those that weigh nothing among them.
+// wantClaimed expects a claim of the light jobs to start so many, including weightless ones.
 func (s env) wantClaimed(want int) {
 	s.t.Helper()
 	equal(s.t, len(s.claim("other", "send", 9).Started), want, "light jobs were started")
 }
 
-// The first job without room is overtaken by none that weighs something, whichever types others ask for.
+// No job with weight overtakes the first one without room, whichever types others ask for.
 func TestFirstIsNotOvertaken(t *testing.T) {
 	firsts(t, func(s env, running []*job.Job, heavy int64) {
 		s.wantClaimed(1) // it weighs nothing
@@ -76,7 +76,7 @@ func TestFirstIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// One that comes before it in order is not held up.
+// A job before it in order isn't blocked.
 func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	firsts(t, func(s env, _ []*job.Job, _ int64) {
 		j := job.Params{Type: "send", Priority: new(1)}
@@ -89,7 +89,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 	})
 }
 
-// It holds up nobody once it doesn't wait any more, its queue lets it, or nobody asks for its type for a while.
+// It blocks no job once it stops waiting, its queue has room, or no worker has asked for its type for a while.
 func TestFirstThatIsGone(t *testing.T) {
 	parallel(t)
 	for name, goes := range map[string]func(s env, heavy int64){
@@ -106,7 +106,7 @@ func TestFirstThatIsGone(t *testing.T) {
 			firsts(t, func(s env, _ []*job.Job, heavy int64) {
 				s.wantClaimed(1)
 				goes(s, heavy)
-				s.claim("other", "send", 9) // which finds too little in its shard
+				s.claim("other", "send", 9) // it finds too little in its shard
 				s.divided()
 				s.claim("other", "send", 9)
 				s.wantClaimed(0)
@@ -117,7 +117,7 @@ func TestFirstThatIsGone(t *testing.T) {
 	}
 }
 
-// A claim that meets it, and finds that something else than the limit keeps it back, holds nobody up for it.
+// A claim that finds it held back by something else than the limit lets other jobs pass.
 func TestFirstBehindItsGroup(t *testing.T) {
 	undivided(t)
 	suiteWith(t, func(o *queue.Options) {
@@ -134,7 +134,7 @@ func TestFirstBehindItsGroup(t *testing.T) {
 	})
 }
 
-// Each job without room is noted that is the first of the types that a worker asks for: when the one before it starts, it is overtaken by none.
+// Each worker's first job without room, by its types, is noted. When the one before it starts, no job overtakes it.
 func TestSecondIsNotOvertaken(t *testing.T) {
 	undivided(t)
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
@@ -150,8 +150,8 @@ func TestSecondIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// besideBusy has shard 1 settle and start short jobs, while shard 0 tries to start one, until it has: a shard that is in line for the
-// others' room gets it, whatever runs on in it.
+// besideBusy lets shard 1 settle and start short jobs until shard 0 has started one. A shard in line for others' room gets
+// it, whatever keeps running in it.
 func (s env) besideBusy(running []*job.Job) {
 	s.t.Helper()
 	for until := time.Now().Add(20 * time.Second); len(s.in(0, 1).Started) == 0; {
@@ -167,7 +167,7 @@ func (s env) besideBusy(running []*job.Job) {
 	}
 }
 
-// A job that runs for days holds up no other of its shard while there are others whose shards' jobs end.
+// A job that runs for days blocks no other of its shard while jobs of other shards end.
 func TestBesideALongJob(t *testing.T) {
 	suiteWith(t, inEight(2), func(s env) {
 		s.add(append(s.goingTo(0, 2, 1), s.goingTo(1, 900, 1)...)...)
@@ -176,7 +176,7 @@ func TestBesideALongJob(t *testing.T) {
 	})
 }
 
-// So does one that is heavier than what its shard could have in the place of the long one.
+// The same holds for a job heavier than its shard's share in place of the long one.
 func TestHeavyBesideALongJob(t *testing.T) {
 	suiteWith(t, inEight(8), func(s env) {
 		s.add(s.goingTo(0, 1, 3)...)

@@ -25,7 +25,7 @@ func nodes(t *testing.T) (all []env) {
 	return all
 }
 
-// synced waits until a node has got what others have committed before.
+// synced waits until a node has what the others committed before.
 func (s env) synced() {
 	s.t.Helper()
 	tx := s.appTx("SET wsrep_sync_wait = 1")
@@ -34,7 +34,7 @@ func (s env) synced() {
 	must[any](s.t)(nil, tx.Rollback())
 }
 
-// size is how many nodes a node sees in its cluster.
+// size is the number of nodes that a node sees in its cluster.
 func (s env) size() (n int) {
 	s.t.Helper()
 	var name string
@@ -42,12 +42,12 @@ func (s env) size() (n int) {
 	return n
 }
 
-// The steps in which rows are numbered change when a node goes and when it comes back, whatever is going on.
+// The steps between ids change when a node leaves and when it returns, whatever is going on.
 func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as a cluster needs to do without a node")
 	}
-	nodes := dbtest.OwnNodes(t) // others would miss one that is away
+	nodes := dbtest.OwnNodes(t) // other tests would miss an absent node
 	first := openStore(t, dbtest.Open(t, "mysql", nodes[0].DSN, "emails"), options())
 	var added []job.Added
 	enqueue := func() {
@@ -86,7 +86,7 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 	}
 }
 
-// Of rows that are refused, because the key of one is taken, none gets to the other nodes.
+// If rows are refused because one key is taken, none reaches the other nodes.
 func TestGaleraDuplicateAmongMany(t *testing.T) {
 	all := nodes(t)
 	first := all[0]
@@ -106,7 +106,7 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 	equal(t, first.size(), 3, "nodes")
 }
 
-// Callers at all nodes enqueue the same keys: the second finds the job of the first, or puts its own in that one's place.
+// Callers at all nodes enqueue the same keys: the second finds the first one's job, or replaces it.
 func TestGaleraSameKeys(t *testing.T) {
 	all := nodes(t)
 	for _, on := range []job.OnDuplicate{job.ReplaceDuplicate, job.KeepDuplicate} {
@@ -157,7 +157,7 @@ func TestGaleraSameKeys(t *testing.T) {
 	equal(t, all[0].size(), 3, "nodes")
 }
 
-// What was added at one node is seen at another, by whoever names the job there, also when that node is late.
+// A job added at one node is visible at another by its name, even if that node lags behind.
 func TestGaleraSeesOthers(t *testing.T) {
 	harmed := dbtest.Nodes(t)
 	var all []env

@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// newStore is a queue with other options, on a database of its own.
+// newStore is a queue with other options, on its own database.
 func newStore(t *testing.T, driver, source string, change func(*queue.Options)) env {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
@@ -26,7 +26,7 @@ func newStore(t *testing.T, driver, source string, change func(*queue.Options)) 
 	return openStore(t, db, o)
 }
 
-// suiteWith runs a test on both engines, with a queue of other options.
+// suiteWith runs a test on both engines, with changed options.
 func suiteWith(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
 	parallel(t)
@@ -53,7 +53,7 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.wantState(s.nth(6), job.Initial, "throttled", 0)
 		equal(t, len(s.start("w2", 20)), 0, "another worker started")
-		// one that comes later with a better priority goes before those that are held, and no more of them
+		// A later job with a better priority goes before the held ones, and none of those with it.
 		better := east
 		better.Priority = new(1)
 		s.add(better) // 10
@@ -65,7 +65,7 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// However many groups hold something back, all is found, and nothing overtakes.
+// With any number of full groups, all jobs are found and none overtakes.
 func TestManyFullGroups(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		const groups = 250
@@ -91,7 +91,7 @@ func TestManyFullGroups(t *testing.T) {
 		c := must[admin.Counts](t)(s.Counts(t.Context()))
 		require(t, len(first) == groups && c.Held == groups, "%d started, counts %+v", len(first), c)
 		s.settle("w1", done, first...)
-		s.add(inRegion("99", 1)) // the last group, behind the one that is held
+		s.add(inRegion("99", 1)) // the last group, after the held one
 		second := drain()
 		if got := s.places(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
 			t.Errorf("%d started: %v", len(got), got)
@@ -99,7 +99,7 @@ func TestManyFullGroups(t *testing.T) {
 	})
 }
 
-// What is held comes after a better job of its group that is due, however many other due jobs are before that.
+// A held job comes after a better due job of its group, however many other due jobs precede that.
 func TestHeldJobsDontOvertake(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 1, "west": 1}), func(s env) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("west", 1))
@@ -110,12 +110,12 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 			better.Priority = new(1)
 			s.add(better) // 4 and 5, in this order
 		}
-		// only the east has room: 4 is looked at and held back, then comes 5, then what was held
+		// Only east has room: 4 is looked at and held, then comes 5, then the held ones.
 		equal(s.t, s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started), []int64{5}, "started")
 	})
 }
 
-// When the first that a group holds back can't start after all, it is the next of them that does, not one behind it.
+// If a group's first held job can't start after all, the next one does, not a later one.
 func TestHeldJobsFollowEachOther(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 3)...)
@@ -131,7 +131,7 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 	})
 }
 
-// A round that could have started more of what is held says so, although nothing is due.
+// A round that could have started more held jobs says so, although nothing is due.
 func TestMoreIsHeld(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s env) {
 		s.add(slices.Repeat([]job.Params{inRegion("east", 1)}, 5)...)
@@ -148,7 +148,7 @@ func TestMoreIsHeld(t *testing.T) {
 	})
 }
 
-// However much many groups hold back, a round looks at no more of it than it may have a use for.
+// However many jobs many groups hold, a round reads no more than it may need.
 func TestManyHeldJobs(t *testing.T) {
 	parallel(t)
 	if testing.Short() {
@@ -184,7 +184,7 @@ func TestManyHeldJobs(t *testing.T) {
 	})
 }
 
-// A queue whose groups are taken out of the config, or are by something else, lets go of what was held back by them.
+// A queue whose groups were removed from the config, or have another By, releases its held jobs.
 func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
@@ -194,7 +194,7 @@ func TestGroupsMayChange(t *testing.T) {
 		o := options()
 		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
 		byType := openStore(t, s.db, o)
-		// the one that is running was not told its type's group: it counts in no group
+		// The running job doesn't have its type's group: it counts in no group.
 		equal(t, s.places(byType.start("w2", 9)), []int64{2, 3}, "by type: started")
 		byType.add(job.Params{Type: "send"})
 		byType.start("w2", 9)
@@ -206,7 +206,7 @@ func TestGroupsMayChange(t *testing.T) {
 	})
 }
 
-// Whatever its data, a job gets the right group, and a job with new data a new one.
+// Whatever its data, a job gets the right group, and with new data a new one.
 func TestGroupOfAJob(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"7": 1, "true": 1, "ä": 1}), func(s env) {
 		for _, data := range []string{`{"to":{"region":7}}`, `{"to":{"region":7}}`, `{"to":{"region":true}}`, `{"to":{"region":true}}`, `{"to":{"region":"\u00e4"}}`, `{"to":{"region":"ä"}}`} {
@@ -222,9 +222,9 @@ func TestGroupOfAJob(t *testing.T) {
 	})
 }
 
-// Weight 0 is found behind whatever a full limit holds back.
+// Jobs of weight 0 are found behind whatever a full limit holds back.
 func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
-	undivided(t) // a shard whose share is too small starts what weighs nothing meanwhile
+	undivided(t) // a shard whose share is too small starts weightless jobs meanwhile
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
 		var jobs []job.Params
 		for range 300 {
@@ -238,7 +238,7 @@ func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 	})
 }
 
-// groupModel recomputes from the rows what must hold whatever has been done.
+// groupModel recomputes from the rows what must always hold.
 type groupModel struct {
 	env
 	limit  int
@@ -260,7 +260,7 @@ func (m groupModel) rows() (rows []groupRow) {
 	return rows
 }
 
-// check wants the limits kept, and that none of a group was started by the last round before one that comes first.
+// check expects that the limits are kept, and that the last round started no job of a group before an earlier one.
 func (m groupModel) check(started []int64) {
 	m.t.Helper()
 	all, counted, byGroup, countedIn := 0, 0, map[string]int{}, map[string]int{}
@@ -288,7 +288,7 @@ func (m groupModel) check(started []int64) {
 	}
 }
 
-// groupsAtRandom adds, settles and starts jobs of these regions at random until all are done, and checks after each round.
+// groupsAtRandom adds, settles and starts jobs of these regions at random until all are done. It checks after each round.
 func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []string, steps, atOnce int) {
 	t.Helper()
 	suiteWith(t, byRegion(limit, limits), func(s env) {
@@ -303,7 +303,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		seed := rand.Uint64()
 		s.t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		// a worker's own, for they remember at which groups it has looked
+		// One for each worker, because they remember which groups they looked at.
 		candidates := map[string]*store.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
 			s.hire(w)
@@ -334,7 +334,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 			r := s.newRound(worker, 1+random.IntN(2*atOnce), settled(done, settle...)...)
 			r.Candidates = candidates[worker]
 			for _, c := range append(inAll(r.Candidates), r.Candidates) {
-				c.Forget() // else what has just come in may be overtaken
+				c.Forget() // otherwise it may overtake new jobs
 			}
 			started := s.do(r).Started
 			m.check(ids(started))
@@ -353,7 +353,7 @@ func TestGroupsAtRandom(t *testing.T) {
 	}
 }
 
-// With more groups than a round looks at, what is held is not overtaken either by a job that is due.
+// With more groups than a round looks at, due jobs still don't overtake held ones.
 func TestHundredsOfGroupsAtRandom(t *testing.T) {
 	parallel(t)
 	if testing.Short() {
@@ -366,8 +366,7 @@ func TestHundredsOfGroupsAtRandom(t *testing.T) {
 	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 6, 150)
 }
 
-// A job that a worker has read as due, and that another's round has held back since, is met twice when its group has room again: it is
-// started once.
+// A job that one worker read as due and another's round held since is met twice when its group has room. It is started once.
 func TestHeldSinceItWasRead(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2, "west": 9}), func(s env) {
 		s.add(inRegion("east", 2))
@@ -379,7 +378,7 @@ func TestHeldSinceItWasRead(t *testing.T) {
 			return s.places(s.doWith(candidates, "w", n).Started)
 		}
 		equal(t, round(1), []int64{2}, "started")
-		s.start("v", 2) // 3 and 5, and holds 4 back
+		s.start("v", 2) // 3 and 5, and holds 4
 		s.wantState(s.nth(4), job.Initial, "throttled", 0)
 		s.settle("v", done, running...)
 		equal(t, round(2), []int64{4}, "started")

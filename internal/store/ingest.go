@@ -15,11 +15,11 @@ import (
 
 const ingestMax = 500
 
-// ingest fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
-// more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next poll.
+// ingest completes rows inserted by plain SQL, applies windows, and logs the jobs. It rejects invalid rows. more is true
+// after a full batch. If it had to leave the whole batch, those rows wait for the next poll.
 func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err error) {
 	more, err = q.ingestSome(ctx, w, true)
-	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
+	if engine.IsLockTimeout(err) { // another transaction may hold the key of an invalid row
 		more, err = q.ingestSome(ctx, w, false)
 	}
 	if err != nil {
@@ -28,7 +28,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 	return more, nil
 }
 
-// ingestSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
+// ingestSome ingests one batch. It rejects invalid rows, or leaves them for later.
 func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
@@ -60,7 +60,7 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 	return more, err
 }
 
-// inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
+// inserted is the query for rows inserted by plain SQL. It reads data, which may be large, only if texts may have any bytes.
 func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	of := allBut("job_data", "error", "result", "output")
 	if q.db.SQL.AnyBytes {
@@ -83,7 +83,7 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	})}
 }
 
-// IngestOne makes a job of a row, whatever that says of what only hipq can say.
+// IngestOne makes a job of a row. It overwrites columns that only hipq may set.
 func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	t, err := q.TypeOf(ctx, tx, j.Type)
 	if err != nil {
@@ -102,7 +102,7 @@ func (q *Queue) IngestOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 		status, j.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, j.Windows.Encode(), engine.At(tx.Now), j.ID)
 }
 
-// Reject ends jobs whose rows are invalid: the rows stay, but final, each with its reason. The zero worker is an operator.
+// Reject fails jobs whose rows are invalid, and records each reason. The zero worker stands for an operator.
 func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {

@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
-// it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
+// SetProgress saves the progress that a worker's attempts reported, for those that still run under their tokens. It never
+// waits for locks: held are the reports whose rows another transaction locks. It may be repeated.
 func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error) {
 	args := append(Args(said, func(s Said) any { return s.Job.ID }), workerID)
 	query := "SELECT id FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
@@ -26,7 +26,7 @@ func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (
 			}
 			now, nowArgs := tx.Stamp()
 			args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
-			// where the row can't be locked, as on TiDB, it may be another's by now
+			// where rows can't be locked, as on TiDB, another attempt may own it by now
 			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
 				" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
 				" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",

@@ -70,7 +70,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 	})
 }
 
-// A job that went well is repeated only if that is meant, and stays what it is.
+// A finished job is repeated only on explicit request, and stays finished.
 func TestRetryWhatHasFinished(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -83,7 +83,7 @@ func TestRetryWhatHasFinished(t *testing.T) {
 	})
 }
 
-// Where the key is another live job's, nothing is repeated, and the failed job is still to be seen to.
+// If another live job has the key, nothing is repeated, and the failed job still counts as a failure.
 func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s env) {
 		s.failed(job.Params{Type: "send", Key: "k"})
@@ -128,7 +128,7 @@ func TestDismiss(t *testing.T) {
 	})
 }
 
-// Whoever retries all that has failed, at the same time as another, on connections of its own.
+// Several callers retry all failures at the same time, on their own connections.
 func TestRetryAtOnce(t *testing.T) {
 	parallel(t)
 	const n = 60

@@ -11,52 +11,54 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options describe one queue of an instance. What has a name in JSON is kept so in the database: see settings.
+// Options describe one queue of an instance. The database stores the fields that have a JSON name: see settings.
 type Options struct {
 	// Name is the queue's name.
 	Name string `json:"-"`
-	// Types are the job types that the config names; jobs of others have the defaults below.
+	// Types are the job types in the config; jobs of other types have the defaults below.
 	Types []job.Type `json:"-"`
-	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
+	// ThrottleLimit bounds the sum of the throttle factors of the locked and running jobs; below 1: no limit.
 	ThrottleLimit int `json:"-"`
-	// ThrottleGroups are limits of parts of the queue; nil is none.
+	// ThrottleGroups limits parts of the queue; nil: no such limits.
 	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
 	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
-	// Rate bounds the starts in any stretch of time, over all workers.
+	// Rate bounds the starts of all workers in any period of its length.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is into how many shards its jobs are divided, at most 100. Workers that start jobs of different shards don't wait
-	// for each other, and jobs keep their order within a shard only. 0 is 1 for workers, and what the database knows for who
-	// enqueues. Reshard, or hipq init, applies a new number; until then workers leave the queue out.
+	// Shards is the number of shards, at most 100. Workers that start jobs of different shards don't wait for each other.
+	// Jobs keep their order only within a shard. 0 is 1 for workers, and the registered number for enqueuers. Reshard or hipq
+	// init applies a new number; until then workers skip the queue.
 	Shards int `json:"-"`
-	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
+	// Concurrency bounds the queue's running jobs on one host; 0 is the worker's own bound.
 	Concurrency int `json:"concurrency,omitempty"`
-	// Order and PriorityOrder say which due job is started first.
-	Order         job.Order         `json:"order,omitempty"`
+	// Order says which due job starts first.
+	Order job.Order `json:"order,omitempty"`
+	// PriorityOrder says which priority starts first.
 	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
-	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are for jobs of types that no config has among its
-	// Types. nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
-	DefaultPriority *int             `json:"default_priority,omitempty"`
-	DefaultTimeout  time.Duration    `json:"default_timeout,omitempty"`
-	DefaultRetry    *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes: hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
+	// DefaultPriority is for types that are missing from every config's Types; nil is the registered value, else 100.
+	DefaultPriority *int `json:"default_priority,omitempty"`
+	// DefaultTimeout is the same in whole seconds; 0 is the registered value, else one day.
+	DefaultTimeout time.Duration `json:"default_timeout,omitempty"`
+	// DefaultRetry is the same; nil is the registered value, else job.DefaultRetry.
+	DefaultRetry *job.RetryPolicy `json:"default_retry,omitempty"`
+	// StrictTypes makes hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
 	StrictTypes bool `json:"strict_types,omitempty"`
-	// Location is the zone of the time windows.
+	// Location is the time zone of the windows.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long, in whole seconds, purge leaves final jobs without and with error; 0: default.
+	// KeepFinished and KeepFailed are how long purge keeps jobs without and with error, in whole seconds; 0: default.
 	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 
-// DiscardAtOnce is the retention of jobs that are deleted in the very transaction in which they become final.
+// DiscardAtOnce is a retention: the transaction that makes a job final deletes it.
 const DiscardAtOnce time.Duration = -1
 
-// Retention by default.
+// Default retention.
 const (
 	DefaultKeepFinished = 14 * 24 * time.Hour
 	DefaultKeepFailed   = 90 * 24 * time.Hour
 )
 
-// Table is the queue as schema.Migrate wants it.
+// Table is the queue as schema.Migrate expects it.
 func (o Options) Table() schema.Queue {
 	order := schema.OrderLowest
 	switch {

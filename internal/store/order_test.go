@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// orderOf gives in which order a worker starts the jobs that are due, some at a time.
+// orderOf returns the order in which a worker starts the due jobs, some at a time.
 func (s env) orderOf(worker string) (list []int64) {
 	s.t.Helper()
 	s.hire(worker)
@@ -26,7 +26,7 @@ func (s env) orderOf(worker string) (list []int64) {
 	}
 }
 
-// jumble adds jobs of two types whose orders all differ.
+// jumble adds jobs of two types that sort differently in each order.
 func (s env) jumble() {
 	s.t.Helper()
 	now := must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context())).Add(-time.Hour)
@@ -48,7 +48,7 @@ var orders = []struct {
 	{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
 }
 
-// Each order starts as it says, over several types, and also when it goes on from where the last round ended.
+// Each order holds over several types, and when a round continues where the last one ended.
 func TestOrders(t *testing.T) {
 	parallel(t)
 	for _, c := range orders {
@@ -62,7 +62,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// A queue whose order is changed starts the jobs that are there already in the new one.
+// A queue with a changed order starts existing jobs in the new one.
 func TestOrderMayChange(t *testing.T) {
 	suite(t, func(s env) {
 		s.jumble()
@@ -80,7 +80,7 @@ func TestOrderMayChange(t *testing.T) {
 	})
 }
 
-// A table that is of another order is found out before anything is done, with the remedy.
+// A table with another order is detected before anything else, with the remedy.
 func TestOrderIsChecked(t *testing.T) {
 	suite(t, func(s env) {
 		o := options()
@@ -94,7 +94,7 @@ func TestOrderIsChecked(t *testing.T) {
 	})
 }
 
-// A worker that goes on when its queue's table has got another order starts jobs in that one.
+// A worker continues in the table's new order after that was changed.
 func TestTableOfAnotherOrder(t *testing.T) {
 	undivided(t) // one order over all jobs
 	suite(t, func(s env) {
@@ -108,7 +108,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 	})
 }
 
-// The default priority holds for types that the config doesn't name.
+// The default priority applies to types that the config doesn't name.
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s env) {
 		s.add(job.Params{Type: "new"}, job.Params{Type: "send"})
@@ -117,11 +117,11 @@ func TestDefaultPriority(t *testing.T) {
 	})
 }
 
-// The upkeep of a queue is the same in any order.
+// The upkeep is the same in any order.
 func TestUpkeepInAnyOrder(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send", In: time.Hour}, job.Params{Type: "send"}, job.Params{Type: "send"})
-		s.exec("UPDATE shop_emails SET status = 'throttled' WHERE id = ?", s.nth(1)) // and its groups are gone
+		s.exec("UPDATE shop_emails SET status = 'throttled' WHERE id = ?", s.nth(1)) // and its groups were removed
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", s.nth(2))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		s.lockOutside("gone", s.nth(3))

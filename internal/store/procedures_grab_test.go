@@ -17,7 +17,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Order holds over types and parts of the line, and what is due now is there at once. What came in by plain SQL is hipq's to take in.
+// Order holds over types and parts of the line, and jobs that become due appear at once. Plain SQL rows wait for hipq to
+// ingest them.
 func TestProceduresGrabInOrder(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "c"}, job.Params{Type: "report", Key: "b", Priority: new(50)},
@@ -37,7 +38,7 @@ func (s env) byKey(key string) (id int64) {
 	return id
 }
 
-// What a worker has grabbed is nobody else's, and goes back at no cost, when it ends or dies. What it runs is lost with it.
+// No other worker gets a grabbed job. It returns at no cost when its worker ends or dies. A running job is then lost.
 func TestProceduresGiveBack(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "runs"}, job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
@@ -56,7 +57,7 @@ func TestProceduresGiveBack(t *testing.T) {
 	})
 }
 
-// A job whose worker was lost is decided about by any hipq work, also if its config doesn't have the type.
+// Any hipq work decides about a lost job, even if its config doesn't have the type.
 func TestProceduresLost(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "foreign", "k", nil, nil)
@@ -73,7 +74,7 @@ func TestProceduresLost(t *testing.T) {
 	})
 }
 
-// The limit holds for those who grab and for rounds, and nothing that weighs something overtakes the next that doesn't fit.
+// The limit holds for grabs and for rounds, and no job with weight overtakes the next that doesn't fit.
 func TestProceduresKeepTheLimit(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 3 }, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "heavy", ThrottleFactor: new(2)},
@@ -89,14 +90,14 @@ func TestProceduresKeepTheLimit(t *testing.T) {
 	})
 }
 
-// unserved are what a queue may have that only hipq work can keep.
+// unserved are queue options that only hipq work supports.
 var unserved = map[string]func(*queue.Options){
 	"groups": byRegion(20, map[string]int{"*": 2}),
 	"a rate": func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} },
 	"shards": func(o *queue.Options) { o.Shards = 8 },
 }
 
-// A queue with groups, a rate or shards is for hipq work: a grab says so. What is submitted there hipq work runs.
+// A queue with groups, a rate or shards is for hipq work: a grab says so. hipq work runs what is submitted there.
 func TestProceduresGrabNothingUnserved(t *testing.T) {
 	parallel(t)
 	for name, change := range unserved {
@@ -120,7 +121,7 @@ func TestProceduresGrabNothingUnserved(t *testing.T) {
 	}
 }
 
-// What was grabbed before its queue got groups, a rate or shards goes back when it is to start; what had been started is settled.
+// A job grabbed before its queue got groups, a rate or shards returns when it would start; one that was started is settled.
 func TestProceduresStartNothingUnserved(t *testing.T) {
 	parallel(t)
 	for name, change := range unserved {
@@ -152,13 +153,13 @@ func closedNow() string {
 	return fmt.Sprintf(`["%02d:00-%02d:00"]`, (hour+3)%24, (hour+4)%24)
 }
 
-// Windows and pause are looked at again when a job starts: it goes back then, and this is no error of the job.
+// Windows and pause are checked again when a job starts: it then returns, without an error.
 func TestProceduresStartNotNow(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		now, closed := time.Now(), closedNow()
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"})
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'b'", closed)
-		if got := s.grabbed("w1", 9); got != "a" { // and b goes to its window
+		if got := s.grabbed("w1", 9); got != "a" { // b goes to its window
 			t.Error(got)
 		}
 		s.wantState(s.byKey("b"), job.Initial, "scheduled", 0)
@@ -181,7 +182,7 @@ func TestProceduresStartNotNow(t *testing.T) {
 	})
 }
 
-// One type or several, one job a call or many: it all comes to the same, and nothing is passed over but what another transaction holds.
+// One type or several, one job a call or many: the result is the same, and only locked jobs are skipped.
 func TestProceduresGrabTypes(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
 		other := s.conn()
@@ -195,7 +196,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 					job.Params{Type: "send", Key: "light"})
 				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
 				s.exec("UPDATE shop_emails SET attempt = 2 WHERE job_key = 'heavy'")
-				if s.db.SQL.IDsByKey { // a node of a cluster passes over nothing
+				if s.db.SQL.IDsByKey { // a cluster node skips nothing
 					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
 				}
 				must[any](t)(other.ExecContext(t.Context(), "START TRANSACTION"))
@@ -223,7 +224,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 	})
 }
 
-// What may start, in which order, and what counts against the limit: rounds and procedures give the same jobs.
+// Rounds and procedures start the same jobs in the same order, and count the same against the limit.
 func TestProceduresStartAsRounds(t *testing.T) {
 	parallel(t)
 	type situation struct {
@@ -297,7 +298,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 	}
 }
 
-// A call that finds all rows held, or more types than jobs, ends.
+// A call ends even if all rows are locked, or there are more types than jobs.
 func TestProceduresGrabEnds(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		if s.db.SQL.IDsByKey {
@@ -316,7 +317,7 @@ func TestProceduresGrabEnds(t *testing.T) {
 	})
 }
 
-// When a pause has returned nothing starts any more: it waits for a start that is under way, and a start waits for it.
+// After a pause has returned, nothing starts: it waits for a start in progress, and a start waits for it.
 func TestProceduresPauseMeansNow(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"})
@@ -347,7 +348,7 @@ func TestProceduresPauseMeansNow(t *testing.T) {
 	})
 }
 
-// The first job without room is overtaken by none, whether hipq work or a worker by SQL has met it.
+// No job overtakes the first one without room, whether hipq work or a SQL worker met it.
 func TestProceduresFirstIsNotOvertaken(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s env) {
 		grab := func(jobType string) int { return len(s.call("job_grab", "w1", "emails", jobType, 9)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A worker by SQL says how far it is: under its token, of what it has started, and without waiting for anybody.
+// A SQL worker reports progress under its token, for jobs it started, and without waiting.
 func TestProcedureProgress(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -51,10 +51,10 @@ func TestProcedureProgress(t *testing.T) {
 		}
 		equal(t, s.all(), before, "after a refusal")
 
-		// somebody holds the row
+		// Another session locks the row.
 		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
 		must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", id))
-		if s.db.SQL.IDsByKey { // on a node of a cluster it waits
+		if s.db.SQL.IDsByKey { // on a cluster node it waits
 			_ = tx.Rollback()
 		} else if written := say(50, "held"); written != "0" {
 			t.Errorf("it is written: %s", written)
@@ -69,7 +69,7 @@ func TestProcedureProgress(t *testing.T) {
 	})
 }
 
-// Once an answer has come from outside, progress counts no more. The worker hears of the answer when it settles the job.
+// After an external answer, progress no longer counts. The worker learns of the answer when it settles the job.
 func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	proceduresSuite(t, asynchronous, func(s env) {
 		for _, tt := range []struct {
@@ -98,8 +98,8 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	})
 }
 
-// An attempt that is over its time ends at the next look, although its worker lives: hipq can't stop a handler in another
-// program, which may have got stuck with its heartbeat going on. Its weight is free then, and its word doesn't count any more.
+// An attempt that exceeds its timeout ends at the next poll, although its worker lives. hipq can't stop a handler in another
+// program, which may be stuck although it still sends heartbeats. Its weight is then free, and its outcome no longer counts.
 func TestProceduresOverdue(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 6 }, func(s env) {
 		grabs := map[string]row{}
@@ -111,7 +111,7 @@ func TestProceduresOverdue(t *testing.T) {
 				grabs[key] = s.begin("w1")
 			}
 		}
-		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work sees to it
+		s.add(job.Params{Type: "send", Key: "own", Timeout: 10e9}) // hipq work enforces it
 		s.start("h", 1)
 		s.add(job.Params{Type: "send", Key: "next"})
 		must[string](t)(s.Stop(t.Context(), s.byKey("stopped")))

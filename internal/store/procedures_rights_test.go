@@ -12,8 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Nobody speaks for a worker without its secret: not with the id that everybody sees, be it that of a worker by SQL or of one of
-// hipq work.
+// A caller needs the worker's secret. The public id isn't enough, for a SQL worker or for one of hipq work.
 func TestProceduresWantTheSecret(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		const hipqWork = "0198c5a8-5f0e-7c31-9d2a-6f1b2c3d4e5f"
@@ -35,7 +34,7 @@ func TestProceduresWantTheSecret(t *testing.T) {
 	})
 }
 
-// A token tells nothing about the next: not its time, nor the host's address, as a UUID of version 1 does.
+// A token reveals nothing about the next: neither its time nor the host's address, unlike a version 1 UUID.
 func TestProceduresTokens(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
@@ -51,7 +50,7 @@ func TestProceduresTokens(t *testing.T) {
 	})
 }
 
-// The procedures of one queue do what those of the instance do, also in the caller's transaction.
+// The procedures of one queue do what those of the instance do, even in the caller's transaction.
 func TestProceduresOfOneQueue(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"})

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// out calls a procedure on one connection and gives its last parameter, which it sets; NULL is "NULL".
+// out calls a procedure on one connection and returns the last parameter, which the procedure sets; NULL is "NULL".
 func (s env) out(conn *sql.Conn, name string, args ...any) string {
 	s.t.Helper()
 	marks := strings.Repeat("?, ", len(args))
@@ -37,7 +37,7 @@ func (s env) conn() *sql.Conn {
 	return conn
 }
 
-// What the procedures judge, they judge as Go does.
+// The procedures decide as Go does.
 func TestProceduresRules(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		t.Run("opening", func(t *testing.T) { s.testOpening(t) })
@@ -46,7 +46,7 @@ func TestProceduresRules(t *testing.T) {
 	})
 }
 
-// SQL opens windows when Go does, whatever the zone's clock does meanwhile.
+// SQL opens windows when Go does, whatever the zone's clock does.
 func (s env) testOpening(t *testing.T) {
 	conn := s.conn()
 	year := time.Now().UTC().Year()
@@ -66,7 +66,7 @@ func (s env) testOpening(t *testing.T) {
 		settings := string(must[[]byte](t)(json.Marshal(changes)))
 		for n := range 80 {
 			at := begin.Add(time.Duration(random.Int64N(int64(2 * 365 * 24 * time.Hour))))
-			if n%2 == 0 && len(changes) > 1 { // about a change of the clock
+			if n%2 == 0 && len(changes) > 1 { // around a change of the clock
 				at = time.Unix(changes[1+random.IntN(len(changes)-1)][0], 0).Add(time.Duration(random.Int64N(int64(48*time.Hour))) - 24*time.Hour)
 			}
 			at = at.Truncate(time.Microsecond).UTC()
@@ -80,7 +80,7 @@ func (s env) testOpening(t *testing.T) {
 	}
 }
 
-// What is a window for Go is one for SQL, and nothing else.
+// SQL and Go accept the same windows.
 func (s env) testWindows(t *testing.T) {
 	conn := s.conn()
 	for _, text := range []string{
@@ -96,7 +96,7 @@ func (s env) testWindows(t *testing.T) {
 	}
 }
 
-// The delays are those of the policy.
+// The delays are the policy's.
 func (s env) testDelay(t *testing.T) {
 	conn := s.conn()
 	random := rand.New(rand.NewPCG(2, 2))

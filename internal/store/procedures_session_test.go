@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// In a transaction of the caller's a call neither commits nor undoes what isn't its own.
+// In the caller's transaction a call neither commits nor undoes other work.
 func TestProceduresInATransaction(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s env) {
 		for _, begin := range []string{
@@ -60,7 +60,7 @@ func TestProceduresInATransaction(t *testing.T) {
 	})
 }
 
-// Whatever a session has set, a call does the same.
+// A call does the same with any session settings.
 func TestProceduresInAnySession(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		for _, set := range []string{
@@ -81,7 +81,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			}
 			s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE status = 'scheduled'")
 			g := call("job_grab", "w1", "emails", `["send","report"]`, 3)
-			if set == "sql_select_limit = 1" { // which is the caller's own wish for results
+			if set == "sql_select_limit = 1" { // that is the caller's own wish for results
 				g = call("job_grab", "w1", "emails", "send", 3)
 			}
 			for _, r := range g {
@@ -92,12 +92,12 @@ func TestProceduresInAnySession(t *testing.T) {
 			n := value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'")
 			ensure(t, n == 3 || set == "sql_select_limit = 1", "SET %s: %d jobs failed", set, n)
 			s.exec("DELETE FROM shop_emails")
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test must get it
 		}
 	})
 }
 
-// A transaction that sees an older time settles the job as it is now: its last attempt is its last.
+// A transaction with an old snapshot settles the job as it is now: its last attempt is its last.
 func TestProceduresInAnOldTransaction(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.Types[0].Retry.Attempts = 1 }, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -117,7 +117,7 @@ func TestProceduresInAnOldTransaction(t *testing.T) {
 	})
 }
 
-// Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
+// The backlog query never waits or locks, whatever its transaction's isolation and age.
 func TestProceduresBacklogLocksNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -143,7 +143,7 @@ func TestProceduresBacklogLocksNothing(t *testing.T) {
 	})
 }
 
-// A heartbeat waits for no job: a transaction that starts, ends and grabs jobs leaves the worker's row alone.
+// A heartbeat waits for no job: a transaction that starts, ends and grabs jobs doesn't touch the worker's row.
 func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		heart, conn := s.conn(), s.conn()
@@ -171,7 +171,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 	})
 }
 
-// A transaction that fails a job, which reads what the config says, holds up no pause, and no init.
+// A transaction that fails a job, which reads the settings, blocks no pause and no init.
 func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -192,7 +192,7 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	})
 }
 
-// A call in a transaction that stays open holds up nobody: a SERIALIZABLE session is refused, and a refusal locks nothing.
+// A call in an open transaction blocks no other session: a SERIALIZABLE session is refused, and a refusal locks nothing.
 func TestProceduresHoldUpNobody(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "send", "k", nil, nil)
@@ -213,15 +213,15 @@ func TestProceduresHoldUpNobody(t *testing.T) {
 			want(max(31005, code), "worker_deregister", "unknown")
 			want(code, "job_backlog", "emails", nil)
 			s.call("job_submit", "emails", "send", nil, nil, nil)
-			for i := range 10 { // some come where the unknown one would be
+			for i := range 10 { // some sort where the unknown one would be
 				s.call("worker_register", isolation[:1]+strconv.Itoa(i), nil, nil, nil)
 			}
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test must get it
 		}
 	})
 }
 
-// The clock is the server's, whatever the session says: one that has set its own is refused, and its zone doesn't matter.
+// The server's clock counts: a session that set its own is refused, and its zone doesn't matter.
 func TestProceduresClock(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.call("job_submit", "emails", "send", "later", nil, `{"in":"9d"}`)
@@ -243,11 +243,11 @@ func TestProceduresClock(t *testing.T) {
 			}
 			diff := cmp.Diff(before, s.all())
 			require(t, diff == "", "%s changed\n%s", set, diff)
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other test must get it
 		}
 		for _, zone := range []string{"+11:30", "-12:00"} {
 			conn := s.conn()
-			// a session whose clock stands still, near the right time, is moved by nothing
+			// A session with a frozen clock near the right time sets no time in the future.
 			must[any](t)(conn.ExecContext(t.Context(), "SET time_zone = '"+zone+"', timestamp = UNIX_TIMESTAMP()"))
 			must[[]row](t)(tryOn(t.Context(), conn, "worker_heartbeat", "w1"))
 			must[[]row](t)(tryOn(t.Context(), conn, "job_progress", "w1", "emails", g["id"], g["token"], 7, nil))

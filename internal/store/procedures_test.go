@@ -20,7 +20,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// proceduresSuite runs a test on MariaDB or MySQL, with the stored procedures, and a worker w1 that registered by them.
+// proceduresSuite runs a test on MariaDB or MySQL with the stored procedures, and a worker w1 registered through them.
 func proceduresSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
 	undivided := func(o *queue.Options) { o.Shards = 1; change(o) }
@@ -34,19 +34,19 @@ func proceduresSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 // row is a row of a procedure's result; NULL is "NULL".
 type row map[string]string
 
-// caller is who calls procedures: a database, or one connection to it.
+// caller calls procedures: a database, or one connection to it.
 type caller interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// secretOf is the secret of the worker that a test calls so, idOf is the id that everybody sees of it.
+// secretOf is the secret of the worker with this name in a test, idOf is its public id.
 func secretOf(worker string) string { return fmt.Sprintf("%032s", worker) }
 
 func idOf(worker string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(secretOf(worker))))[:36]
 }
 
-// tryOn calls a procedure of the instance and gives the rows of its result. Of a worker it takes the name.
+// tryOn calls a procedure of the instance and returns its rows. A worker's name stands for its secret.
 func tryOn(ctx context.Context, on caller, name string, args ...any) (list []row, err error) {
 	if worker, ok := args[0].(string); ok && name != "job_submit" && name != "job_backlog" {
 		args = append([]any{secretOf(worker)}, args[1:]...)
@@ -99,7 +99,7 @@ func (s env) one(name string, args ...any) row {
 	return list[0]
 }
 
-// grab grabs one job of a worker, and begin starts it too.
+// grab grabs one job for a worker; begin also starts it.
 func (s env) grab(worker string) row {
 	s.t.Helper()
 	return s.one("job_grab", worker, "emails", `["send","report"]`, 1)
@@ -112,7 +112,7 @@ func (s env) begin(worker string) row {
 	return g
 }
 
-// grabbed are the keys of the jobs that a worker grabs.
+// grabbed returns the keys of the jobs that a worker grabs.
 func (s env) grabbed(worker string, n int) string {
 	s.t.Helper()
 	var keys []string
@@ -122,7 +122,7 @@ func (s env) grabbed(worker string, n int) string {
 	return strings.Join(keys, " ")
 }
 
-// all is everything that a call may change. A turn is no change: it is taken to wait for another.
+// all is everything that a call may change. A turn isn't a change: it is taken to wait for another call.
 func (s env) all() string {
 	s.t.Helper()
 	var b strings.Builder
@@ -138,7 +138,7 @@ func (s env) all() string {
 	return b.String()
 }
 
-// print writes a query's rows, a line each.
+// print writes a query's rows, one on each line.
 func (s env) print(to io.Writer, query string) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(), query)
@@ -354,7 +354,7 @@ func (s env) refused(name string, args ...any) uint16 {
 	return my.Number
 }
 
-// A queue that is not registered, for somebody has deleted its row, takes and gives no jobs; those that it has given are settled.
+// A queue whose registration was deleted takes and gives no jobs; those that it gave are settled.
 func TestProceduresOfAnUnregisteredQueue(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send", Key: "a"}, job.Params{Type: "send", Key: "b"}, job.Params{Type: "send", Key: "c"})

@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Texts are what they are, to the byte: of any script, with blanks behind them that a comparison doesn't see, or of blanks alone.
+// Texts are kept to the byte: any script, trailing blanks that a comparison ignores, or only blanks.
 func TestProceduresTexts(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		for i, key := range []string{"😀", " ", "  ", "k", "k ", "K", "ü", "u\u0308", `"`, `\`, "'; DROP", "NONE", "[", "\u2028"} {
@@ -31,7 +31,7 @@ func TestProceduresTexts(t *testing.T) {
 	})
 }
 
-// What stands in the options twice is refused where the server tells, and a name that only looks like one is none.
+// A duplicate option is refused where the server shows it, and a name that only looks like an option isn't one.
 func TestProceduresOptions(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		twice := `{"priority":7,"time_windows":["00:00-24:00"],"priority":7}`
@@ -59,7 +59,7 @@ func TestProceduresOptions(t *testing.T) {
 	})
 }
 
-// The word for nothing is no job's data and no reason; a delay of no time is at once, and the number 0 no wish, as a handler's.
+// NONE is no job's data and no reason; a zero delay means at once, and the number 0 is no wish, as for handlers.
 func TestProceduresNothing(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
 		s.wantRefusal(31002, "NONE stands for no data", "job_submit", "emails", "send", "k", job.None, nil)

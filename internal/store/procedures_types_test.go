@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Of an asynchronous type the work is only sent, whatever an error says: it waits for its answer until its timeout, and then for
+// An asynchronous type's work is only sent, whatever an error says: the job waits for its answer until its timeout, then for
 // the retry decision.
 func TestProceduresAsync(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s env) {
@@ -21,7 +21,7 @@ func TestProceduresAsync(t *testing.T) {
 		s.add(job.Params{Type: "report", Key: "next"})
 		equal(t, s.grabbed("w1", 1), "", "grabbed beside work that is only sent")
 		s.wantRefusal(31012, "ended already: the job is running", "job_complete", "w1", "emails", g["id"], g["token"], "sent")
-		s.call("worker_deregister", "w1") // who sent it may go
+		s.call("worker_deregister", "w1") // the sender may end
 		s.upkeep()
 		must[queue.Answered](t)(s.answer(queue.Answer{Key: "k", Token: g["token"], Verdict: job.Finished, Result: "done"}))
 		s.wantState(id, job.Final, "finished", 1)
@@ -53,7 +53,7 @@ func TestProceduresAsync(t *testing.T) {
 	})
 }
 
-// A type with a retry handler rests for it, with the wish of the worker; no other procedure decides.
+// A job of a type with a retry handler waits for it, with the worker's wish; no other procedure decides.
 func TestProceduresRetryHandler(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.Types[0].RetryHandler = true }, func(s env) {
 		for options, want := range map[string]job.Outcome{
@@ -86,7 +86,7 @@ func TestProceduresRetryHandler(t *testing.T) {
 	})
 }
 
-// In a queue with strict types only those of the config are taken, though there may be jobs of others.
+// A queue with strict types accepts only the config's types, even if it has jobs of others.
 func TestProceduresStrictTypes(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.StrictTypes = true }, func(s env) {
 		s.add(job.Params{Type: "former"})

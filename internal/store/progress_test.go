@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Progress is written down of an attempt that runs under the token that its worker knows, and of no other.
+// Progress is saved only for an attempt that runs under the token that its worker knows.
 func TestProgressOfItsAttemptAlone(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w1")
@@ -62,7 +62,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 	})
 }
 
-// What somebody's SQL has put there and can't be a progress is none, and no reason to end a job.
+// Invalid progress, written by other SQL, counts as none, and doesn't fail a job.
 func TestOddProgress(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")

@@ -9,10 +9,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
+// promoteMax bounds the jobs of one promotion, earliest first. Order holds among jobs promoted together.
 const promoteMax = 10_000
 
-// makeAvailable makes the first jobs available that a condition finds, and passes over those that another transaction holds.
+// makeAvailable makes the first jobs that match a condition available. It skips rows that another transaction locks.
 func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
 	var ids []any
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
@@ -43,7 +43,7 @@ func (q *Queue) IDs(ctx context.Context, tx *engine.Tx, query string, args ...an
 	return Args(found, func(id int64) any { return id }), nil
 }
 
-// Args are what a function gives of each of a list, as parameters of a statement.
+// Args maps a list to the parameters of a statement.
 func Args[T any](list []T, of func(T) any) []any {
 	all := make([]any, len(list))
 	for i, one := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are a job's, each with the field that it is read into. A row by plain SQL has NULL in some, which reads as zero.
+// columns are a job's columns with the fields that they fill. Rows by plain SQL may have NULLs, which read as zero.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any
@@ -54,14 +54,15 @@ var columns = []struct {
 	{"progress_time", func(j *job.Job) any { return &j.Progress.Time }},
 }
 
-// Selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
+// Selection is the columns that a query reads, by index. The others read as None or zero.
 type Selection []int
 
 var (
-	// AllColumns are a job's.
+	// AllColumns selects all columns of a job.
 	AllColumns = allBut()
-	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
-	startColumns         = allBut(startWithout...)
+	// startColumns lacks the last attempt and what the start writes.
+	startColumns = allBut(startWithout...)
+	// startColumnsOfGroups also lacks the data, because a claim may pass many jobs.
 	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
 		"error", "result", "output", "retry_override", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
@@ -78,7 +79,7 @@ func allBut(names ...string) (s Selection) {
 	return s
 }
 
-// Only is the selection of these columns.
+// Only selects these columns.
 func Only(names ...string) Selection {
 	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
 }
@@ -93,8 +94,8 @@ func (q *Queue) listed(of Selection) string {
 	return strings.Join(names, ", ")
 }
 
-// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that
-// can't be a job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
+// reader returns a function that reads a query's current row: a job from the selected columns, then the others. An invalid
+// row sets the job's Invalid instead of failing, because it must not hide other rows. Invalid progress is dropped: see sound.
 func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, error) {
 	empty := job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, RetryOverride: job.None,
@@ -121,10 +122,10 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 			}
 		}
 		if j.Attempt == 0 {
-			j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+			j.StartTime = time.Time{} // rows have one from the start, so that starting a job doesn't grow its row
 		}
 		j.Progress = sound(j.Progress)
-		if j.Status.IsFinal() { // it may keep what made it fail
+		if j.Status.IsFinal() { // it may keep the flaw that made it fail
 			j.Invalid = nil
 		} else if j.Invalid == nil {
 			j.Invalid = j.Check()
@@ -136,7 +137,7 @@ func (q *Queue) reader(of Selection, others ...any) func(*sql.Rows) (*job.Job, e
 	}
 }
 
-// leave notes that a job leaves a column to its type. An unreadable one counts as left, because it must not be 0 in a retry.
+// leave notes that the job leaves a column to its type. An unreadable column counts too, because a retry must not get 0.
 func leave(l *job.Left, column string) {
 	switch column {
 	case "timeout":
@@ -150,7 +151,7 @@ func leave(l *job.Left, column string) {
 	}
 }
 
-// Jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
+// Jobs is the query that passes jobs with these columns to f. rest follows the table's name in the query.
 func (q *Queue) Jobs(of Selection, rest string, args []any, f func(*job.Job)) engine.Query {
 	read, query := q.reader(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -162,7 +163,7 @@ func (q *Queue) Jobs(of Selection, rest string, args []any, f func(*job.Job)) en
 	})}
 }
 
-// cell is what a row has in one column. A text that is the same as in the row before is not allocated again.
+// cell is a row's value in one column. It reuses the text of the previous row if both are equal, to save allocations.
 type cell struct {
 	null   bool
 	number int64
@@ -185,7 +186,7 @@ func (c *cell) Scan(src any) error {
 	return nil
 }
 
-// whole is the number in the cell. It can be read, because the tables' types allow nothing else.
+// whole is the cell's number. Parsing can't fail, because the column types allow only numbers.
 func (c *cell) whole() int64 {
 	if c.text == "" {
 		return c.number
@@ -194,7 +195,7 @@ func (c *cell) whole() int64 {
 	return n
 }
 
-// read reads what the cell has into a field of a job. NULL leaves it as it is.
+// read stores the cell in a field of a job. NULL leaves the field as it is.
 func (c *cell) read(field any) (err error) {
 	if c.null {
 		return nil
@@ -211,7 +212,7 @@ func (c *cell) read(field any) (err error) {
 	case *time.Duration:
 		*f = time.Duration(c.whole()) * time.Second
 	case *time.Time:
-		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would pass for no time
+		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would mean no time
 			err = fmt.Errorf("%q is before 1970", c.text)
 		}
 	case *job.Windows:
@@ -222,7 +223,7 @@ func (c *cell) read(field any) (err error) {
 	return err
 }
 
-// sound is the progress, or none if the row has an invalid one: that is no reason to end a job.
+// sound returns the progress, or none if it is invalid: that is no reason to fail a job.
 func sound(p job.Progress) job.Progress {
 	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
 	if !ok || p.Attempt < 1 || p.Time.IsZero() {
@@ -232,7 +233,7 @@ func sound(p job.Progress) job.Progress {
 	return whole
 }
 
-// Get reads one job.
+// Get reads one job. It fails with ErrNotFound if there is none.
 func (q *Queue) Get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
 	var found *job.Job
 	err := engine.ReadOn(ctx, from, q.Jobs(AllColumns, "WHERE id = ? "+lock, []any{id}, func(j *job.Job) { found = j }))

@@ -13,12 +13,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// inShards divides a queue among so many shards.
+// inShards divides a queue into n shards.
 func inShards(n, limit int) func(*queue.Options) {
 	return func(o *queue.Options) { o.Shards, o.ThrottleLimit = n, limit }
 }
 
-// addIn adds a job to one of the queue's shards, and gives its id.
+// addIn adds a job to one of the queue's shards and returns its id.
 func (s env) addIn(shard int, j job.Params) int64 {
 	s.t.Helper()
 	j.Type = "send"
@@ -32,7 +32,7 @@ func (s env) addIn(shard int, j job.Params) int64 {
 	}
 }
 
-// otherwise is the queue as a config sees it that divides it otherwise.
+// otherwise is the queue under a config with another division.
 func (s env) otherwise(n int) env {
 	s.t.Helper()
 	o := queue.Options(s.Options)
@@ -40,7 +40,7 @@ func (s env) otherwise(n int) env {
 	return envOf(s.t, s.db, must[*queue.Queue](s.t)(queue.New(s.db, o)))
 }
 
-// tick waits until the database's clock has gone on: SQLite's knows milliseconds.
+// tick waits until the database's clock advances: SQLite's has milliseconds.
 func (s env) tick() {
 	s.t.Helper()
 	clock := func() time.Time { return must[time.Time](s.t)(s.db.SQL.Clock(s.t.Context())) }
@@ -53,7 +53,7 @@ func (s env) states() []admin.ShardState {
 	return must[admin.Overview](s.t)(s.Overview(s.t.Context())).Shards
 }
 
-// How each shard stands, as far as jobs and parts of the limit go.
+// Each shard's state: its jobs and its share of the limit.
 func TestShardStates(t *testing.T) {
 	change := func(o *queue.Options) {
 		inShards(4, 8)(o)
@@ -64,7 +64,7 @@ func TestShardStates(t *testing.T) {
 		s.addIn(2, job.Params{})
 		s.addIn(3, job.Params{In: time.Hour})
 		s.startIn("w", 2, 1)
-		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in no shard yet
 		all := s.states()
 		require(t, len(all) == 4, "%+v", all)
 		for i, of := range all {
@@ -91,7 +91,7 @@ func TestShardStates(t *testing.T) {
 	})
 }
 
-// Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
+// A start resets the time since when a shard has started nothing; a start that leaves no job waiting clears it.
 func TestWaitsSince(t *testing.T) {
 	parallel(t)
 	for column, change := range map[string]func(*queue.Options){
@@ -126,7 +126,7 @@ func TestWaitsSince(t *testing.T) {
 	}
 }
 
-// Why a job of a queue with several shards waits: its shard's part of the limit, its order, and where it is placed.
+// Reasons why a job waits in a queue with several shards: its shard's share of the limit, its order, and its place.
 func TestWhyOfShards(t *testing.T) {
 	suiteWith(t, inShards(4, 8), func(s env) {
 		s.hire("w")
@@ -150,7 +150,7 @@ func TestWhyOfShards(t *testing.T) {
 	})
 }
 
-// The part that a shard has of a rate is its own.
+// Each shard has its own share of a rate.
 func TestWhyOfAShardsRate(t *testing.T) {
 	change := func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 4, Per: time.Hour} }
 	suiteWith(t, change, func(s env) {
@@ -164,7 +164,7 @@ func TestWhyOfAShardsRate(t *testing.T) {
 	})
 }
 
-// Jobs of one shard are found by its place.
+// A shard's place finds its jobs.
 func TestFindByShard(t *testing.T) {
 	suiteWith(t, inShards(4, 0), func(s env) {
 		one, two := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
@@ -186,7 +186,7 @@ func TestFindByShard(t *testing.T) {
 	})
 }
 
-// Who starts one job now gets what other shards hold and don't use; what they use, it doesn't.
+// StartNow gets what other shards hold but don't use, and not what they use.
 func TestStartNowDivides(t *testing.T) {
 	change := func(o *queue.Options) {
 		inShards(4, 4)(o)

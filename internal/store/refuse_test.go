@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// unchecked inserts rows past the table's constraints, as hipq's own sessions write: where they were out of force. On MySQL they stay
-// so, for no session can do without them there, and they come back to no table with rows that they refuse.
+// unchecked inserts rows despite the table's constraints, like hipq's own sessions with the constraints off. MySQL needs them
+// dropped for good, because no session can switch them off, and a table with invalid rows can't get them back.
 func (s env) unchecked(columns, values string) {
 	s.t.Helper()
 	if s.db.SQL.Engine == "mysql" && !s.isMariaDB() {
@@ -36,7 +36,7 @@ func (s env) isMariaDB() (yes bool) {
 	return yes
 }
 
-// insertOf is a row that says that hipq has taken it in, with some columns of its own.
+// insertOf is a row that claims to be ingested, with some given columns.
 func insertOf(columns, values string) string {
 	for _, c := range [][2]string{{"job_type", "'send'"}, {"timeout", "60"}, {"priority", "100"}, {"throttle_factor", "1"}, {"time_windows", "'NONE'"}} {
 		if !slices.Contains(strings.Split(columns, ", "), c[0]) {
@@ -46,7 +46,7 @@ func insertOf(columns, values string) string {
 	return "INSERT INTO shop_emails (" + columns + ") VALUES (" + values + ")"
 }
 
-// wantRefused wants a job to have ended without an attempt, with this in its error.
+// wantRefused expects a job to have ended without an attempt, with this in its error.
 func (s env) wantRefused(id int64, reason string) {
 	s.t.Helper()
 	j := s.get(id)
@@ -56,7 +56,7 @@ func (s env) wantRefused(id int64, reason string) {
 	s.wantHistory(id, "failed/0")
 }
 
-// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
+// A round refuses an invalid row of any status, and that takes no slot.
 func TestRoundRefuses(t *testing.T) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
@@ -81,7 +81,7 @@ func TestRoundRefuses(t *testing.T) {
 					wants = append(wants, c[2])
 				}
 				good := s.add(inRegion("west", 1), inRegion("west", 1))
-				s.upkeep() // the lost and the overdue are to be decided about
+				s.upkeep() // lost and overdue jobs need a decision
 				s.upkeep()
 				equal(s.t, ids(s.start("w", 2)), []int64{good[0].ID, good[1].ID}, "started")
 				for range 2 {
@@ -95,8 +95,7 @@ func TestRoundRefuses(t *testing.T) {
 	}
 }
 
-// A row by plain SQL that can't be a job is refused when it is taken in, whatever its bytes are; what it says of hipq's own
-// columns counts for nothing.
+// Ingestion refuses an invalid row of plain SQL, whatever its bytes. Values that it has in hipq's own columns are ignored.
 func TestTakeInRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		long := "X'" + strings.Repeat("ff", 254) + "'"
@@ -122,8 +121,8 @@ func TestTakeInRefuses(t *testing.T) {
 	})
 }
 
-// Rows that can neither be taken in nor refused, because another transaction holds their keys, wait for the next look: the upkeep doesn't
-// come back to them at once.
+// Rows that can't be ingested or refused, because another transaction locks their keys, wait for the next poll: the upkeep
+// doesn't retry at once.
 func TestTakeInLeavesHeldRows(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		row, take := "('send', '9999-01-01')", func() bool {
@@ -141,7 +140,7 @@ func TestTakeInLeavesHeldRows(t *testing.T) {
 	})
 }
 
-// Where a constraint was out of force, hipq finds out itself. The others go on.
+// If constraints were off, hipq detects invalid rows itself. The other jobs continue.
 func TestUncheckedRowsAreRefused(t *testing.T) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
@@ -162,7 +161,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				}
 				good := s.add(inRegion("west", 1), inRegion("east", 1), job.Params{Type: "report", In: time.Hour})
 				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
-				for range 6 { // each time some more is found
+				for range 6 { // each pass finds some more
 					s.upkeep()
 				}
 				equal(s.t, ids(s.start("w", 10)), []int64{good[0].ID, good[1].ID, good[2].ID}, "started")
@@ -174,7 +173,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 	}
 }
 
-// What an operator does to a row that can't be a job's is an error, but for ending it.
+// Operations on an invalid row fail, except for ending it.
 func TestOperateOnAFlawedRow(t *testing.T) {
 	suite(t, func(s env) {
 		in := s.t.Context()
@@ -203,7 +202,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 	})
 }
 
-// A retry handler isn't asked about a row that can't be a job's.
+// Retry handlers aren't asked about invalid rows.
 func TestUndecidedRefuses(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec(insertOf("status, attempt, time_windows", "'undecided', 1, 'x'"))
@@ -216,7 +215,7 @@ func TestUndecidedRefuses(t *testing.T) {
 	})
 }
 
-// With keep_failed: 0 what is refused is deleted like all that fails; the activity tells of it.
+// With keep_failed: 0 refused rows are deleted like all failures; the activity records it.
 func TestRefusedRowsAreDiscarded(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s env) {
 		s.exec(insertOf("status, time_windows", "'available', 'x'"))
@@ -227,7 +226,7 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 	})
 }
 
-// An order by what is no priority, as only a hand can have written it on SQLite, is no reason to stop.
+// On SQLite, ordering by an invalid priority, left by manual edits, stops nothing.
 func TestUncheckedRank(t *testing.T) {
 	parallel(t)
 	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})

@@ -21,11 +21,11 @@ type queueRecord struct {
 	KeepFinished  int64
 	KeepFailed    int64
 	Settings      string
-	// Division is the number of how it is divided.
+	// Division is the number of the queue's division.
 	Division int
 }
 
-// settings are what else the database knows of a queue's options, as JSON.
+// settings are the other registered options of a queue, as JSON.
 type settings struct {
 	Options
 	// Zone is for the stored procedures: see zoneChanges.
@@ -33,7 +33,7 @@ type settings struct {
 }
 
 func (o Options) record(year int) queueRecord {
-	// What check lets pass can be written. A map's keys are sorted in it: the same settings are the same text.
+	// Checked options always marshal. Map keys are sorted, so equal settings give equal texts.
 	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, year)})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
@@ -41,7 +41,7 @@ func (o Options) record(year int) queueRecord {
 	}
 }
 
-// options gives what a row says, or an error if no config could have said it.
+// options returns what a row says, or an error if no config could have written it.
 func (r queueRecord) options(db *schema.DB) (Options, error) {
 	var s settings
 	if _, err := db.CheckQueue(r.Queue); err != nil {
@@ -62,10 +62,10 @@ func (r queueRecord) options(db *schema.DB) (Options, error) {
 	return o, o.check()
 }
 
-// registeredOptions are the registered ones; zero if no config could have said them. It runs the other queries too.
+// registeredOptions returns the registered options; zero if no config could have written them. It runs the other queries too.
 func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, others ...engine.Query) (o Options, err error) {
 	own := registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) {
-		if registered, flaw := r.options(q.db); flaw == nil { // Registered warns of a flaw
+		if registered, flaw := r.options(q.db); flaw == nil { // Registered warns about a flaw
 			o = registered
 		}
 	})
@@ -85,21 +85,21 @@ func registrations(db *schema.DB, which string, args []any, f func(queueRecord))
 	})}
 }
 
-// Register records the queue and the configured types in the database, for commands and applications that have no config of the
-// queue. Workers do it when they begin. It writes only what has changed or can't be read, and may be repeated. ErrShards, and
-// nothing written, if the database's queue is divided otherwise, which Reshard changes.
+// Register stores the queue and the configured types in the database, for commands and applications without the queue's
+// config. Workers call it when they start. It writes only what changed or is unreadable, and may be repeated. If the
+// registered division differs, it writes nothing and fails with ErrShards; Reshard changes the division.
 func (q *Queue) Register(ctx context.Context) error {
 	var now engine.Time
 	var there queueRecord
 	var rows []ShardRow
 	known := map[string]typeRecord{}
-	// an idle tick does this and not much besides
+	// an idle tick does little more than this
 	err := q.db.SQL.Read(ctx, engine.Values(engine.Value{SQL: q.db.SQL.TimeText(q.db.SQL.NowSQL), Into: &now}),
 		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.ShardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	want := q.record(now.Year()) // by the database's clock, because those of the hosts may differ
+	want := q.record(now.Year()) // by the database's clock, because hosts' clocks may differ
 	var changed []typeRecord
 	for name, t := range q.configured {
 		if r := recordOf(t); known[name] != r {
@@ -112,13 +112,13 @@ func (q *Queue) Register(ctx context.Context) error {
 	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
 		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
-		if there.Division < 1 { // it isn't registered, or a hand has written something else there
+		if there.Division < 1 { // unregistered, or overwritten by hand
 			columns, values = append(columns, "division"), append(values, want.Division)
 		}
 		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
 			return err
 		}
-		// its row is ours now: nobody divides the queue otherwise before this is committed
+		// Our write locks the queue's row: its division can't change before this commits.
 		if err := q.checkDivision(ctx, tx); err != nil {
 			return err
 		}
@@ -130,11 +130,11 @@ func (q *Queue) Register(ctx context.Context) error {
 				return err
 			}
 		}
-		// at once, for a job that weighs more than the limit goes by what is registered
+		// At once, because a job heavier than the limit goes by the registered limit.
 		return q.makeShards(ctx, tx)
 	})
 	if errors.Is(err, ErrShards) {
-		return err // who leaves the queue out for that names it
+		return err // the caller that skips the queue names it
 	}
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", q.Name, err)
@@ -143,8 +143,8 @@ func (q *Queue) Register(ctx context.Context) error {
 	return nil
 }
 
-// Registered gives all queues that are registered in the database, by name, without their types. A row that can't be a queue's
-// is left out, with a warning by the database's Warn. The queues' tables are not checked.
+// Registered returns all registered queues, by name, without their types. It skips invalid rows with a warning through the
+// database's Warn. It doesn't check the queues' tables.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
 	err := db.SQL.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
@@ -162,8 +162,8 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	return all, nil
 }
 
-// zoneChanges are the changes of a zone's clock in three years, each as its time and the offset from then on, in seconds; the
-// first is the offset at the beginning. Nil: no offset at all. So a registration changes once a year, and UTC's never.
+// zoneChanges lists the changes of a zone's clock in three years: each a time and the offset from then on, in seconds. The
+// first is the initial offset. Nil means UTC. Thus registrations change once a year, and UTC's never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
 	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// What the config says of a queue is known to those who don't have it.
+// Programs without the config know what it says of a queue.
 func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) {
 		weighty(o)
@@ -35,7 +35,7 @@ func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 	})
 }
 
-// hostileQueues are values that a hand could leave in a column of the registered queues, and no config.
+// hostileQueues are values in columns of registered queues that manual edits could leave, but no config.
 func hostileQueues(sqlite bool) map[string][]string {
 	values := map[string][]string{
 		"throttle_limit": {"9223372036854775807"},
@@ -54,7 +54,7 @@ func hostileQueues(sqlite bool) map[string][]string {
 	return values
 }
 
-// hostileTypes are the same of the registered job types.
+// hostileTypes are the same for registered job types.
 func hostileTypes(sqlite bool) map[string][]string {
 	values := map[string][]string{
 		"timeout":         {"0", "4294967295"},
@@ -69,7 +69,7 @@ func hostileTypes(sqlite bool) map[string][]string {
 	return values
 }
 
-// warned opens the store's database once more, and notes what it warns of.
+// warned opens the store's database again, and records its warnings.
 func (s env) warned(source string) (env, *[]string) {
 	s.t.Helper()
 	names := must[schema.Names](s.t)(schema.NewNames("shop", ""))
@@ -82,7 +82,7 @@ func (s env) warned(source string) (env, *[]string) {
 	return envOf(s.t, db, q), list
 }
 
-// A row of another queue that can't be one counts for nothing, whatever is in it, and is told of; the others are there.
+// Invalid rows of other queues are ignored with a warning, whatever they contain; the valid ones are returned.
 func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -111,7 +111,7 @@ func TestRegisteredPassesOverWhatCanBeNoQueue(t *testing.T) {
 	})
 }
 
-// What the config has of a queue and its types is written again where it can't be read: nothing has to be mended by hand.
+// Registration rewrites unreadable rows of the config's queue and types: no manual repair is needed.
 func TestRegisterMends(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -140,7 +140,7 @@ func TestRegisterMends(t *testing.T) {
 	})
 }
 
-// A job type of nobody's config whose row can't be read is known, and has what holds where nothing is said, for all who come to it.
+// A job type that is in no config and has an unreadable row is known, and has the defaults of unknown types, for all callers.
 func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -170,7 +170,7 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 	})
 }
 
-// What a hand has left in the columns that the rounds of a queue write neither stops it nor lets it pass its rate.
+// Manual edits of columns that a queue's rounds write neither stop it nor let it exceed its rate.
 func TestRoundMendsItsTurn(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Rate = 10, job.Rate{Starts: 2, Per: 200 * time.Millisecond} }, func(s env) {
 		s.add(make9("send")...)
@@ -208,8 +208,8 @@ func TestRoundMendsItsTurn(t *testing.T) {
 	})
 }
 
-// What the config says of all jobs of a queue holds for types that it doesn't name too, whichever program enqueues them, until it says
-// something else.
+// The config's defaults for a queue also apply to types that it doesn't name, whichever program enqueues them, until they
+// change.
 func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 	defaults := func(o *queue.Options) {
 		o.DefaultTimeout, o.DefaultPriority = 90*time.Second, new(7)
@@ -222,7 +222,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 				t.Errorf("%s: timeout %s, priority %d; want %s, %d", how, j.Timeout, j.Priority, timeout, priority)
 			}
 		}
-		// who knows the queue by its name alone
+		// A program that knows only the queue's name.
 		bare := envOf(t, s.db, must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"})))
 		want(bare.add(job.Params{Type: "bare"})[0].ID, "by name", 90*time.Second, 7)
 		want(s.add(job.Params{Type: "config"})[0].ID, "by the config", 90*time.Second, 7)
@@ -259,7 +259,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 	})
 }
 
-// The changes of a zone's clock are registered from the year on in which the database is, whatever the host's clock says.
+// A zone's clock changes are registered from the database's current year on, whatever the host's clock says.
 func TestRegisterZoneByTheDatabase(t *testing.T) {
 	zone := must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))
 	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Location: zone})

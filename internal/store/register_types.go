@@ -23,7 +23,7 @@ type typeRecord struct {
 	Settings       string
 }
 
-// typeSettings are what the stored procedures, which know no config, need of a job type to settle its jobs.
+// typeSettings are what the stored procedures, which have no config, need to settle a type's jobs.
 type typeSettings struct {
 	job.RetryPolicy
 	Async        bool `json:"async,omitempty"`
@@ -31,11 +31,11 @@ type typeSettings struct {
 }
 
 func recordOf(t job.Type) typeRecord {
-	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler}) // what Check lets pass can be written
+	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler}) // checked settings always marshal
 	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), string(text)}
 }
 
-// jobType gives the type that a row says, which is an error if its jobs could not be.
+// jobType returns the type in a row, or an error if no job could have it.
 func (r typeRecord) jobType() (t job.Type, err error) {
 	t = job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor
@@ -59,18 +59,18 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 	})}
 }
 
-// registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
+// registration is a queue's registered config, because an enqueuer may know only the queue's name.
 type registration struct {
-	// Options are as registered, except for the defaults of jobs that the queue's own options have.
+	// Options are the registered options, but the queue's own defaults for jobs take precedence.
 	Options
 	types map[string]job.Type
 	read  time.Time
 }
 
-// registeredFor is for how long a Queue may miss that another program has changed the registration.
+// registeredFor is how long a Queue may miss changes of the registration by other programs.
 const registeredFor = time.Minute
 
-// registered is the queue's registration, without rows that can't be types. It warns of these, unless the config mends them.
+// registered returns the queue's registration without invalid types. It warns about those unless the config has them.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
 	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil
@@ -99,7 +99,7 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 	return r, nil
 }
 
-// TypeOf gives the defaults of a type: the config's, else those in the database, else those of the queue's other types.
+// TypeOf returns a type's defaults: from the config, else from the database, else the queue's for other types.
 func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (job.Type, error) {
 	if t, ok := q.configured[name]; ok {
 		return t, nil
@@ -114,7 +114,7 @@ func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (jo
 	return r.defaultType(name), nil
 }
 
-// defaultType is a type of which nothing is said.
+// defaultType is a type without settings of its own.
 func (o Options) defaultType(name string) job.Type {
 	t := job.DefaultType(name)
 	t.Priority = *cmp.Or(o.DefaultPriority, &t.Priority)
@@ -123,10 +123,10 @@ func (o Options) defaultType(name string) job.Type {
 	return t
 }
 
-// TypeNames gives the names of the job types that a config has registered, or this one has, or of which there are jobs.
+// TypeNames returns the names of job types that are registered, in this config, or used by jobs.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	var names []string
-	for last := ""; ; { // each is one dive into the index, however many jobs it has
+	for last := ""; ; { // each costs one dive into the index, however many jobs it has
 		var next sql.NullString
 		if err := q.db.SQL.GetContext(ctx, &next, "SELECT MIN(job_type) FROM "+q.table+" WHERE job_type > ?", last); err != nil {
 			return nil, fmt.Errorf("find the job types of %s: %w", q.Name, err)

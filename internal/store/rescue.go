@@ -16,38 +16,40 @@ import (
 )
 
 const (
-	// rescueMax is how many jobs one transaction rescues.
+	// rescueMax bounds the jobs of one rescue transaction.
 	rescueMax = 500
-	// sqlMargin is how long a worker in SQL may report an outcome after the timeout.
+	// sqlMargin is how long after the timeout a SQL worker may still report an outcome.
 	sqlMargin = 5 * time.Second
 )
 
 // stuck is a job whose attempt or retry decision no worker will end.
 type stuck struct {
 	ID int64
-	// WorkerID is the worker that has the job, if one has. It is dead if Gone, else it works in SQL and exceeds the timeout.
+	// WorkerID is the worker that has the job, if any.
 	WorkerID string `db:"worker_id"`
-	Gone     bool
-	// Host and PID are nil if the worker's row is gone. Heard is when the worker was last heard of.
+	// Gone says that the worker is dead; otherwise it is a SQL worker that exceeded the timeout.
+	Gone bool
+	// Host and PID are nil if the worker's row is gone.
 	Host, PID *string
-	Heard     engine.Time
+	// Heard is when the worker was last seen.
+	Heard engine.Time
 }
 
-// stuckFrom are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
-// its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
+// stuckFrom selects jobs of dead workers, and overdue jobs of SQL workers, which hipq can't stop. A worker is dead when its
+// row says so, never by a clock: its renewals then fail. gone is the condition for dead workers.
 func (q *Queue) stuckFrom(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
-	if q.db.SQL.Engine == engine.MySQL.Engine { // an attempt that was answered hangs too: it counts against the limits
+	if q.db.SQL.Engine == engine.MySQL.Engine { // an answered attempt hangs too: it counts against the limits
 		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
 			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
 	}
 	return q.table + " j " + q.ClaimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
 }
 
-// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is
-// over. The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides
-// about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
+// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or a SQL worker exceeded the
+// timeout. The retry policy decides at once, or the job waits in the state error for its type's retry handler. rescue also
+// decides about such jobs without a retry handler, for example after an answer. handled and dead are as for Upkeep: a dead
 // worker's processes must end before its jobs are rescued.
 func (q *Queue) rescue(
 	ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string),
@@ -57,14 +59,14 @@ func (q *Queue) rescue(
 		return false, fmt.Errorf("find the jobs of %s to rescue: %w", q.Name, err)
 	}
 	for _, s := range found {
-		// a worker without a row may be another instance's: somebody else has written its id there
+		// A worker without a row may belong to another instance: other code wrote its id there.
 		if s.Gone && s.Host != nil && dead != nil {
 			dead(s.WorkerID)
 		}
 	}
 	err = q.rescueAll(ctx, w, found, handled)
-	if engine.IsLockTimeout(err) { // one by one, so that the others don't wait with it, until one has to wait again
-		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // or those that are held might always come first
+	if engine.IsLockTimeout(err) { // one by one, so that the others don't wait with the blocked one
+		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // blocked ones might stay first
 		err = nil
 		for at := 0; at < len(found) && err == nil; at++ {
 			err = q.rescueAll(ctx, w, found[at:at+1], handled)
@@ -76,7 +78,7 @@ func (q *Queue) rescue(
 	return more, nil
 }
 
-// findStuck finds them without locks, because locks would be on the workers' rows too.
+// findStuck finds stuck jobs without locks, which would also lock the workers' rows.
 func (q *Queue) findStuck(ctx context.Context, l Poll, handled map[string]bool) (found []stuck, more bool, err error) {
 	find := func(query string, args ...any) {
 		if err == nil {
@@ -98,7 +100,7 @@ func (q *Queue) findStuck(ctx context.Context, l Poll, handled map[string]bool) 
 	return found, more, err
 }
 
-// decidedHere are the types that this worker, or the config, knows to have no retry handler.
+// decidedHere returns the types without a retry handler, as this worker or the config knows.
 func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 	for t, asked := range handled {
 		if !asked {
@@ -113,7 +115,7 @@ func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 	return types
 }
 
-// rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later poll finds them.
+// rescueAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
 func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, handled map[string]bool) error {
 	if len(found) == 0 {
 		return nil
@@ -147,7 +149,8 @@ func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, 
 	})
 }
 
-// outcome is that of the job's attempt; ok: it is still stuck. Go compares worker ids, because MariaDB needs valid text.
+// outcome is the outcome of the job's attempt; ok says that it is still stuck. Go compares the worker ids, because MariaDB
+// needs valid text.
 func (s stuck) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
@@ -171,7 +174,7 @@ func (s stuck) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	return o, lost || late || j.Status == job.StatusUndecided
 }
 
-// rescue is a transaction in which a worker ends attempts that no other will end.
+// rescue is a transaction in which a worker ends attempts that no other worker will end.
 type rescue struct {
 	*Queue
 	tx      *engine.Tx
@@ -179,7 +182,7 @@ type rescue struct {
 	handled map[string]bool
 }
 
-// end ends a job's attempt, up to the decision, if a retry handler takes that.
+// end ends a job's attempt, up to the decision if a retry handler makes that.
 func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry, error) {
 	o, ok := s.outcome(j, r.tx.Now)
 	switch {
@@ -187,13 +190,13 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 		return nil, nil
 	case j.Invalid != nil:
 		return nil, r.Reject(ctx, r.tx, r.worker, j)
-	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
+	case j.Status == job.StatusLocked: // a SQL worker locked it but didn't start it
 		status, wake := policy.StatusAt(j.ScheduledRunTime, r.tx.Now)
 		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
-	case j.State() == job.Running: // a decision that is lost leaves them
+	case j.State() == job.Running: // a lost decision leaves the losses
 		j.Losses = 0
 	}
 	j.WorkerID = job.None
@@ -206,7 +209,7 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 		asked = t.RetryHandler
 	}
 	e := Settled{Job: j, Outcome: o}
-	answered := j.Status == job.StatusAnswered && o.Verdict == job.Failed // about which no retry handler is asked
+	answered := j.Status == job.StatusAnswered && o.Verdict == job.Failed // no retry handler decides about it
 	if asked && o.Verdict.IsError() && !answered {
 		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
 			return nil, nil
@@ -215,7 +218,7 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 	return r.Conclude(ctx, r.tx, e)
 }
 
-// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.
+// withFreeKeys returns the locked jobs whose entries in the key index are free: ending a job deletes its entry.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
@@ -236,13 +239,13 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job
 	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !slices.Contains(found, any(j.ID)) }), nil
 }
 
-// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
-// for this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it
-// says. A worker that was declared dead gets none. It may be repeated: see Round.Token.
+// Undecided locks up to r.Slots jobs of these types that wait for a retry decision, and returns them with their last
+// attempts. The round is for this alone; after the retry handler has decided, another round writes the decision. A worker
+// declared dead gets none. It may be repeated: see Round.Token.
 func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
 	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		list = nil
-		jobs, err := q.lockedUnder(ctx, tx, r) // by an earlier try
+		jobs, err := q.lockedUnder(ctx, tx, r) // locked by an earlier try
 		if err == nil && len(jobs) == 0 {
 			jobs, err = q.takeUndecided(ctx, tx, r, types)
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other
-// options leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers
-// go on too. ErrShards if the queue has been divided in yet another way meanwhile.
+// options skip the queue. moved counts the waiting jobs that it moved. It may be repeated after an interruption, and workers
+// continue the move too. It fails with ErrShards if the division changes again meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	if err := q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
@@ -25,7 +25,7 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// divide makes the new shards, if the queue is divided otherwise, and moves the jobs that workers have, under all turns.
+// divide makes the new shards if the division differs. It moves the jobs that workers have, under all turns.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	own := q.Division().Number()
 	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
@@ -35,7 +35,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	if err := q.TakeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	// even without turns, because the queue may get a limit; locked, because a settlement may change a job's group
+	// Even without turns, because the queue may get a limit; locked, because a settlement may change a job's group.
 	for n := relocateMax; n == relocateMax; {
 		var err error
 		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.SQL.ForUpdate); err != nil {
@@ -45,7 +45,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	return q.makeShards(ctx, tx)
 }
 
-// misplacedOf is the condition for jobs that aren't over. Submitted ones get their place when they are taken in.
+// misplacedOf is the condition for jobs that aren't final. Submitted jobs get their place when they are ingested.
 const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
 	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
 
@@ -53,7 +53,7 @@ const relocateMax = 1000
 
 var placeColumns = Only("id", "job_type", "job_key", "shard_key")
 
-// moveMisplaced moves jobs that were placed when the queue was divided otherwise.
+// moveMisplaced moves jobs that were placed under another division.
 func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
@@ -65,8 +65,8 @@ func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back becomes available, because its
-// group may be another. ErrShards if the queue has been divided otherwise meanwhile.
+// relocate locks and moves misplaced jobs that meet a condition. A held job becomes available, because its group may differ.
+// It fails with ErrShards if the division changed meanwhile.
 func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
 	var found []*job.Job
 	for _, where := range q.misplaced() {
@@ -99,7 +99,7 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 	return len(found), nil
 }
 
-// findPlaces sets the jobs' places. It reads their data if they matter, and doesn't keep them, because they may be large.
+// findPlaces sets the jobs' places. It reads their data only if needed, and doesn't keep it, because it may be large.
 func (q *Queue) findPlaces(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	d := q.Division()
 	place := func(j *job.Job, data []byte) { j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data) }

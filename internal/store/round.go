@@ -14,28 +14,29 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Round is what a worker does to a queue in one transaction: it settles attempts that have ended, and starts the next jobs.
+// Round is one transaction of a worker on a queue: it settles attempts that have ended, and starts the next jobs.
 type Round struct {
 	Worker workers.Worker
-	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed: done again with
-	// its token, it finds what it has started, and settles nothing twice.
+	// Token is the lock of the jobs that the round starts. A failed round may have been committed: if repeated with its
+	// token, it finds the jobs it started, and settles nothing twice.
 	Token string
 	// Settle are the attempts that have ended.
 	Settle []Settled
-	// Slots is how many jobs to start, from Candidates, at most.
-	Slots      int
+	// Slots bounds how many jobs to start.
+	Slots int
+	// Candidates are where the jobs to start come from.
 	Candidates *Candidates
-	// Again says that the round may have been done before, or parts of it: it looks at each job before it settles it.
+	// Again says that the round may have been committed, wholly or partly: it checks each job before it settles it.
 	Again bool
-	// Stopped gives an error once the worker's jobs are stopped: from then on the round starts none. Nil is never.
+	// Stopped returns an error once the worker must stop its jobs: the round then starts none. Nil means never.
 	Stopped func() error
-	// Tried are the ids of the jobs that it has set out to start, over all times that it is done.
+	// Tried are the ids of the jobs that it tried to start, over all repetitions.
 	Tried *[]any
 }
 
-// NewRound is a round of a worker, with a token of its own.
+// NewRound returns a worker's round with a new token.
 func NewRound(w workers.Worker) Round {
-	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
+	token := uuid.Must(uuid.NewV7()) // it fails only without a source of randomness
 	return Round{Worker: w, Token: token.String(), Tried: new([]any)}
 }
 
@@ -43,47 +44,48 @@ func NewRound(w workers.Worker) Round {
 type Done struct {
 	// Started are the jobs to run now.
 	Started []*job.Job
-	// Resting are those in the state error, under the worker's lock, about which its retry handlers are to be asked now.
+	// Resting are failed attempts, under the worker's lock, for which its retry handlers must decide now.
 	Resting []Settled
-	// Unsettled are those whose rows another transaction holds: to be settled by a later round.
+	// Unsettled are attempts whose rows another transaction locks, for a later round.
 	Unsettled []Settled
-	// Answered are the outcomes, by job, of attempts that ended as an answer said and not as their handlers did.
+	// Answered maps a job's id to its outcome if an answer, not the handler, ended the attempt.
 	Answered map[int64]job.Outcome
-	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
+	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock.
 	Lost []*job.Job
-	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
+	// More says that more slots, or a longer look, might have started more jobs.
 	More bool
-	// Wait is how long the queue's rate lets no job start, if it does.
+	// Wait is how long the queue's rate blocks the next start; 0 if it doesn't.
 	Wait time.Duration
-	// Full says that jobs wait for room in the limit, and may get it soon.
+	// Full says that jobs wait for room in the limit and may get it soon.
 	Full bool
 }
 
-// Settled is an attempt that has ended, and how.
+// Settled is an attempt that has ended, and its outcome.
 type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// Waits is the status in which the job waits for its retry handler after an error: deciding for one of this worker, undecided
-	// for one of any, empty for the policy.
+	// Waits is the status in which a failed job waits for a retry handler: deciding for one of this worker, undecided for one
+	// of any worker. Empty leaves it to the policy.
 	Waits job.Status
-	// NotBegun says that no handler has seen the attempt: it says nothing about whether the job ends its workers.
+	// NotBegun says that no handler saw the attempt, so it can't show whether the job kills its workers.
 	NotBegun bool
-	// Asked says that the attempt was settled before, and that a retry handler has been asked about the job since. Decision is
-	// what it said; nil leaves it to the policy, and Note says why.
-	Asked    bool
+	// Asked says that the attempt was settled before, and a retry handler has been asked since.
+	Asked bool
+	// Decision is the retry handler's decision; nil leaves it to the policy.
 	Decision *job.Decision
-	Note     string
+	// Note says why Decision is nil.
+	Note string
 }
 
-// Said is what the handler of an attempt has said of its progress.
+// Said is the progress that an attempt's handler reported.
 type Said struct {
 	Job      *job.Job
 	Progress job.Progress
 }
 
-// Round settles and starts jobs in one transaction. It waits for its turn if the queue has limits or a rate, and when repeated for the
-// earlier try to end. It skips rows that other transactions have locked, but waits some seconds for a lock on a job's key in the index.
-// If the error is engine.IsLockTimeout, repeat the round in parts, so that one job doesn't block the others. It may be repeated: see
+// Round settles and starts jobs in one transaction. It waits for its turn if the queue has limits or a rate; a repetition
+// also waits for the earlier try to end. It skips locked rows, but may wait seconds for a lock on a job's key in the index.
+// After engine.IsLockTimeout, repeat the round in parts, so that one job doesn't block the others. It may be repeated: see
 // Round.Token.
 func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
@@ -91,7 +93,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	again, begun := r.Again, false
 	err := q.db.SQL.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.Candidates != nil {
-			r.Candidates.Forget() // some were taken for nothing
+			r.Candidates.Forget() // the earlier try took some
 		}
 		begun = false
 		first = &firstRead{settling: map[int64]settling{}}
@@ -127,16 +129,17 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	return done, nil
 }
 
-// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it takes no
-// turn, whether its worker may start jobs, and the candidates that it knows already.
+// firstRead is what the round reads in its transaction's first round trip.
 type firstRead struct {
+	// settling are the rows to settle, by id.
 	settling map[int64]settling
-	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
-	// others are all other attempts to settle.
+	// finishing are the attempts that the round finishes without reading their rows first; others are the rest.
 	finishing, others []Settled
-	finished          int
-	open              bool
-	due               []candidate
+	// finished is how many rows of finishing the database changed.
+	finished int
+	// open says whether the worker may start jobs, and due are the candidates it knows already: only without turns.
+	open bool
+	due  []candidate
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
@@ -163,7 +166,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) 
 	return queries
 }
 
-// errNotAsLeft is the error of a round that finds attempts not as it left them, or can't have their rows at once.
+// errNotAsLeft means that attempts changed after the round left them, or that their rows are locked.
 var errNotAsLeft = errors.New("some attempts are not as their worker left them")
 
 func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w workers.Worker, entries []activity.Entry) error {
@@ -173,13 +176,13 @@ func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w workers.Worker, entr
 	return activity.Write(ctx, tx, q.db, entries)
 }
 
-// logRows logs what a worker did to all of these jobs, from their rows.
+// logRows logs what a worker did to these jobs, from their rows.
 func (q *Queue) logRows(ctx context.Context, tx *engine.Tx, w workers.Worker, state activity.State, rows activity.JobRows) error {
 	rows.Table = q.table
 	return activity.WriteRows(ctx, tx, q.db, activity.Entry{Kind: activity.Job, State: state, Queue: q.Name, WorkerID: w.ID, Host: w.Host, PID: w.PID}, rows)
 }
 
-// Entry is an entry about a job, without what only its author knows.
+// Entry is an entry about a job, without the details that only its caller knows.
 func (q *Queue) Entry(j *job.Job, state activity.State) activity.Entry {
 	return activity.Entry{
 		Kind: activity.Job, State: state, Queue: q.Name, JobID: j.ID, JobType: j.Type, JobKey: j.Key, Attempt: j.Attempt,

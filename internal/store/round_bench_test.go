@@ -36,7 +36,7 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 	}
 }
 
-// rows of a table, in bulk.
+// rows are bulk rows of a table.
 type rows struct {
 	n        int
 	status   job.Status
@@ -83,10 +83,10 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 	}
 }
 
-// bencher is who starts the jobs; without its row nothing is started.
+// bencher is the worker that starts the jobs; without its row nothing starts.
 var bencher = workers.Worker{ID: "bench", Host: "bench", PID: 1}
 
-// startRound does a round of the bencher, which is to start n jobs.
+// startRound does a round of the bencher that must start n jobs.
 func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled) Done {
 	b.Helper()
 	r := NewRound(bencher)
@@ -94,7 +94,7 @@ func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled
 	return dbtest.Must(q.Round(b.Context(), r))(b)
 }
 
-// startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
+// startCost is the median time of a round that starts 100 jobs, for a worker that continues along the line.
 func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 	b.Helper()
 	c := q.Candidates(0, []string{"noop"})
@@ -109,8 +109,8 @@ func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 	return costs[len(costs)/2]
 }
 
-// beside measures starting 100 jobs of 3,000, and beside 4 times n rows: due, scheduled for later at a better priority, final, and due of
-// a type that this worker doesn't handle.
+// beside measures starting 100 jobs of 3,000, beside 4 times n rows: due, scheduled for later at a better priority, final,
+// and due of a type that this worker doesn't handle.
 func (q *Queue) beside(b *testing.B, n int, shuffle bool, total string) {
 	b.Helper()
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
@@ -143,7 +143,7 @@ func BenchmarkRoundBacklog(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundSizes is what a round costs by how many jobs it settles and starts, without a limit and with one.
+// BenchmarkRoundSizes measures a round by how many jobs it settles and starts, without and with a limit.
 func BenchmarkRoundSizes(b *testing.B) {
 	for _, limit := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("limit-%d", limit), func(b *testing.B) {

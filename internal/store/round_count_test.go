@@ -22,13 +22,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// sent is what has been sent to a database, one text for each round trip.
+// sent records what is sent to a database, one text for each round trip.
 type sent struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// during gives what is sent meanwhile.
+// during returns what is sent while f runs.
 func (s *sent) during(f func()) []string {
 	s.mu.Lock()
 	before := len(s.texts)
@@ -39,7 +39,7 @@ func (s *sent) during(f func()) []string {
 	return s.texts[before:]
 }
 
-// statements counts them in what was sent: those that were sent together one by one.
+// statements counts the statements in what was sent, including those sent together.
 func statements(texts []string) (n int) {
 	for _, text := range texts {
 		n += 1 + strings.Count(text, ";")
@@ -47,7 +47,7 @@ func statements(texts []string) (n int) {
 	return n
 }
 
-// count gives the same database on connections that note what is sent on them.
+// count returns the same database on connections that record what is sent.
 func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 	t.Helper()
 	c := counting{driver: db.SQL.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
@@ -63,7 +63,7 @@ func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 	return &counted, c.sent
 }
 
-// counting makes connections that note what is sent.
+// counting makes connections that record what is sent.
 type counting struct {
 	driver driver.Driver
 	source string
@@ -134,7 +134,7 @@ func TestRoundOfManyTypes(t *testing.T) {
 	}
 }
 
-// roundsOfTypes gives how many statements some rounds send in a queue with n job types.
+// roundsOfTypes returns how many statements some rounds send in a queue with n job types.
 func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Options), n int) (costs []int) {
 	t.Helper()
 	o := queue.Options{Name: fmt.Sprint("of_", n)}
@@ -171,7 +171,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 	return costs
 }
 
-// A round of a queue whose workers take turns asks in its turn whether it may start anything, and nowhere else.
+// A round in a queue with turns checks only in its turn whether it may start jobs.
 func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 	parallel(t)
 	undivided(t) // it counts statements
@@ -199,11 +199,11 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 	}
 }
 
-// Jobs that are discarded at once cost a round no round trip.
+// Discarding jobs at once costs a round no round trip.
 func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 	parallel(t)
 	var trips []int
-	onCluster := false // where each statement is sent by itself
+	onCluster := false // each statement is sent alone there
 	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
 		source := dbtest.MySQL(t)
 		counted, sent := count(t, dbtest.Open(t, "mysql", source, "emails"), source)
@@ -227,7 +227,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// What it costs to write down the groups of jobs doesn't grow with the square of their number.
+// The cost of writing jobs' groups doesn't grow quadratically.
 func TestGroupsAreWrittenInParts(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -256,8 +256,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 	})
 }
 
-// A tick that finds nothing to do asks a queue of many shards as few times as one of a single shard, also where each has its part of a limit
-// and a rate.
+// An idle tick queries a queue of many shards as few times as one of a single shard, even if they share a limit and a rate.
 func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// A round keeps no lock on a candidate that is another's by now, nor on a row that it is not to settle: not even where the row
-// is the only one.
+// A round keeps no lock on a candidate that another worker has by now, nor on a row that it doesn't settle. That holds even
+// for the only row.
 func TestRoundKeepsNoForeignLock(t *testing.T) {
 	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
 	q := dbtest.Must(New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)

@@ -32,7 +32,7 @@ func (s env) reads(f func()) int64 {
 	return total() - before
 }
 
-// multiply inserts n rows and doubles them some times: jobs that weigh 1, each in the group of its number modulo groups.
+// multiply inserts n rows and doubles them several times: jobs of weight 1, each in the group of its number modulo groups.
 func (s env) multiply(jobType string, status job.Status, priority, groups, n, times int) {
 	s.t.Helper()
 	const columns = "job_type, status, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
@@ -50,8 +50,8 @@ func (s env) multiply(jobType string, status job.Status, priority, groups, n, ti
 	}
 }
 
-// A round reads what it starts, and some candidates, beside whatever the table has besides. The statistics are those of a table
-// that was empty a moment ago.
+// A round reads what it starts and some candidates, whatever else the table has. The statistics are those of a table that was
+// empty a moment ago.
 func TestRoundReadsLittle(t *testing.T) {
 	parallel(t)
 	undivided(t) // it counts rows
@@ -77,7 +77,7 @@ func TestRoundReadsLittle(t *testing.T) {
 	}
 }
 
-// The groups that hold jobs back are found whatever they hold: it is not read.
+// Finding the groups with held jobs doesn't read their jobs.
 func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 	mysqlSuite(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
 		for i := range 5 {

@@ -19,12 +19,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// sortedByID is for lists that have no order of their own.
+// sortedByID is for lists without an order of their own.
 func sortedByID(jobs []*job.Job) []*job.Job {
 	return slices.SortedFunc(slices.Values(jobs), func(a, b *job.Job) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// A round of a worker whose jobs are stopped, because it has given up its lock, settles what it has and starts none.
+// A round of a worker whose jobs are stopped, because it gave up its lock, settles its jobs and starts none.
 func TestStoppedRoundStartsNothing(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -38,7 +38,7 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 	})
 }
 
-// A commit whose answer is lost is repeated: the same round again finds what the first has done.
+// A round whose commit got no reply is repeated, and finds what the first one did.
 func TestRoundMayBeRepeated(t *testing.T) {
 	parallel(t)
 	for _, change := range []func(*queue.Options){
@@ -82,18 +82,18 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				}
 				s.wantHistory(s.nth(i+1), history)
 				now := *s.get(s.nth(i + 1))
-				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
+				now.UpdateTime = before[i].UpdateTime // writing the same again is harmless
 				equal(s.t, now, before[i], "job %d", i+1)
 			}
 			c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
 			ensure(s.t, c.Running == 2 && c.Error == 2 && c.Due == 2, "counts %+v", c)
-			// the rate counts each start once, and the limits each job
+			// The rate counts each start once, and the limits each job.
 			equal(s.t, len(s.start("w", 9)), 2, "then started")
 		})
 	}
 }
 
-// One that was not committed does its work the second time; one whose jobs have been taken from its worker since gives none.
+// A round that wasn't committed does its work the second time. If its jobs were taken since, it returns none.
 func TestRoundThatWasNotCommitted(t *testing.T) {
 	suite(t, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"}, job.Params{Type: "send"})
@@ -111,7 +111,7 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 	})
 }
 
-// An answer may end an attempt that its worker doesn't know of yet, since it has still to learn that its round was committed.
+// An answer may end an attempt before its worker learns that its round was committed.
 func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
@@ -131,7 +131,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 	})
 }
 
-// held opens a transaction that holds the rows of which a query gives a column, until it is let go.
+// held opens a transaction that locks the rows of a query, until letGo.
 func (s env) held(query string) (letGo func()) {
 	s.t.Helper()
 	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.SQL.DB, "mysql").Beginx())
@@ -142,7 +142,7 @@ func (s env) held(query string) (letGo func()) {
 	return func() { must[any](s.t)(nil, tx.Rollback()) }
 }
 
-// mysqlSuite runs a test on MySQL alone, where a transaction holds rows; SQLite's holds the file.
+// mysqlSuite runs a test only on MySQL, where a transaction locks rows; SQLite's locks the file.
 func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s env)) {
 	t.Helper()
 	parallel(t)
@@ -157,7 +157,7 @@ func (s env) quick(r store.Round) store.Done {
 	return must[store.Done](s.t)(s.round(ctx, r))
 }
 
-// A row that another transaction holds doesn't hold up the other jobs of a round.
+// A locked row doesn't block the other jobs of a round.
 func TestRoundWaitsForNoRow(t *testing.T) {
 	parallel(t)
 	for _, change := range []func(*queue.Options){func(*queue.Options) {}, byRegion(0, map[string]int{"*": 9})} {
@@ -195,7 +195,7 @@ func make9(jobType string) []job.Params {
 	return slices.Repeat([]job.Params{{Type: jobType, Data: `{"to": {"region": "east"}}`}}, 9)
 }
 
-// Nor is a job lost whose row is held, when its worker has been declared dead: it is, once another has taken it.
+// If its worker is declared dead, a job whose row is locked is lost only when another worker takes it.
 func TestHeldRowOfADeadWorker(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"})
@@ -212,7 +212,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 	})
 }
 
-// The workers renew their locks while rounds go on. Only a pause keeps them from starting anything: TestPauseMeansNow.
+// Workers renew their locks while rounds run. Only a pause blocks starts: TestPauseMeansNow.
 func TestRoundWaitsForNoOtherTable(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(make9("send")...)
@@ -221,14 +221,14 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 		s.held("SELECT job_type FROM shop_job_types")
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
-		gone.Attempt++ // one that is to be looked for
+		gone.Attempt++ // an attempt to look for
 		equal(s.t, s.places(s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)).Started), []int64{2}, "started")
 		s.wantState(s.nth(1), job.Final, "finished", 1)
 	})
 }
 
-// What comes in with a better place while a worker goes along the line is started first once it looks at the head again;
-// at the end of the line it looks at once.
+// A better job that arrives while a worker reads on is started when the worker looks at the head again. At the end of the
+// line it looks at once.
 func TestCandidatesComeBackToTheHead(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
@@ -252,11 +252,11 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 	})
 }
 
-// More says whether there is a use for another round.
+// More says whether another round is useful.
 func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 	suite(t, func(s env) {
 		s.hire("w")
-		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 260)...) // more than one reading
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 260)...) // more than one read
 		candidates := s.candidates("send", "report")
 		for n := 0; ; {
 			got := s.doWith(candidates, "w", 50)
@@ -276,7 +276,7 @@ func TestRateIsSaid(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} }, func(s env) {
 		s.hire("w")
 		jobs := make9("send")
-		jobs[1].ThrottleFactor = new(0) // the rate holds for every weight
+		jobs[1].ThrottleFactor = new(0) // the rate applies to every weight
 		s.add(jobs...)
 		got := s.do(s.newRound("w", 2))
 		ensure(s.t, len(got.Started) == 2 && got.Wait == 0 && got.More, "%+v", got)
@@ -286,7 +286,7 @@ func TestRateIsSaid(t *testing.T) {
 	})
 }
 
-// Starts that the database's clock has yet to come to, for it was put back, hold a queue up for the rate's time and no longer.
+// Starts in the future, after the clock was set back, block a queue for the rate's period and no longer.
 func TestRateAfterTheClockWasPutBack(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Second} }, func(s env) {
 		s.hire("w")
@@ -302,7 +302,7 @@ func TestRateAfterTheClockWasPutBack(t *testing.T) {
 	})
 }
 
-// A round of a queue that is paused, or of a worker that was declared dead, doesn't go all along the line to start nothing.
+// A round of a paused queue, or of a dead worker, doesn't scan the whole line to start nothing.
 func TestRoundInVain(t *testing.T) {
 	parallel(t)
 	undivided(t) // it counts statements
@@ -328,7 +328,7 @@ func TestRoundInVain(t *testing.T) {
 	})
 }
 
-// A pause holds for a round too that waited for its turn meanwhile.
+// A pause also stops a round that waits for its turn.
 func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s env) {
 		s.add(make9("send")...)
@@ -349,7 +349,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// When a pause has returned nothing starts any more: a round waits for a pause that is under way, and a pause for a round.
+// After a pause has returned, nothing starts: a round waits for a pause in progress, and a pause for a round.
 func TestPauseMeansNow(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(make9("send")...)
@@ -373,7 +373,7 @@ func TestPauseMeansNow(t *testing.T) {
 	})
 }
 
-// sent says when the server is executing a statement like that.
+// sent is closed once the server executes a statement like that.
 func (s env) sent(like string) <-chan struct{} {
 	sent := make(chan struct{})
 	ctx := s.t.Context()
@@ -389,7 +389,7 @@ func (s env) sent(like string) <-chan struct{} {
 	return sent
 }
 
-// waitsForItsTurn waits until a round does.
+// waitsForItsTurn waits until a round waits for its turn.
 func (s env) waitsForItsTurn() {
 	s.t.Helper()
 	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn _ 1000000000%'))"
@@ -400,9 +400,9 @@ func (s env) waitsForItsTurn() {
 	}
 }
 
-// The commit of a round whose answer was lost may still be under way when the round is done again.
+// A round may be repeated while its first commit, which got no reply, is still in progress.
 func TestCommitUnderWay(t *testing.T) {
-	// not beside others: BACKUP STAGE holds up all commits of the server
+	// Not in parallel: BACKUP STAGE blocks all commits of the server.
 	s := newStore(t, "mysql", dbtest.MySQL(t), func(*queue.Options) {})
 	s.hire("w")
 	s.add(make9("send")...)
@@ -410,7 +410,7 @@ func TestCommitUnderWay(t *testing.T) {
 	defer func() { _ = stall.Close() }()
 	for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
 		if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
-			t.Skip(err) // MySQL has no such thing
+			t.Skip(err) // MySQL doesn't have it
 		}
 	}
 	r := s.newRound("w", 2)

@@ -12,9 +12,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that was answered ends as the answer
-// says. A job that isn't any more as this attempt left it stays as it is: it was settled by a commit whose answer was lost; or, if the
-// worker was declared dead, its lock is lost.
+// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. An answered job ends as the answer
+// says. If a row isn't as the attempt left it, settle leaves it alone: an earlier commit without a reply settled the job, or
+// the worker was declared dead and lost its lock.
 func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
 	var entries []activity.Entry
 	var plain, absent []Settled
@@ -34,7 +34,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 		}
 	}
 	for some := range slices.Chunk(plain, locksMax) {
-		finishing := q.finishing(tx, "UPDATE"+q.db.SQL.OrFail, r.Worker.ID, some) // which waits for those who read the index's entries
+		finishing := q.finishing(tx, "UPDATE"+q.db.SQL.OrFail, r.Worker.ID, some) // it waits for locking readers
 		if err := tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
 			return fmt.Errorf("finish jobs: %w", err)
 		}
@@ -62,7 +62,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
 }
 
-// ran are the rows of attempts, with how long each has taken. Many short ones have taken 0 ms.
+// ran selects the rows of attempts, with their durations. Many short ones took 0 ms.
 func ran(list []Settled) activity.JobRows {
 	rows := activity.JobRows{IDs: make([]any, len(list))}
 	var cases strings.Builder
@@ -78,22 +78,22 @@ func ran(list []Settled) activity.JobRows {
 	return rows
 }
 
-// isPlain says that an attempt has gone well and left nothing to keep in the job's row.
+// isPlain says that an attempt succeeded and left nothing to store in the job's row.
 func (q *Queue) isPlain(s Settled) bool {
 	o := s.Outcome
 	return o.Verdict == job.Finished && o.Result == "" && !s.Asked && !q.async(s.Job.Type)
 }
 
-// locksMax is of how many locks one statement ends plain attempts: each is a term of its condition.
+// locksMax bounds the locks for which one statement ends plain attempts: each is a term of its condition.
 const locksMax = 100
 
-// lock is what the attempts that one round has begun have in common, most of the time.
+// lock is usually shared by all attempts that one round started.
 type lock struct {
 	token   string
 	attempt int
 }
 
-// plain parts the plain attempts of some locks, which can be settled by one statement, from the others.
+// plain separates the plain attempts of some locks, which one statement can settle, from the others.
 func (q *Queue) plain(list []Settled) (plain, others []Settled) {
 	locks := map[lock]bool{}
 	for _, s := range list {
@@ -108,7 +108,7 @@ func (q *Queue) plain(list []Settled) (plain, others []Settled) {
 	return plain, others
 }
 
-// finishing is the UPDATE that ends plain attempts, of jobs that are as these left them: it changes as many rows.
+// finishing is the UPDATE that ends plain attempts whose rows are unchanged; its row count tells how many.
 func (q *Queue) finishing(tx *engine.Tx, update, worker string, list []Settled) engine.Query {
 	ids := map[lock][]any{}
 	for _, s := range list {
@@ -143,7 +143,7 @@ func (row settling) isOf(s Settled) bool {
 	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.Status != job.StatusRunning || !s.Asked)
 }
 
-// settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
+// settling is the query for the rows of attempts that a worker locked and started. It fills found.
 func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
 	args := Args(list, func(s Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.SQL.ByID +
@@ -156,7 +156,7 @@ func (q *Queue) settling(worker string, list []Settled, lock string, found map[i
 	})}
 }
 
-// lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.
+// lookForAbsent checks attempts whose rows settle didn't find: another transaction may lock them.
 func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string, absent []Settled, done *Done) error {
 	if len(absent) == 0 {
 		return nil
@@ -179,29 +179,29 @@ func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string,
 	return nil
 }
 
-// settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
-// the state error to retry or final in one write. Without an entry the attempt isn't over yet.
+// settleOne settles one attempt of any outcome. The policy decides without waiting: an error becomes retry or final in one
+// write. Without an entry, the attempt isn't over yet.
 func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Settled, done *Done) ([]activity.Entry, error) {
 	o := s.Outcome
 	if o.Verdict == job.Finished && q.async(s.Job.Type) {
 		o.Verdict = job.Sent
 	}
 	if s.Job.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
-		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
+		// By an answer while the handler ran, which overrides the handler; or by a commit whose reply was lost.
 		said := job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}
 		ran, output := o.Ran, o.Output
 		o = said.Outcome(tx.Now)
 		if o.Ran, o.Output = ran, output; row.Status == job.StatusAnswered && o.Verdict == job.Failed {
-			s.Waits = "" // no retry handler is asked about what was answered to be over
+			s.Waits = "" // no retry handler decides after an answer that ends the job
 		}
 		done.Answered[s.Job.ID] = o
 	}
-	if row.Stopping && o.Verdict != job.Finished { // work that was only sent is not done
+	if row.Stopping && o.Verdict != job.Finished { // work that was only sent isn't done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
 	}
 	s.Outcome = o
-	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a decision about an attempt leaves them
+	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a retry decision leaves the losses
 		s.Job.Losses = 0
 	}
 	if s.Waits == job.StatusDeciding && o.Verdict.IsError() && !s.Asked {

@@ -11,8 +11,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// ErrShards is the error about a queue that is divided into shards in another way than the options say. It is a
-// schema.ErrNotMigrated.
+// ErrShards means that the queue's division differs from the options. It is also a schema.ErrNotMigrated.
 var ErrShards = shardsError("the queue is divided in another way")
 
 type shardsError string
@@ -21,16 +20,17 @@ func (e shardsError) Error() string { return string(e) }
 
 func (e shardsError) Is(target error) bool {
 	return target == schema.ErrNotMigrated || target == ErrShards
-} //nolint:errorlint // it is asked for the two alone
+} //nolint:errorlint // it is compared only with these two
 
-// Division is how the options say that the queue is divided.
+// Division is the queue's division according to the options.
 func (o Options) Division() policy.Division {
 	return policy.Division{N: max(1, o.Shards), Groups: o.ThrottleGroups}
 }
 
 func (o Options) isDivided() bool { return o.Shards > 1 }
 
-// OtherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.
+// OtherwiseDivided returns an ErrShards if number, the division in the database, isn't that of these options; 0 is no
+// division.
 func (q *Queue) OtherwiseDivided(number int) error {
 	own, n, noun := q.Division(), policy.ShardsIn(number), "shards"
 	if n == 1 {
@@ -48,9 +48,10 @@ func (q *Queue) OtherwiseDivided(number int) error {
 
 func (q *Queue) place(shard int) int { return policy.ShardPlace(q.Division().Number(), shard) }
 
-// inShard is the condition that a row is in this shard; inShards that it is in any of the queue's.
+// inShard is the condition that a row is in this shard.
 func (q *Queue) inShard(shard int) string { return fmt.Sprintf(" shard = %d", q.place(shard)) }
 
+// inShards is the condition that a row is in any of the queue's shards.
 func (q *Queue) inShards() string {
 	places := make([]string, q.Division().N)
 	for shard := range places {
@@ -59,13 +60,13 @@ func (q *Queue) inShards() string {
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }
 
-// misplaced are conditions of which one is true of a row that was placed when the queue was divided otherwise. They are asked one
-// after the other: with both at once SQLite would walk the whole line.
+// misplaced are conditions for rows placed under another division: one of them is true. Use two queries, because SQLite would
+// scan the whole range for both at once.
 func (q *Queue) misplaced() [2]string {
 	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.Division().N))}
 }
 
-// shardOf is the shard that a row is in; ok is false if it is in none of the queue's.
+// shardOf returns the shard that a row is in; ok is false if it is in none of the queue's.
 func (q *Queue) shardOf(place int) (shard int, ok bool) {
 	return policy.ShardAt(q.Division().Number(), place)
 }
@@ -79,7 +80,7 @@ func (q *Queue) DivisionOf(ctx context.Context, from engine.Reader) (number int,
 	return number, nil
 }
 
-// checkDivision is an ErrShards if the queue is divided in another way than these options say.
+// checkDivision fails with ErrShards if the queue's division differs from these options.
 func (q *Queue) checkDivision(ctx context.Context, from engine.Reader) error {
 	number, err := q.DivisionOf(ctx, from)
 	if err != nil {

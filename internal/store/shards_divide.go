@@ -12,18 +12,18 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most
-// once a second: under the turns of all shards, so that nothing starts meanwhile.
+// The limit and the rate of a queue with several shards are divided by what runs and waits in each, at most once a second.
+// The division holds all shards' turns, so that nothing starts meanwhile.
 
 const divideEvery = time.Second
 
-// heldFor is how long this process divides nothing after another transaction held the turn of a shard for as long as it waited:
+// heldFor is how long this process makes no division after another transaction held a shard's turn for the full lock wait:
 // all other turns waited too.
 const heldFor = 5 * time.Second
 
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// isShort says whether a shard has too little, and nobody has divided the limit and the rate anew for a second.
+// isShort says whether a shard has too little, and the last division is over a second old.
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	var rows []ShardRow
 	err := q.db.SQL.Read(ctx, q.ShardRows(&rows))
@@ -33,8 +33,8 @@ func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(rows, ShardRow.Waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), nil
 }
 
-// divideShares divides the limit and the rate among the shards, but not if another did so less than a second ago, unless it is for a
-// job that should start now. It waits once for turns that another transaction holds.
+// divideShares divides the limit and the rate among the shards, unless another process did so less than a second ago. A job
+// that should start now forces the division. It waits once for turns that another transaction holds.
 func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	if time.Now().UnixNano() < q.divideAt.Load() {
 		return nil
@@ -46,7 +46,7 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		rows, err := q.lockShards(ctx, tx)
 		if err != nil || !q.areAll(rows) || now == nil && isWithin(rows[0].divideTime, divideEvery, tx.Now) {
-			return err // it is being divided otherwise, if not all are there
+			return err // another division is under way if some are missing
 		}
 		if err := q.writeShares(ctx, tx, rows, waiting, now); err != nil {
 			return err
@@ -63,10 +63,10 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	return nil
 }
 
-// waitingMax is how many waiting jobs are counted in a shard: one with more could use all of a limit.
+// waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.
 const waitingMax = 200
 
-// waitingByShard counts the due jobs of each shard, as far as that matters.
+// waitingByShard counts the due jobs of each shard, up to waitingMax.
 func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	waiting := make([]int, q.Division().N)
 	queries := make([]engine.Query, len(waiting))
@@ -83,12 +83,12 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	return waiting, nil
 }
 
-// demands are what each shard would use besides what it has: where jobs are due, and a claim lately found too little for them. A job that
-// should start now comes before all others.
+// demands are what each shard could use beyond what it has: its jobs are due, and a recent claim lacked room for them. A job
+// that should start now comes first.
 func demands(rows []ShardRow, waiting []int, now *job.Job) (limits, rates []policy.Demand) {
 	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
-		// the weight of the first job without room: of the heaviest, where claims ask for different types
+		// the weight of the first job without room; of the heaviest if claims ask for different types
 		due, first, since := waiting[i], 0, r.WaitSince
 		for _, h := range r.heads {
 			first = int(max(int64(first), h[2], 1))
@@ -107,9 +107,9 @@ func demands(rows []ShardRow, waiting []int, now *job.Job) (limits, rates []poli
 	return limits, rates
 }
 
-// writeShares divides the queue's limit and its rate among the shards. The transaction has all their turns. The limit and the
-// rate are those that were registered last: else workers with an older config and those with the new one would divide different
-// limits, in turns. With one shard there is nothing to divide.
+// writeShares divides the queue's limit and its rate among the shards. The transaction holds all their turns. It uses the
+// registered limit and rate: otherwise workers with old and new configs would alternate divisions of different limits. One
+// shard needs no division.
 func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, waiting []int, now *job.Job) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {

@@ -21,17 +21,17 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// fleet are workers of a queue whose options an operator changes while they work.
+// fleet is the workers of a queue whose options an operator changes while they work.
 type fleet struct {
 	env
 	options atomic.Pointer[queue.Options]
 	ended   atomic.Int64
-	// rounds are how many each worker has done.
+	// rounds counts each worker's rounds.
 	rounds [8]atomic.Int64
 	over   context.Context
 }
 
-// change is what an operator does with hipq init and another config; the workers have it when they come to begin anew.
+// change is an operator's hipq init with another config; workers use it once they restart.
 func (f *fleet) change(set func(*queue.Options)) {
 	f.t.Helper()
 	o := *f.options.Load()
@@ -42,7 +42,7 @@ func (f *fleet) change(set func(*queue.Options)) {
 	f.options.Store(&o)
 }
 
-// passes waits until each worker has done the round that it is in, and one more, or the fleet is done.
+// passes waits until each worker has finished its current round and one more, or the fleet is done.
 func (f *fleet) passes() {
 	for i := range f.rounds {
 		for then := f.rounds[i].Load(); f.rounds[i].Load() < then+2 && f.over.Err() == nil; {
@@ -51,8 +51,8 @@ func (f *fleet) passes() {
 	}
 }
 
-// work starts, settles and keeps up what there is until the fleet is done. A worker whose config isn't the operator's any more goes on
-// with it for a while, as a tick does.
+// work starts, settles and does upkeep until the fleet is done. A worker with an outdated config keeps it for a while, as a
+// tick does.
 func (f *fleet) work(worker int) {
 	random := rand.New(rand.NewPCG(uint64(worker), 7))
 	name := fmt.Sprint("w", worker)
@@ -98,7 +98,7 @@ func (f *fleet) work(worker int) {
 				f.ended.Add(int64(len(settle)))
 				running = append(running, done.Started...)
 				if f.rounds[worker].Add(1); len(done.Started) == 0 {
-					time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond) // the others get on more quickly
+					time.Sleep(time.Duration(random.IntN(5)) * time.Millisecond) // the others proceed faster
 				}
 			}
 			look, err := (*store.Queue)(q).Poll(f.t.Context(), types)
@@ -116,13 +116,13 @@ func (f *fleet) work(worker int) {
 	}
 }
 
-// sums is what must be so at every instant, as one statement reads it.
+// sums is what must always hold, as one statement reads it.
 type sums struct {
 	Limit    int `db:"throttle_limit"`
 	Division int
 	Share    int
 	Rate     int
-	// Held is what the shards have: their shares, and what is used beyond these.
+	// Held is the sum of the shards' shares and of the use beyond them.
 	Held    int
 	Used    int
 	Counted int
@@ -141,13 +141,13 @@ func (s env) sums() (now sums) {
 	return now
 }
 
-// watch wants the shares, and what is used beyond them, to be within the limit and the rate, and the weights within the limit, until the
-// context ends.
+// watch expects that shares and the use beyond them stay within the limit and the rate, and the weights within the limit,
+// until the context ends.
 func (f *fleet) watch(rate int) (looks int) {
 	var before sums
 	for ; f.over.Err() == nil; looks++ {
 		now := f.sums()
-		mostHeld, mostRate := max(now.Limit, now.Used), rate // more than the limit is used by one heavy job, or since it was lowered
+		mostHeld, mostRate := max(now.Limit, now.Used), rate // use exceeds the limit by one heavy job, or after the limit was lowered
 		if now.Division == 1 {
 			mostHeld, mostRate = now.Used, 0
 		}
@@ -155,7 +155,7 @@ func (f *fleet) watch(rate int) (looks int) {
 			f.t.Errorf("the shards hold %d and %d, want at most %d and %d", now.Held, now.Rate, mostHeld, mostRate)
 			return looks
 		}
-		// above a limit that was lowered it may only fall; up to there it may have risen between two looks
+		// Above a lowered limit use may only fall; below it, use may have risen between two looks.
 		if now.Used > now.Limit && now.Counted > 1 && now.Used > before.Used && now.Limit == before.Limit {
 			f.t.Errorf("%d jobs weigh %d, and weighed %d before; the limit is %d", now.Counted, now.Used, before.Used, now.Limit)
 			return looks
@@ -169,7 +169,7 @@ func (f *fleet) watch(rate int) (looks int) {
 	return looks
 }
 
-// watchGroups wants the limit of each group kept.
+// watchGroups expects each group's limit to hold.
 func (f *fleet) watchGroups(limit int) {
 	f.t.Helper()
 	var groups []struct {
@@ -185,7 +185,7 @@ func (f *fleet) watchGroups(limit int) {
 	}
 }
 
-// wantRate wants no stretch of time with more starts than the rate has.
+// wantRate expects no period with more starts than the rate allows.
 func (s env) wantRate(rate job.Rate) {
 	s.t.Helper()
 	var at []time.Time
@@ -202,7 +202,7 @@ func (s env) wantRate(rate job.Rate) {
 	}
 }
 
-// drain has a fleet do jobs, while an operator does something each few hundred milliseconds, and wants all of them done once.
+// drain lets a fleet do jobs while an operator makes changes every few hundred milliseconds. It expects each job done once.
 func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operator ...func(*queue.Options)) {
 	s.t.Helper()
 	over, end := context.WithCancel(s.t.Context())
@@ -225,11 +225,11 @@ func drain(s env, o queue.Options, jobs []job.Params, watch func(*fleet), operat
 	deadline := time.Now().Add(5 * time.Minute)
 	done := func() bool { return int(f.ended.Load()) >= len(jobs) }
 	for i, set := range operator {
-		if i == len(operator)/2 { // by an application that knows of none of this
+		if i == len(operator)/2 { // by an application that doesn't know about this
 			app := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
 			must[[]job.Added](s.t)(app.EnqueueMany(s.t.Context(), jobs[len(first):]))
 		}
-		// when so many are done that all are done in the middle of what the operator does
+		// Spread the operator's changes evenly over the first half of the jobs.
 		for want := len(jobs) / 2 * (i + 1) / (len(operator) + 1); int(f.ended.Load()) < want && time.Now().Before(deadline) && !s.t.Failed(); {
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -268,7 +268,7 @@ func ofAllWeights(n int) (jobs []job.Params) {
 	return jobs
 }
 
-// The limit and the rate hold at every instant over all shards, whatever workers and operators do meanwhile, and all is done.
+// The limit and the rate always hold over all shards, whatever workers and operators do, and all jobs are done.
 func TestLimitAndRateOverShards(t *testing.T) {
 	parallel(t)
 	rate := job.Rate{Starts: 30, Per: 500 * time.Millisecond}
@@ -282,7 +282,7 @@ func TestLimitAndRateOverShards(t *testing.T) {
 		drain(s, o, ofAllWeights(120), func(f *fleet) { looks = f.watch(rate.Starts) },
 			func(o *queue.Options) { o.ThrottleLimit = 14 },
 			func(o *queue.Options) { o.Shards = 8 },
-			func(o *queue.Options) { o.ThrottleLimit = 6 }, // less than there are shards
+			func(o *queue.Options) { o.ThrottleLimit = 6 }, // fewer than shards
 			func(o *queue.Options) { o.Shards = 3 },
 			func(o *queue.Options) { o.Shards = 1 },
 			func(o *queue.Options) { o.Shards, o.ThrottleLimit = 5, 9 },
@@ -292,7 +292,7 @@ func TestLimitAndRateOverShards(t *testing.T) {
 	})
 }
 
-// A group is in one shard at any time, so its limit holds while the queue is divided otherwise, by another field too.
+// A group is always in one shard, so its limit holds while the division changes, even to another field.
 func TestGroupsOverShards(t *testing.T) {
 	parallel(t)
 	const each = 4

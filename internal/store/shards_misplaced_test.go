@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// place is where the table has a job.
+// place is a job's place in the table.
 func (s env) place(id int64) (place int) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &place, "SELECT shard FROM shop_emails WHERE id = ?", id))
@@ -26,7 +26,7 @@ func inEight(limit int) func(*queue.Options) {
 	return func(o *queue.Options) { o.ThrottleLimit, o.Shards = limit, 8 }
 }
 
-// Whatever a hand has written for the shard of a row, and in whatever line that is, it gets its place, counts, and is done.
+// Whatever shard was written into a row by hand, in any status, the job gets its place, counts, and is done.
 func TestMisplacedInEachLine(t *testing.T) {
 	parallel(t)
 	wild := []int{-2147483648, -1, 0, 1000, 3002, 7999, 8008, 9000, 417003, 2147483647}
@@ -46,7 +46,7 @@ func TestMisplacedInEachLine(t *testing.T) {
 					held := s.add(inRegionOf("held", key("held")))[0].ID
 					s.exec("UPDATE shop_emails SET shard = ?, status = 'throttled', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
 				}
-				for range 3 { // what was promoted comes last
+				for range 3 { // promoted jobs come last
 					s.upkeep()
 				}
 				first, end := s.places8()
@@ -75,7 +75,7 @@ func inRegionOf(region, key string) job.Params {
 	return j
 }
 
-// places8 are the first place of the queue, and the first behind the last, as the rows of its shards have them.
+// places8 returns the queue's first place and the one after its last, according to its shards' rows.
 func (s env) places8() (first, end int) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &first, "SELECT MIN(shard) FROM shop_shards WHERE queue = 'emails'"))
@@ -83,7 +83,7 @@ func (s env) places8() (first, end int) {
 	return first, end
 }
 
-// What a worker has, or an answer is awaited for, counts against the limit wherever a hand has put it, and is settled.
+// A running or awaiting job counts against the limit wherever its row was put by hand, and is settled.
 func TestMisplacedWhileItRuns(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{2, 1} {
@@ -104,7 +104,7 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 	}
 }
 
-// A job about which a retry is to be decided is decided about, and one that gets new data goes to the shard of its new group.
+// A misplaced job gets its retry decision, and one with new data moves to its new group's shard.
 func TestMisplacedError(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
 		s.add(inRegion("east", 1), inRegion("west", 1))
@@ -126,7 +126,7 @@ func TestMisplacedError(t *testing.T) {
 	})
 }
 
-// A key is taken in all shards, and what replaces a job goes where that belongs.
+// A key is taken in all shards, and a replacement moves the job to its own shard.
 func TestKeysOverShards(t *testing.T) {
 	suiteWith(t, inEight(3), func(s env) {
 		shardOf := map[int]string{}
@@ -144,12 +144,12 @@ func TestKeysOverShards(t *testing.T) {
 			ensure(t, got == place && (added.Replaced || !added.Duplicate), "%s is at %d, want %d: %+v", shardKey, got, place, added)
 			jobs := s.start("w", 2)
 			require(t, len(jobs) == 1, "%d started", len(jobs))
-			s.settle("w", finished, jobs...) // so the key is free, for another shard
+			s.settle("w", finished, jobs...) // the key is free, for another shard
 		}
 	})
 }
 
-// Who is told to start one job at once has the others' parts of the limit too; and starts nothing in a queue that was divided otherwise.
+// StartNow can use the other shards' shares of the limit too. It starts nothing in a queue with another division.
 func TestStartNowInShards(t *testing.T) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
@@ -178,13 +178,13 @@ func TestStartNowInShards(t *testing.T) {
 		other := must[*queue.Queue](t)(queue.New(s.db, o))
 		before := s.place(s.nth(2))
 		must[int](t)((*store.Queue)(other).Reshard(t.Context()))
-		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
+		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // like a job that hasn't been moved yet
 		fails(t, queue.ErrShards, "by who divides it otherwise")(s.core().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)))
 		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
 }
 
-// A job that was read as due in one shard, and has got other data since, isn't started there: its group is in another.
+// A job that was read as due, and got other data since, isn't started there: its group is in another shard.
 func TestReplacedSinceItWasRead(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
 		s.hire("w")
@@ -208,7 +208,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 	})
 }
 
-// Who settles a job knows of the shards as little as who only adds some: one that gets new data goes where its new group is all the same.
+// A settlement, like an enqueuer, may know no shards. A job with new data still goes to its new group's shard.
 func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { byRegion(0, map[string]int{"*": 1})(o); o.Shards = 8 }, func(s env) {
 		s.add(inRegion("east", 1))
@@ -226,14 +226,14 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		r.Candidates = nil
 		must[store.Done](t)((*store.Queue)(by).Round(t.Context(), r))
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", jobs[0].ID)
-		for range 3 { // what was promoted comes last
+		for range 3 { // promoted jobs come last
 			s.upkeep()
 		}
 		equal(t, s.place(jobs[0].ID), north, "its place")
 	})
 }
 
-// A number that no division has, which only a hand can have written, is mended by who registers the queue.
+// Registration repairs an invalid division number, which only manual edits can leave.
 func TestRegisterWithNoDivision(t *testing.T) {
 	suiteWith(t, inEight(3), func(s env) {
 		for _, number := range []int{0, -5} {

@@ -18,14 +18,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// in is a round of one shard.
+// in does a round of one shard.
 func (s env) in(shard, n int, settle ...*job.Job) store.Done {
 	s.t.Helper()
 	s.hire("w")
 	return s.doWith(s.core().Candidates(shard, []string{"send"}), "w", n, settled(finished, settle...)...)
 }
 
-// goingTo are jobs for one shard of the queue.
+// goingTo returns jobs for one shard of the queue.
 func (s env) goingTo(shard, n int, weight int) (jobs []job.Params) {
 	s.t.Helper()
 	first, _ := s.places8()
@@ -38,7 +38,7 @@ func (s env) goingTo(shard, n int, weight int) (jobs []job.Params) {
 	return jobs
 }
 
-// shared starts what there is room for in a shard, with what the others have to give.
+// shared starts what fits in a shard, including what the others can give.
 func (s env) shared(shard, n, want int) (jobs []*job.Job) {
 	s.t.Helper()
 	for tries := 4; len(jobs) < want && tries > 0; tries-- {
@@ -49,7 +49,7 @@ func (s env) shared(shard, n, want int) (jobs []*job.Job) {
 	return jobs
 }
 
-// Within a shard all that weighs something is started in order, whatever the weights, and however many workers there are.
+// Within a shard all jobs with weight start in order, whatever their weights and however many the workers.
 func TestNothingOvertakesInAShard(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -72,7 +72,7 @@ func TestNothingOvertakesInAShard(t *testing.T) {
 	})
 }
 
-// When a pause has returned nothing is started any more, by rounds of whatever shard.
+// After a pause has returned, no shard's round starts anything.
 func TestPauseOverShards(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -97,7 +97,7 @@ func TestPauseOverShards(t *testing.T) {
 
 func make9s(n int) []job.Params { return slices.Repeat([]job.Params{{Type: "send"}}, n) }
 
-// Weights: heavier than a shard's part, heavier than the whole limit, and none; with a limit that is less than there are shards.
+// Weights heavier than a shard's share, heavier than the limit, and 0; with a limit below the number of shards.
 func TestWeightsOverShards(t *testing.T) {
 	parallel(t)
 	for _, limit := range []int{20, 3} {
@@ -128,8 +128,8 @@ func TestWeightsOverShards(t *testing.T) {
 	}
 }
 
-// However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its
-// share until the next division. Each job that has run is replaced, and turns are counted.
+// However small the limit and the rate, no shard with jobs starves. A shard keeps its share until the next division. Each
+// finished job is replaced, and turns are counted.
 func TestNoShardStarves(t *testing.T) {
 	parallel(t)
 	for name, change := range map[string]func(*queue.Options){
@@ -166,7 +166,7 @@ func TestNoShardStarves(t *testing.T) {
 	}
 }
 
-// A client that has vanished while it holds all the turns holds up the queue for as long as the server keeps it, and no longer.
+// A client that vanished while it held all turns blocks the queue only as long as the server keeps its session.
 func TestHeldTurns(t *testing.T) {
 	mysqlSuite(t, inEight(4), func(s env) {
 		for shard := range 8 {
@@ -184,8 +184,8 @@ func TestHeldTurns(t *testing.T) {
 	})
 }
 
-// If another session holds the turn of one shard, the others start what they have room for. A division waits for the turn once, and the
-// next not at all.
+// If another session holds one shard's turn, the others start what fits. A division waits for the turn once, and the next one
+// not at all.
 func TestHeldTurnOfAnother(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(append(s.goingTo(3, 3, 1), s.goingTo(5, 1, 1)...)...)
@@ -212,7 +212,7 @@ func TestHeldTurnOfAnother(t *testing.T) {
 	})
 }
 
-// A misplaced row that an application holds is moved later, and holds up no other.
+// A locked misplaced row is moved later, and blocks no other.
 func TestHeldMisplacedRow(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		if s.db.SQL.IDsByKey {
@@ -237,7 +237,7 @@ func TestHeldMisplacedRow(t *testing.T) {
 	})
 }
 
-// A queue is divided anew beside an application's transaction on a running job: when that is over, or not at all.
+// A queue is redivided beside an application's transaction on a running job: once that ends, or not at all.
 func TestReshardWaitsForARow(t *testing.T) {
 	mysqlSuite(t, inEight(2), func(s env) {
 		s.add(make9s(4)...)
@@ -259,7 +259,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 	})
 }
 
-// The answer to a commit is lost: of one that divides the limit among the shards, and of one that divides the queue.
+// The commit of a division of the limit gets no reply, and so does that of a division of the queue.
 func TestUnansweredOverShards(t *testing.T) {
 	parallel(t)
 	t.Run("share", func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestUnansweredOverShards(t *testing.T) {
 	})
 }
 
-// A worker that goes on with another division moves nothing back, and starts nothing.
+// A worker with another division moves nothing back, and starts nothing.
 func TestWorkerOfAnotherDivision(t *testing.T) {
 	suiteWith(t, inEight(4), func(s env) {
 		s.add(make9s(20)...)
@@ -300,12 +300,12 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 			equal(t, len(s.in(shard, 9).Started), 0, "it started")
 		}
 		equal(t, len(other.start("w", 9)), 0, "started beside those that run")
-		s.settle("w", finished, running...) // what it has it settles
+		s.settle("w", finished, running...) // it still settles its jobs
 		equal(t, len(other.start("w", 9)), 4, "then started")
 	})
 }
 
-// A snapshot that an application keeps open sees the parts of before, and holds up nobody.
+// An application's open snapshot sees the old shares and blocks no worker.
 func TestSnapshotOverShards(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s env) {
 		s.add(s.goingTo(3, 16, 1)...)

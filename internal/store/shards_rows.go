@@ -15,41 +15,40 @@ import (
 
 // ShardRow is a row of the table of shards.
 type ShardRow struct {
-	// at is the database's clock when the row was read.
+	// at is the database's time when the row was read.
 	at time.Time
-	// place is the shard's number in the tables.
+	// Place is the shard's number in the tables.
 	Place  int
 	starts policy.Starts
-	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
+	// Share is the part of the queue's limit that the shard may use; RateShare is the part of the rate's starts.
 	Share, RateShare int
-	// heads are the jobs that claims have met lately as the first of their types without room.
+	// heads are the first jobs without room, by set of types, that recent claims met.
 	heads []head
-	// waitSince is since when the shard has started nothing for want of the limit or the rate, as long as it has heads; divideTime is
-	// when the shares were divided last. Both are in microseconds since 1970.
+	// WaitSince is since when the shard has started nothing for lack of limit or rate, while it has heads. divideTime is when
+	// the shares were last divided. Both are in microseconds since 1970.
 	WaitSince, divideTime int64
 }
 
-// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met
-// it. One without a job says that the rate had no room.
+// head is a job's id, when a claim last met it, in microseconds since 1970, and its weight. A SQL worker writes weight 0.
+// Id 0 means that the rate had no room.
 type head [3]int64
 
-// headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
+// headsMax bounds the heads in a shard's row: there is one for each set of types that workers ask for.
 const headsMax = 16
 
-// headFor is how long the note on a job that has no room counts after a claim met that job last.
+// headFor is how long a head counts after a claim last met it.
 const headFor = 10 * time.Second
 
-// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock
-// was put back.
+// isWithin says whether a time in microseconds is less than d ago. A future time isn't: the database's clock was set back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
 	age := now.UnixMicro() - at
 	return age >= 0 && age < d.Microseconds()
 }
 
-// Waits says whether jobs wait there for want of the limit or the rate.
+// Waits says whether jobs of the shard wait for the limit or the rate.
 func (s ShardRow) Waits() bool { return len(s.heads) > 0 }
 
-// StartsLately is how many of its starts count against a rate.
+// StartsLately is how many starts count against the rate.
 func (s ShardRow) StartsLately(r job.Rate) int {
 	left, _ := s.starts.Left(r, s.at)
 	return r.Starts - left
@@ -59,8 +58,8 @@ func (q *Queue) shardColumns() string {
 	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }
 
-// scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as
-// many as the rate allows, from now on: so it is kept all the same. Heads that can't be read are none.
+// scanShard reads a shard's row and the columns after it. Unreadable starts, written by other code, count as the full rate
+// from now on, so that the rate still holds. Unreadable heads count as none.
 func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s ShardRow, err error) {
 	var at engine.Time
 	var starts, heads string
@@ -89,12 +88,12 @@ func (q *Queue) ShardRows(into *[]ShardRow) engine.Query {
 	})}
 }
 
-// TakeAllTurns takes the turns of all of the queue's shards.
+// TakeAllTurns takes the turns of all the queue's shards.
 func (q *Queue) TakeAllTurns(ctx context.Context, tx *engine.Tx) error {
 	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name)
 }
 
-// lockShards takes the turns of all of the queue's shards, and gives their rows in order, as of then.
+// lockShards takes the turns of all the queue's shards, then returns their rows in order.
 func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow, err error) {
 	if err := q.TakeAllTurns(ctx, tx); err != nil {
 		return nil, err
@@ -106,8 +105,8 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow,
 	return rows, err
 }
 
-// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
-// among them. In new rows all starts count in the first shard, because a start can't be taken back.
+// makeShards recreates the shards' rows if any are missing or foreign, and divides the limit and the rate among them. In new
+// rows, all earlier starts count in the first shard, because starts can't be undone.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
@@ -143,14 +142,14 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	return q.writeShares(ctx, tx, rows, make([]int, n), nil)
 }
 
-// areAll says whether rows, which are in order, are those of all of the queue's shards, and no others.
+// areAll says whether rows, which are in order, are exactly those of the queue's shards.
 func (q *Queue) areAll(rows []ShardRow) bool {
 	n := q.Division().N
 	return len(rows) == n && rows[0].Place == q.place(0) && rows[n-1].Place == q.place(n-1)
 }
 
-// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,
-// the next division gives them the rest.
+// areSound says whether rows are those of all shards and their shares don't exceed the limit and the rate. The next division
+// distributes what is left.
 func (q *Queue) areSound(rows []ShardRow) bool {
 	limit, rate := 0, 0
 	for _, r := range rows {

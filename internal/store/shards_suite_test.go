@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// shardsVar, if it is set, divides the queues of the suite into so many shards: whatever is tested with one can be tried with more. What
-// the suite adds goes to one of them, but for what throttle groups are by, for order holds within a shard alone: so that has to get
-// all that it needs of the limit. What plain SQL inserts is everywhere.
+// shardsVar, if set, divides the suite's queues into so many shards, to run all tests with more than one. The suite adds jobs
+// to one of them, because order holds only within a shard, unless throttle groups place them. That shard must get all it
+// needs of the limit. Plain SQL inserts anywhere.
 const shardsVar = "HIPQ_TEST_SHARDS"
 
 func defaultShards(t testing.TB) int {
@@ -28,7 +28,7 @@ func defaultShards(t testing.TB) int {
 	return dbtest.Must(strconv.Atoi(text))(t)
 }
 
-// inOneShard has jobs go to one shard.
+// inOneShard sends jobs to one shard.
 func inOneShard(jobs []job.Params) []job.Params {
 	jobs = slices.Clone(jobs)
 	for i := range jobs {
@@ -37,14 +37,14 @@ func inOneShard(jobs []job.Params) []job.Params {
 	return jobs
 }
 
-// startIn starts jobs of one shard by a round.
+// startIn starts jobs of one shard with a round.
 func (s env) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
 	return s.doWith(s.core().Candidates(shard, []string{"send", "report"}), worker, n).Started
 }
 
-// candidates are those of these types in all of the queue's shards.
+// candidates returns those of these types in all the queue's shards.
 func (s env) candidates(types ...string) *store.Candidates {
 	if s.Shards <= 1 {
 		return s.core().Candidates(0, types)
@@ -57,7 +57,7 @@ func (s env) candidates(types ...string) *store.Candidates {
 	return all[0]
 }
 
-// everywhere has the candidates in each shard, by those in the first.
+// everywhere has each shard's candidates, by those of the first.
 var everywhere sync.Map
 
 func inAll(c *store.Candidates) []*store.Candidates {
@@ -66,7 +66,7 @@ func inAll(c *store.Candidates) []*store.Candidates {
 	return list
 }
 
-// divided has the limit and the rate divided anew, as if that had last been done a second ago.
+// divided redivides the limit and the rate, as if the last division was a second ago.
 func (s env) divided() {
 	s.t.Helper()
 	if s.Shards > 1 {
@@ -75,14 +75,14 @@ func (s env) divided() {
 	}
 }
 
-// upkeepOf does the upkeep for what a look has found.
+// upkeepOf does the upkeep for a poll.
 func (s env) upkeepOf(l store.Poll) {
 	s.t.Helper()
 	must[bool](s.t)(s.core().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
 
-// round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
-// started is in the queue's order.
+// round does a round, in a divided queue one for each shard, and again after a new division of what each lacks. It returns
+// started jobs in the queue's order.
 func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 	all := inAll(r.Candidates)
 	switch {
@@ -126,7 +126,7 @@ func (s env) round(ctx context.Context, r store.Round) (store.Done, error) {
 
 func joined(a, b store.Done) store.Done {
 	for _, j := range b.Started {
-		// a round that was refused something, and is repeated, finds what the others have started under the same token
+		// a repeated round finds what the others started under the same token
 		if !slices.ContainsFunc(a.Started, func(one *job.Job) bool { return one.ID == j.ID }) {
 			a.Started = append(a.Started, j)
 		}
@@ -143,7 +143,7 @@ func joined(a, b store.Done) store.Done {
 
 func (s env) inOrder(done store.Done) store.Done {
 	if s.Order != "" || s.PriorityOrder != "" {
-		return done // what one shard has is in order already
+		return done // one shard's jobs are in order already
 	}
 	slices.SortStableFunc(done.Started, func(a, b *job.Job) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.ScheduledRunTime.Compare(b.ScheduledRunTime), cmp.Compare(a.ID, b.ID))
@@ -151,7 +151,7 @@ func (s env) inOrder(done store.Done) store.Done {
 	return done
 }
 
-// placed gives the rows that a test has inserted itself their places, where they don't have them.
+// placed gives rows that a test inserted itself their places, if they lack them.
 func (s env) placed() {
 	s.t.Helper()
 	if s.Shards > 1 {
@@ -159,7 +159,7 @@ func (s env) placed() {
 	}
 }
 
-// undivided skips a test of what holds with one shard alone: an order over all jobs, or how many statements a round costs.
+// undivided skips a test that needs a single shard: an order over all jobs, or the number of statements of a round.
 func undivided(t *testing.T) {
 	t.Helper()
 	if defaultShards(t) > 0 {

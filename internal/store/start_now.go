@@ -10,9 +10,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
-// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotIngested or
-// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
+// StartNow locks and starts one waiting job. It ignores the job's time and windows, the order, and a pause, but not the
+// limits or the rate. It fails with ErrStarted, ErrFinal, ErrNotFound, ErrNotIngested or ErrNoRoom, or with ErrLocked if a
+// worker has the job. It may be repeated with the same round.
 func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
 	j, err := q.tryNow(ctx, r, id)
 	if errors.Is(err, errShareFull) {
@@ -26,7 +26,7 @@ func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, erro
 	return j, nil
 }
 
-// errShareFull is the ErrNoRoom of a job whose shard has too little of the limit or the rate: the others may have more.
+// errShareFull is the ErrNoRoom of a job whose shard has too small a share: other shards may have some left.
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
 
 func (q *Queue) tryNow(ctx context.Context, r Round, id int64) (j *job.Job, err error) {
@@ -54,13 +54,13 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	}
 	shard, ok := q.shardOf(j.Place)
 	if !ok {
-		return ErrNotIngested // until it has its place
+		return ErrNotIngested // a worker has yet to place it
 	}
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {
 		return err
 	}
-	if q.TakesTurns() && room.Row.Place == 0 { // the shard isn't there
+	if q.TakesTurns() && room.Row.Place == 0 { // the shard's row is missing
 		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
 	left := 1
@@ -81,8 +81,8 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	return claim{q, tx, r, room}.start(ctx, []*job.Job{j})
 }
 
-// TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the
-// other's any more. It may be repeated.
+// TakeOver transfers a running attempt from the worker that began it under the token to another worker. It fails with
+// ErrStarted if the first worker no longer has it. It may be repeated.
 func (q *Queue) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
 	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.Get(ctx, tx, id, q.db.SQL.ForUpdate); err != nil {

@@ -1,5 +1,5 @@
-// Package store holds the tables of jobs: how jobs are added, locked, started, settled and rescued. Package queue has what an
-// application calls of it, package admin what an operator calls, and package worker calls the rest.
+// Package store holds the job tables: how jobs are added, claimed, started, settled and rescued. Package queue exports what
+// applications call, package admin what operators call. Package worker calls the rest.
 package store
 
 import (
@@ -23,14 +23,14 @@ type Queue struct {
 	workers    *workers.Table
 	table      string
 	configured map[string]job.Type
-	// known is what the database knew besides, when it was asked last; nil if it wasn't.
+	// known caches the registration; nil until it is first read.
 	known     atomic.Pointer[registration]
 	abandoned Abandoned
-	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
+	// divideAt is when this process may next divide the limits among the shards, in nanoseconds since 1970.
 	divideAt atomic.Int64
 }
 
-// New is the queue of these options. It doesn't talk to the database.
+// New returns the queue with these options. It doesn't access the database.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)
@@ -51,77 +51,77 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// DB is the database that the queue is in.
+// DB is the database that holds the queue.
 func (q *Queue) DB() *schema.DB { return q.db }
 
-// Table is the queue's table.
+// Table is the name of the queue's table.
 func (q *Queue) Table() string { return q.table }
 
-// Workers are those of the instance.
+// Workers is the instance's table of workers.
 func (q *Queue) Workers() *workers.Table { return q.workers }
 
-// Configured is a type of the config.
+// Configured returns the job type of this name from the config.
 func (q *Queue) Configured(name string) (t job.Type, ok bool) {
 	t, ok = q.configured[name]
 	return t, ok
 }
 
-// Index is the hint that makes a query walk one of the table's indexes.
+// Index is the hint that makes a query use one of the table's indexes.
 func (q *Queue) Index(name string) string { return q.db.SQL.Index(q.table, name) }
 
-// ClaimIndex is the hint for the index that has the jobs of each status in the queue's order.
+// ClaimIndex is the hint for the index that orders the jobs of each status as the queue starts them.
 func (q *Queue) ClaimIndex() string { return q.Index(schema.ClaimIndex) }
 
-// Abandoned are a queue's jobs with an attempt that has ended although its handler, in this process, has not returned. It is safe for
+// Abandoned tracks jobs whose attempt has ended although its handler, in this process, hasn't returned. It is safe for
 // concurrent use.
 type Abandoned struct {
 	attempts sync.Map // by the job's id
 }
 
-// Add notes that the job's attempt has ended without its handler.
+// Add records that the job's attempt ended without its handler.
 func (d *Abandoned) Add(j *job.Job) { d.attempts.Store(j.ID, j.Attempt) }
 
-// Returned notes that the handler of the job's attempt has returned. It may be called for any attempt.
+// Returned records that the handler of the job's attempt has returned. It may be called for any attempt.
 func (d *Abandoned) Returned(j *job.Job) { d.attempts.CompareAndDelete(j.ID, j.Attempt) }
 
-// Attempt is the job's attempt whose handler has not returned; 0 is none.
+// Attempt is the number of the job's attempt whose handler hasn't returned; 0 if there is none.
 func (d *Abandoned) Attempt(id int64) int {
 	attempt, _ := d.attempts.Load(id)
 	n, _ := attempt.(int)
 	return n
 }
 
-// Abandoned are those of its jobs that run on in this process.
+// Abandoned tracks the queue's jobs whose handlers still run in this process after their attempts ended.
 func (q *Queue) Abandoned() *Abandoned { return &q.abandoned }
 
-// PausedExpr is whether the queue is paused, as an expression; its parameter is the queue's name.
+// PausedExpr is an SQL expression that tells whether the queue is paused. Its parameter is the queue's name.
 func (q *Queue) PausedExpr() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
 }
 
-// isOpenQueue is an expression: the queue that is its parameter isn't paused, and is divided as these options say.
+// isOpenQueue is an SQL expression: the queue isn't paused and has this division. Its parameter is the queue's name.
 func (q *Queue) isOpenQueue() string {
 	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
 		strconv.Itoa(q.Division().Number()) + "))"
 }
 
 var (
-	// ErrOptions is the error about options that no queue can have.
+	// ErrOptions means that the queue's options are invalid.
 	ErrOptions = errors.New("queue options")
-	// ErrNotFound is the error about a job that isn't there.
+	// ErrNotFound means that the job doesn't exist.
 	ErrNotFound = errors.New("no such job")
-	// ErrNotStarted says that the job has not been tried yet.
+	// ErrNotStarted means that the job has had no attempt yet.
 	ErrNotStarted = errors.New("the job has not been started")
-	// ErrOtherAttempt says that the token is not that of the job's latest attempt.
+	// ErrOtherAttempt means that the token isn't the one of the job's latest attempt.
 	ErrOtherAttempt = errors.New("the token is of another attempt")
-	// ErrStarted says that the job is running, or waits for its retry decision.
+	// ErrStarted means that the job is running, or waits for its retry decision.
 	ErrStarted = errors.New("the job has started")
-	// ErrFinal says that the job is final.
+	// ErrFinal means that the job is final.
 	ErrFinal = errors.New("the job is final")
-	// ErrLocked says that a worker has the job locked.
+	// ErrLocked means that a worker holds the job's lock.
 	ErrLocked = errors.New("a worker has the job locked")
-	// ErrNotIngested says that the row was inserted by plain SQL.
+	// ErrNotIngested means that plain SQL inserted the row and no worker has ingested it yet.
 	ErrNotIngested = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom is about the queue's limit, or its rate.
+	// ErrNoRoom means that the queue's limits or its rate leave no room for the job.
 	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 )

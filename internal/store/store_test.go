@@ -24,7 +24,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// env is a queue with two types, on a database of its own.
+// env is a queue with two types, on its own database.
 type env struct {
 	*queue.Queue
 	*operator
@@ -47,7 +47,7 @@ func options() queue.Options {
 	return queue.Options{Name: "emails", Types: []job.Type{send, report}}
 }
 
-// parallel has a test run beside others. A suite does that for the test that it runs, which may have more than one.
+// parallel runs a test beside others. A suite calls it for its test, which may contain several suites.
 func parallel(t *testing.T) {
 	if _, again := besides.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -82,7 +82,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// value is what a query of one row and one column gives; column has those of several rows.
+// value returns the result of a query with one row and one column; column returns those of several rows.
 func value[T any](s env, query string, args ...any) (v T) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &v, query, args...))
@@ -95,7 +95,7 @@ func column[T any](s env, query string, args ...any) (rows []T) {
 	return rows
 }
 
-// fails wants an error of this kind; about is as equal has it.
+// fails expects an error of this kind; about is as for equal.
 func fails(t *testing.T, want error, about ...any) func(any, error) {
 	return func(_ any, err error) {
 		t.Helper()
@@ -105,10 +105,10 @@ func fails(t *testing.T, want error, about ...any) func(any, error) {
 	}
 }
 
-// ensure wants something to be so, or says what is wrong; require ends the test then.
+// ensure fails unless the condition holds; require then ends the test.
 var ensure, require = dbtest.Ensure, dbtest.Require
 
-// equal wants two values to be the same; about says of what they are, as a format and what goes into it.
+// equal fails if two values differ; about names them, as a format and its arguments.
 func equal[T any](t *testing.T, got, want T, about ...any) {
 	t.Helper()
 	dbtest.Same(t, got, want, about...)
@@ -128,7 +128,7 @@ func (s env) Counts(ctx context.Context) (admin.Counts, error) {
 	return o.Counts, err
 }
 
-// hire makes the worker known, unless it is; bury declares it dead.
+// hire registers the worker if needed; bury declares it dead.
 func (s env) hire(worker string) {
 	s.t.Helper()
 	known := value[bool](s, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker)
@@ -143,14 +143,14 @@ func (s env) bury(worker string) {
 	s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", worker)
 }
 
-// hearOnly has a worker be silent since 38.5 seconds after it started a job.
+// hearOnly makes a worker silent from 38.5 s after it started a job.
 func (s env) hearOnly(worker string, id int64) {
 	s.t.Helper()
 	s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000' WHERE id = ?", id)
 	s.exec("UPDATE shop_workers SET heartbeat = '2026-01-01 00:00:38.500000' WHERE id = ?", worker)
 }
 
-// wantRan wants that the one attempt of a job that ended in an error took so many milliseconds.
+// wantRan expects that a job's only failed attempt took so many milliseconds.
 func (s env) wantRan(id, ms int64) {
 	s.t.Helper()
 	n := 0
@@ -163,8 +163,7 @@ func (s env) wantRan(id, ms int64) {
 	equal(s.t, n, 1, "attempts ended in an error")
 }
 
-// newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
-// order.
+// newRound is a worker's round that starts up to n jobs. It has no cached candidates, so it starts jobs strictly in order.
 func (s env) newRound(worker string, n int, settle ...store.Settled) store.Round {
 	r := store.NewRound(workers.Worker{ID: worker, Host: "h", PID: 1})
 	r.Settle, r.Slots, r.Candidates = settle, n, s.candidates("send", "report")
@@ -190,7 +189,7 @@ func (s env) start(worker string, n int) []*job.Job {
 	return s.do(s.newRound(worker, n)).Started
 }
 
-// settled are attempts that ended alike.
+// settled returns attempts with the same outcome.
 func settled(o job.Outcome, jobs ...*job.Job) (list []store.Settled) {
 	for _, j := range jobs {
 		list = append(list, store.Settled{Job: j, Outcome: o})
@@ -203,7 +202,7 @@ func (s env) settle(worker string, o job.Outcome, jobs ...*job.Job) store.Done {
 	return s.do(s.newRound(worker, 0, settled(o, jobs...)...))
 }
 
-// lockOutside locks jobs for a worker and doesn't start them, which only a program beside hipq does; giveBack undoes it.
+// lockOutside locks jobs for a worker without starting them, which only other programs do; giveBack undoes it.
 func (s env) lockOutside(worker string, ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -225,14 +224,14 @@ func ids(jobs []*job.Job) (list []int64) {
 	return list
 }
 
-// nth is the id of the n-th row that was inserted: on a Galera cluster they lie apart.
+// nth is the id of the n-th inserted row: ids on a Galera cluster have gaps.
 func (s env) nth(n int) (id int64) {
 	s.t.Helper()
 	must[any](s.t)(nil, s.db.SQL.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
 	return id
 }
 
-// places says which rows the jobs are, as nth counts them.
+// places returns the jobs' numbers, as nth counts them.
 func (s env) places(jobs []*job.Job) (list []int64) {
 	s.t.Helper()
 	all := column[int64](s, "SELECT id FROM shop_emails ORDER BY id")
@@ -247,7 +246,7 @@ func (s env) get(id int64) *job.Job {
 	return must[*job.Job](s.t)(s.Get(s.t.Context(), id))
 }
 
-// byPolicy are types that a worker handles without a retry handler.
+// byPolicy returns types that a worker handles without a retry handler.
 func byPolicy(types ...string) map[string]bool {
 	handled := map[string]bool{}
 	for _, t := range types {
@@ -256,7 +255,7 @@ func byPolicy(types ...string) map[string]bool {
 	return handled
 }
 
-// upkeep does all that a look finds.
+// upkeep does all that a poll finds.
 func (s env) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
@@ -272,7 +271,7 @@ func (s env) exec(query string, args ...any) {
 	}))
 }
 
-// history is the states that the activity has of a job.
+// history is a job's states in the activity.
 func (s env) history(id int64) string {
 	s.t.Helper()
 	var states []string
@@ -405,7 +404,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 	})
 }
 
-// An application's connection has its own settings: times read in its zone, a snapshot older than the job in the way.
+// An application's connection has its own settings: times in its zone, a snapshot older than the existing job.
 func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -429,7 +428,7 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 	})
 }
 
-// A worker goes on from the last job that it has read, and keeps the order.
+// A worker continues after the last job that it read, and keeps the order.
 func TestStartKeepsTheOrder(t *testing.T) {
 	suite(t, func(s env) {
 		early, high := time.Now().Add(-time.Hour), 1
@@ -448,7 +447,7 @@ func TestStartKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// Rounds of several workers, and two side by side of the same one, which share their candidates.
+// Rounds of several workers, and two parallel rounds of one worker, which share their candidates.
 func TestRoundsShareNothing(t *testing.T) {
 	suite(t, roundsShareNothing)
 }
@@ -496,14 +495,14 @@ func roundsShareNothing(s env) {
 		equal(s.t, times, 1, "starts of job %d", id)
 		s.wantHistory(id, "added/0 starting/1")
 	}
-	// a round that skipped rows of another may end early; then they are still due
+	// A round that skipped another's rows may end early; they are then still due.
 	c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
 	ensure(s.t, int(c.Running) == len(seen) && int(c.Running+c.Due+c.Held) == n,
 		"%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	ensure(s.t, !s.core().TakesTurns() || c.Running == 8*30, "%d running, want all groups full", c.Running)
 }
 
-// What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
+// A job that a program locked but never started returns when its worker is dead, and this costs no attempt.
 func TestALockCostsNoAttempt(t *testing.T) {
 	suite(t, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -572,7 +571,7 @@ func TestAttemptsRunOut(t *testing.T) {
 	})
 }
 
-// A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
+// A worker that lost its lock changes nothing, whatever has happened to the job.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	parallel(t)
 	lose := func(s env) {
@@ -628,13 +627,13 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.wantHistory(added[1].ID, "added/0")
 		j := s.get(added[0].ID)
 		ensure(s.t, strings.HasPrefix(j.Error, "worker lost"), "error is %q", j.Error)
-		// it ran as long as anything was heard of its worker, not until that was declared dead
+		// It ran until its worker was last seen, not until the worker was declared dead.
 		s.wantRan(added[0].ID, 38_500)
 	})
 }
 
-// A worker whose config doesn't have the type of a lost job decides at once, by the policy that is registered. A type that is registered
-// with a retry handler waits for that.
+// A worker without the type of a lost job decides at once by the registered policy. A type registered with a retry handler
+// waits for it.
 func TestLostJobOfAnotherConfig(t *testing.T) {
 	parallel(t)
 	for _, asked := range []bool{false, true} {
@@ -698,7 +697,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 	})
 }
 
-// What MySQL's types would not refuse of a plain INSERT, the next tick does; SQLite's checks refuse the rest as MySQL does.
+// The next tick refuses what MySQL's types accept from a plain INSERT; SQLite's checks refuse the rest as MySQL does.
 func TestPlainInsertIsChecked(t *testing.T) {
 	suite(t, func(s env) {
 		for _, bad := range []string{
@@ -716,7 +715,7 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
 		} {
 			conn := must[*sql.Conn](s.t)(s.db.SQL.Conn(s.t.Context()))
-			must[any](s.t)(conn.ExecContext(s.t.Context(), map[string]string{ // as an application's session is; zero dates are allowed
+			must[any](s.t)(conn.ExecContext(s.t.Context(), map[string]string{ // like an application's session; zero dates are allowed
 				"mysql":  "SET sql_mode = 'STRICT_TRANS_TABLES' /*M!, check_constraint_checks = 1 */",
 				"sqlite": "PRAGMA ignore_check_constraints = OFF",
 			}[s.db.SQL.Engine]))
@@ -748,7 +747,7 @@ func TestWindows(t *testing.T) {
 		j := s.wantState(id, job.Initial, "scheduled", 0)
 		wait := j.ScheduledRunTime.Sub(now)
 		ensure(s.t, wait >= 119*time.Minute && wait <= 121*time.Minute, "scheduled in %s", wait)
-		// one whose window closes while it is in the line goes to the next opening
+		// A job whose window closes while it is due moves to the next opening.
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.Params{Type: "send", Windows: &open})[0].ID
 		s.wantState(id, job.Initial, "available", 0)
@@ -764,12 +763,12 @@ func TestThrottle(t *testing.T) {
 			return job.Params{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
-		// the heaviest goes alone, and only the weightless goes beside it
+		// The heaviest runs alone, except beside a weightless one.
 		first := s.start("w", 10)
 		equal(s.t, ids(first), []int64{added[4].ID, added[3].ID}, "started")
 		equal(s.t, len(s.start("w", 10)), 0, "started beside the heaviest")
 		s.settle("w", finished, first...)
-		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
+		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake.
 		equal(s.t, ids(s.start("w", 10)), []int64{added[0].ID}, "started")
 	})
 }
@@ -779,11 +778,11 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		id := s.add(job.Params{Type: "send"})[0].ID
 		running := s.add(job.Params{Type: "report"})[0].ID
 		jobs := s.start("w", 1)
-		s.exec("DELETE FROM shop_queues") // as if nobody had registered it
+		s.exec("DELETE FROM shop_queues") // as if the queue weren't registered
 		for range 2 {
 			must[any](s.t)(nil, s.Pause(s.t.Context()))
 		}
-		// what runs is settled in the same round that finds the queue paused
+		// A round that finds the queue paused still settles what runs.
 		done := s.do(s.newRound("w", 9, settled(finished, jobs...)...))
 		ensure(s.t, len(done.Started) == 0 && !done.More, "in a paused queue: %+v", done)
 		s.wantState(id, job.Final, "finished", 1)
@@ -826,7 +825,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A row that no worker has taken in yet is cancelled like any other; one that can't be a job ends with that reason.
+// A row that no worker has ingested is cancelled like any other; an invalid one ends with that reason.
 func TestCancelWhatIsNew(t *testing.T) {
 	suite(t, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x'), ('new', 'x')")

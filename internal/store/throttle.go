@@ -16,47 +16,50 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// limited says whether the queue's jobs may be held back by what others weigh.
+// limited says whether other jobs' weights may hold back the queue's jobs.
 func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
 
-// TakesTurns says whether those who start jobs of the queue do so one after the other: each start takes something from the others.
+// TakesTurns says whether starts in the queue take turns, because each leaves less for the others.
 func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // Room is what the limits and the rate of a queue leave.
 type Room struct {
 	Shard int
-	// divided says that the limit and the rate are divided among shards: row says what this one has of them.
+	// Divided says that the shards share the limit and the rate: see Row.
 	Divided bool
 	Row     ShardRow
 	Limit   int
 	Groups  *job.ThrottleGroups
-	// used is what the locked and running jobs weigh; usedBy the same by group.
-	Used   int
+	// Used is the weight of the locked and running jobs.
+	Used int
+	// UsedBy is the same by group.
 	UsedBy map[string]int
-	// full says that the next job waits for room, and so do all behind it; closed the same by group.
-	full   bool
+	// full says that the next job waits for room, and so do all behind it.
+	full bool
+	// closed says the same by group.
 	closed map[string]bool
-	// seen are the groups of which it is known whether they hold jobs back; unseen says that others may, unfinished that a next round
-	// will see those.
-	seen               map[string]bool
+	// seen are the groups about which the round knows whether they hold jobs.
+	seen map[string]bool
+	// unseen says that other groups may hold jobs, unfinished that a next round will look at them.
 	unseen, unfinished bool
-	// held are the ranges of groups with room that hold jobs back.
+	// held are the ranges of held jobs whose groups have room.
 	held []*indexRange
-	// flawed are the jobs that nobody can start.
+	// flawed are jobs with invalid rows.
 	flawed []*job.Job
 	// open says whether the worker may start jobs, as of its turn.
 	open bool
-	// first is the first job without room in the queue's limit; nil if there is none. heads are those that earlier claims have met, each
-	// the first of its claim's types, and that still wait, in order: nothing behind the first of them starts.
+	// first is this round's first job without room in the queue's limit; nil if none.
 	first *job.Job
+	// heads are such jobs from earlier claims, one for each set of types, that still wait, in order. Nothing behind the first
+	// one starts.
 	heads []schema.Position
-	// rateShort says that the rate lets fewer jobs start than there are slots.
+	// rateShort says that the rate allows fewer starts than there are slots.
 	rateShort bool
 }
 
-// takeTurn reads what counts against the queue's limits and its rate. Those who start jobs of such a queue take turns until they have
-// committed, for a sum over rows says nothing of what another is about to start. Their time is that of their turn: by an earlier
-// one a rate would be over too soon.
+// takeTurn reads what counts against the queue's limits and its rate. Starters of such a queue take turns until they commit,
+// because a sum over rows misses what another is about to start. The transaction's time becomes that of the turn: with an
+// earlier time, the rate's period would end too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shard int) (*Room, error) {
 	r := &Room{Shard: shard, Divided: q.isDivided(), Limit: q.ThrottleLimit, Groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.TakesTurns() {
@@ -75,17 +78,17 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?) FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?",
 		q.Name, worker, q.Name, q.Name, q.place(shard)), &r.open, &registered)
 	if errors.Is(err, sql.ErrNoRows) {
-		return r, nil // the queue has been divided otherwise, as the next poll finds out
+		return r, nil // its division has changed, as the next poll finds out
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
 	tx.Now = r.Row.at
-	if r.Divided && r.Limit > 0 && registered.Valid { // it is the registered limit that is divided
+	if r.Divided && r.Limit > 0 && registered.Valid { // the registered limit is the one that is divided
 		r.Limit = int(registered.Int64)
 	}
 	if r.Row.starts.After(tx.Now) {
-		// the database's clock was put back: they count from now on, and that is to be written down once
+		// The database's clock was set back: the starts count from now on, which must be saved once.
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
 		}
@@ -105,7 +108,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	return r, nil
 }
 
-// headsOf is the query for the jobs that a shard's row notes as without room, as far as they still wait.
+// headsOf is the query for the heads in a shard's row that still wait.
 func (q *Queue) headsOf(r *Room) engine.Query {
 	ids := Args(r.Row.heads, func(h head) any { return h[0] })
 	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.SQL.ByID +
@@ -118,13 +121,13 @@ func (q *Queue) headsOf(r *Room) engine.Query {
 	})}
 }
 
-// passed takes note that a job doesn't wait for room in the limit: it starts, or something else keeps it from that.
+// passed notes that a job doesn't wait for room in the limit: it starts, or something else blocks it.
 func (r *Room) passed(id int64) {
 	r.heads = slices.DeleteFunc(r.heads, func(p schema.Position) bool { return p.ID == id })
 }
 
-// noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it.
-// That the shard has too little of the rate is noted as a head without a job.
+// noteWaiting saves the first job without room in the shard's row, so that no other claim starts a job behind it. A head
+// without a job says that the shard's share of the rate is too small.
 func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *Room, started bool) error {
 	if q.ThrottleLimit < 1 && !q.isShared() {
 		return nil
@@ -161,8 +164,8 @@ func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *Room, started
 	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET heads = ?, wait_since = ? WHERE queue = ? AND shard = ?", text, since, q.Name, q.place(r.Shard))
 }
 
-// mayGetRoom says whether jobs that wait for room may get some soon: others run, or the other shards leave enough of the limit. Those that
-// wait for an answer may do so for days.
+// mayGetRoom says whether waiting jobs may get room soon: others run, or the other shards leave enough of the limit. Jobs
+// that wait for an answer may do so for days.
 func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *Room) (bool, error) {
 	var now struct {
 		Running, Used float64
@@ -175,7 +178,7 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *Room) (bool, e
 	return now.Running > 0 || r.first == nil || len(r.heads) > 0 && r.heads[0].ID != r.first.ID || policy.Allows(r.Limit, int(now.Used), r.first.ThrottleFactor), nil
 }
 
-// Used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
+// Used is the query for the weight of the locked and running jobs that meet a condition, in total and by group.
 func (q *Queue) Used(where string, r *Room) engine.Query {
 	return Weights(q, "throttle_group", where, func(group string, used int) {
 		r.Used += used
@@ -183,13 +186,13 @@ func (q *Queue) Used(where string, r *Room) engine.Query {
 	})
 }
 
-// Weights is the query for what the locked and running jobs weigh of which a condition is true, by a column. It gives each to f.
+// Weights is the query for the weight of the locked and running jobs that meet a condition. It calls f for each column value.
 func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
 	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.ClaimIndex() +
 		" WHERE " + schema.Counts + where + " GROUP BY " + column
 	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var of K
-		var sum sql.NullFloat64 // a fraction, because the sum of what can be no weights may be no integer
+		var sum sql.NullFloat64 // a float, because invalid weights may have a sum that is no integer
 		err := row.Scan(&of, &sum)
 		f(of, int(min(sum.Float64, math.MaxInt32)))
 		return err
@@ -204,8 +207,8 @@ const (
 	groupFull            // its group's limit leaves none
 )
 
-// fit judges jobs in their order. Weight 0 is neither counted nor held back. Of the others none overtakes the first that doesn't fit, in
-// its group or in the queue; one heavier than the whole limit runs alone.
+// fit decides about jobs in order. Weight 0 isn't counted or held back. No other job overtakes the first that doesn't fit, in
+// its group or in the queue. A job heavier than the whole limit runs alone.
 func (r *Room) fit(j *job.Job) fit {
 	switch {
 	case j.ThrottleFactor == 0 || r.Limit < 1 && r.Groups == nil:
@@ -234,7 +237,7 @@ func (r *Room) admits(of *indexRange) bool {
 	return !r.full || of.part == partFree
 }
 
-// Allows says whether the queue's limit, or the shard's part of it, has room for a weight.
+// Allows says whether the queue's limit, or the shard's share of it, has room for a weight.
 func (r *Room) Allows(weight int) bool {
 	if !r.Divided {
 		return policy.Allows(r.Limit, r.Used, weight)
@@ -242,7 +245,7 @@ func (r *Room) Allows(weight int) bool {
 	return policy.HasRoom(r.Limit, r.Row.Share, r.Used, weight)
 }
 
-// LimitOf is the limit of a group; 0 is none.
+// LimitOf is the limit of a group; 0 means none.
 func (r *Room) LimitOf(group string) int {
 	if r.Groups == nil {
 		return 0
@@ -250,7 +253,8 @@ func (r *Room) LimitOf(group string) int {
 	return r.Groups.Limit(group)
 }
 
-// StartsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now; if none, how long until one may.
+// StartsLeft is how many more starts the queue's rate, or the shard's share, allows now; if 0, wait is the time until the
+// next.
 func (q *Queue) StartsLeft(r *Room, now time.Time) (left int, wait time.Duration) {
 	rate := q.Rate
 	if r.Divided {
@@ -259,7 +263,7 @@ func (q *Queue) StartsLeft(r *Room, now time.Time) (left int, wait time.Duration
 	return r.Row.starts.Left(rate, now)
 }
 
-// countStarts adds to the starts of a queue with a rate, as of the transaction's time.
+// countStarts adds starts to a queue with a rate, at the transaction's time.
 func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *Room, n int) error {
 	if q.Rate.Starts < 1 {
 		return nil

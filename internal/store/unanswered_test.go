@@ -10,10 +10,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A commit whose answer is lost has happened all the same. Who repeats it must not take its own doing for another's.
+// A commit without a reply has happened nevertheless. Its repetition must not mistake its own work for another's.
 
-// unanswered is a store whose proxy loses the answer to the first commit of a transaction with this in its statements.
-// Whatever it did before that is done: then is called, past the proxy, before the transaction is repeated.
+// unanswered is a store whose proxy loses the reply to the first commit of a transaction that contains part. It calls
+// before() first. It calls then(), past the proxy, before the transaction is repeated.
 func unanswered(t *testing.T, part string, change func(*queue.Options), before func(direct env), then func(direct env)) env {
 	t.Helper()
 	o := options()

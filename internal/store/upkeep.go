@@ -14,21 +14,21 @@ import (
 
 // Poll says what there is to do in a queue.
 type Poll struct {
-	// Due: a job of the given types may be started; never in a paused queue.
+	// Due: a job of the given types is startable; never in a paused queue.
 	Due bool
-	// Held: jobs whose throttle groups were full wait for room.
+	// Held: held jobs wait for room in their groups.
 	Held bool
-	// Shards says that of each of the queue's shards.
+	// Shards has Due and Held for each shard.
 	Shards []startable
-	// Waking: a later job's time has come, or that of an answer is over.
+	// Waking: a scheduled job is due, or an answer is overdue.
 	Waking bool
-	// New: a row inserted by plain SQL is to be taken in.
+	// New: plain SQL inserted a row to ingest.
 	New bool
-	// Misplaced: a job was placed when the queue was divided otherwise.
+	// Misplaced: a job was placed under another division.
 	Misplaced bool
-	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
+	// Dividing: a shard has too small a share, and the last division is over a second old.
 	Dividing bool
-	// Stuck: a worker that is no more still has jobs.
+	// Stuck: a dead worker still has jobs.
 	Stuck bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
@@ -43,14 +43,14 @@ type startable struct {
 	Due, Held bool
 }
 
-// Poll finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
+// Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division differs.
 func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
-	names := []any{""} // which no type has
+	names := []any{""} // no type has this name
 	if len(types) > 0 {
 		names = Args(types, func(t string) any { return t })
 	}
 	undecided := slices.Clone(names)
-	for t, c := range q.configured { // also of those that no worker here handles: see rescue
+	for t, c := range q.configured { // also of types that no worker here handles: see rescue
 		if !c.RetryHandler && !slices.Contains(types, t) {
 			undecided = append(undecided, t)
 		}
@@ -96,10 +96,11 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	return l, err
 }
 
-// Upkeep does what a poll found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
-// number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
-// and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
-// perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
+// Upkeep does what a poll found, except for rounds: it ingests, divides limits among shards, promotes and rescues. Any number
+// of workers may call it at once. It does a bounded part of each; more says that some may be left. handled maps the worker's
+// types to whether they have a retry handler. If dead isn't nil, it is called with each dead worker before its jobs are
+// rescued, perhaps repeatedly. A step that hits a lock timeout doesn't stop the others: the error is then
+// engine.IsLockTimeout.
 func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
@@ -112,10 +113,10 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
 				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.SQL.NowSQL+") AND status = 'scheduled' ORDER BY wake_time")
-			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
+			l.Waking = !promoting // otherwise overdue answers follow the remaining scheduled jobs in the same index
 			return promoting, err
 		}},
-		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // it has no groups any more
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // its groups were removed from the config
 			return q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
 		}},
 		{l.Undecided || l.Stuck || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
@@ -135,7 +136,7 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 	return more, held
 }
 
-// Stopping are the jobs that a worker runs and is asked to stop.
+// Stopping returns the jobs of a worker that it should stop.
 func (q *Queue) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
 	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.ClaimIndex()+
 		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)

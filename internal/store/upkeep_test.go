@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// What one part of the upkeep has to wait for keeps the others from nothing, and is said soon.
+// A part of the upkeep that has to wait doesn't stop the others, and is reported soon.
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})

@@ -14,13 +14,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// waited is what Wait gave.
+// waited is the result of Wait.
 type waited struct {
 	job *job.Job
 	err error
 }
 
-// waits begins to wait for a job, for a minute at most.
+// waits starts to wait for a job, for at most a minute.
 func (s env) waits(id int64) <-chan waited {
 	got := make(chan waited, 1)
 	go func() {
@@ -32,7 +32,7 @@ func (s env) waits(id int64) <-chan waited {
 	return got
 }
 
-// looks waits until somebody who waits for a job has looked at it n times more.
+// looks waits until a waiter for a job has looked at it n more times.
 func (s *sent) looks(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,9 +51,9 @@ func TestWait(t *testing.T) {
 	parallel(t)
 	for name, test := range map[string]struct {
 		change func(*queue.Options)
-		// meanwhile is what happens to a job that runs while it is waited for.
+		// meanwhile is what happens to a running job that is waited for.
 		meanwhile func(s env, j *job.Job)
-		// want is the job's error at the end; or err that of Wait, if trouble doesn't say of what kind it is.
+		// want is the job's final error; or err is Wait's, unless trouble is its kind.
 		want    string
 		err     error
 		trouble schema.Trouble
@@ -102,7 +102,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// What is final, or not there, is not waited for; who has retried a job by hand finds the next one.
+// Wait returns at once for a final or missing job; after a manual retry it finds the next job.
 func TestWaitForWhatIsOver(t *testing.T) {
 	suite(t, func(s env) {
 		fails(t, queue.ErrNotFound, "no such job")(s.Wait(t.Context(), 1))
@@ -128,7 +128,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Many who wait, and long, cost the database about a look a second each.
+// Many long waits cost the database about one look a second each.
 func TestWaitLooksSeldom(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -145,7 +145,7 @@ func TestWaitLooksSeldom(t *testing.T) {
 	})
 }
 
-// Who waits for a job waits for its database too; how it is away differs by engine.
+// Wait also waits for its database; how that fails differs by engine.
 func TestWaitOutlastsTheDatabase(t *testing.T) {
 	parallel(t)
 	away := func(s env, cut, mend func()) {

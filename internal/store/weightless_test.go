@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// weighty is a queue that refuses jobs without weight.
+// weighty makes a queue refuse jobs without weight.
 func weighty(o *queue.Options) { o.ThrottleLimit, o.RefuseWeightless = 2, true }
 
 func weightless(key string) job.Params {
@@ -25,8 +25,7 @@ func wantWeightless(t *testing.T, what string, err error) {
 	ensure(t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "allow_weightless"), "%s: %v", what, err)
 }
 
-// A queue that refuses jobs without weight has none by whatever door: also not by a program that knows no more of it than
-// its name.
+// A queue that refuses weightless jobs refuses them from all callers, even from a program that knows only its name.
 func TestEnqueueRefusesWeightless(t *testing.T) {
 	suiteWith(t, weighty, func(s env) {
 		stranger := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails"}))
@@ -61,8 +60,8 @@ func TestEnqueueRefusesWeightless(t *testing.T) {
 	})
 }
 
-// A row by plain SQL without weight is refused when it is taken in, alone; what leaves its weight to its type has one, whatever
-// the type's row says. Cancelled before, it ends with the same reason.
+// Ingestion refuses only the weightless rows of plain SQL. A row that leaves its weight to its type has one, whatever the
+// type's row says. Cancelled before, it ends with the same reason.
 func TestTakeInRefusesWeightless(t *testing.T) {
 	suiteWith(t, weighty, func(s env) {
 		s.exec("INSERT INTO shop_job_types (queue, job_type, throttle_factor) VALUES ('emails', 'light', 0)")
@@ -82,8 +81,8 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 	})
 }
 
-// What was in the queue before it began to refuse jobs without weight runs as it is, and isn't retried. When the queue takes such
-// again, all may.
+// Weightless jobs from before the refusal run as they are, and aren't retried. When the queue accepts such jobs again, all
+// may be retried.
 func TestWeightlessFromBefore(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s env) {
 		failed := s.failed(weightless("old"))[0]
@@ -112,8 +111,8 @@ func TestNewRefusesAWeightlessType(t *testing.T) {
 	})
 }
 
-// A row that was refused before it was taken in, and is retried, has what its type says: no weight of 0, which would pass by
-// the limit, nor a priority of 0.
+// A row refused before ingestion gets its type's values when retried: not weight 0, which would bypass the limit, nor
+// priority 0.
 func TestRetryOfARefusedRow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Types[0].ThrottleFactor = 9, 3 }, func(s env) {
 		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'teatime')")

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// wantWhy checks the reasons for a job, by a part of each, which a config with 4 slots on a host asks for.
+// wantWhy checks the reasons for a job by a part of each, for a config with 4 slots on a host.
 func (s env) wantWhy(id int64, want ...string) {
 	s.t.Helper()
 	why := must[admin.Why](s.t)(s.Why(s.t.Context(), id, admin.Asker{Handled: []string{"send"}, Concurrency: 4}))
@@ -107,7 +107,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 	})
 }
 
-// Who holds all slots of a host keeps jobs waiting, also when it was killed: until it is declared dead.
+// A worker that holds all slots of a host keeps jobs waiting, even if it was killed, until it is declared dead.
 func TestWhyOfFullHosts(t *testing.T) {
 	suite(t, func(s env) {
 		id := s.add(job.Params{Type: "send"})[0].ID
@@ -128,7 +128,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 	})
 }
 
-// An application's transaction may hold the row of a job that is due.
+// An application's transaction may lock a due job's row.
 func TestWhyOfAHeldRow(t *testing.T) {
 	parallel(t)
 	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
@@ -153,7 +153,7 @@ func TestWhyOfAnUndecidedJob(t *testing.T) {
 		jobs := s.start("w", 1)
 		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
-		// a hand other than hipq's may have ended it without an error
+		// A manual edit may have ended it without an error.
 		s.exec("UPDATE shop_emails SET status = 'failed', error = 'NONE'")
 		s.wantWhy(s.nth(1), ", without an error")
 	})

@@ -9,34 +9,33 @@ import (
 	"unicode/utf8"
 )
 
-// length is how many hex digits a fingerprint has: a thousand kinds of errors have two alike once in ten thousand times.
+// length is a fingerprint's number of hex digits: among 1,000 kinds of errors, two collide with a probability of 1 in 10,000.
 const length = 8
 
-// Fingerprint is the fingerprint of an error's text: eight hex digits. It is that of the text's Shape, is the same in all versions of
-// hipq, and costs a few microseconds, however long the text is.
+// Fingerprint is eight hex digits that depend only on the Shape of an error's text. It is the same in all versions of hipq.
+// It takes some microseconds, however long the text is.
 func Fingerprint(text string) string {
 	sum := sha256.Sum256([]byte(Shape(text)))
 	return hex.EncodeToString(sum[:length/2])
 }
 
-// IsFingerprint says whether a text can be a fingerprint.
+// IsFingerprint says whether a text has the form of a fingerprint.
 func IsFingerprint(s string) bool {
 	return len(s) == length && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
 }
 
 const (
-	// FingerprintBytes is how many bytes of a text a shape is made of, at most. A caller that wants a fingerprint needs to read no more.
+	// FingerprintBytes bounds the bytes of a text that make its shape. A caller that wants a fingerprint need not read more.
 	FingerprintBytes = 4096
-	// shapeMax is how many bytes a shape has, at most. It bounds the shape, and not the text, so that a text whose number is
-	// one digit longer ends at the same word.
+	// shapeMax bounds the bytes of a shape. It bounds the shape, not the text, so that a text whose number has one more digit
+	// ends at the same word.
 	shapeMax = 300
-	// hole stands in a shape for what was taken out.
+	// hole replaces variable parts in a shape.
 	hole = '#'
 )
 
-// Shape is a text without what differs between two errors of a kind: numbers, times, durations, addresses, hex digits, UUIDs
-// and other ids, and quoted paths. A # stands for each of them, a blank for any white space. What is behind its first
-// 300 bytes is left off.
+// Shape is a text without what differs between errors of one kind: numbers, times, durations, addresses, hex digits, UUIDs
+// and other ids, and quoted paths. A # replaces each, a blank replaces white space. It is cut after 300 bytes.
 func Shape(text string) string {
 	s := shaper{text: text[:min(len(text), FingerprintBytes)]}
 	for s.at < len(s.text) && len(s.shape) < shapeMax {
@@ -46,16 +45,16 @@ func Shape(text string) string {
 	return strings.ToValidUTF8(string(bytes.TrimRight(shape, " ")), "")
 }
 
-// shaper reads a text once, from its beginning to its end.
+// shaper reads a text in one pass.
 type shaper struct {
 	text  string
 	at    int
 	shape []byte
-	// noAddress is where a look for an @ has ended that found none.
+	// noAddress is where the last search for an @ ended without one.
 	noAddress int
 }
 
-// next reads a word, or what stands between words.
+// next reads a word, or the text between words.
 func (s *shaper) next() {
 	rest := s.text[s.at:]
 	r, size := utf8.DecodeRuneInString(rest)
@@ -80,7 +79,7 @@ func (s *shaper) between(blank byte) {
 	}
 }
 
-// hole adds a hole. Holes that a mark joins, as those of a date, an address or a decimal number, become one.
+// hole adds a hole. It merges holes joined by a mark, such as those of a date, an address or a decimal number.
 func (s *shaper) hole() {
 	n := len(s.shape)
 	switch {
@@ -95,7 +94,7 @@ func (s *shaper) hole() {
 
 const quoteMax = 500
 
-// quotedPath reads a quotation with a path in it, if one begins here, and none is an apostrophe.
+// quotedPath reads a quotation that contains a path, if one begins here. It ignores apostrophes.
 func (s *shaper) quotedPath(open rune, size int) bool {
 	closing := open
 	switch open {
@@ -122,7 +121,7 @@ func (s *shaper) quotedPath(open rune, size int) bool {
 	return true
 }
 
-// word reads a word: letters and digits. Of what else it may be part of, it looks for a mail address and a UUID.
+// word reads a word of letters and digits, or the mail address or UUID that it begins.
 func (s *shaper) word() {
 	if n := s.mailAddress(); n > 0 {
 		s.at += n
@@ -154,7 +153,7 @@ func (s *shaper) word() {
 	}
 }
 
-// mailAddress is how long the mail address is that begins here; 0 if none does.
+// mailAddress is the length of the mail address that begins here; 0 if none does.
 func (s *shaper) mailAddress() int {
 	if s.at < s.noAddress {
 		return 0
@@ -200,7 +199,7 @@ func isUUID(s string) bool {
 
 var calendar = strings.Fields("Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")
 
-// isVariable says whether a word is a number, a duration, part of a time, hex digits, or an id that somebody has made up.
+// isVariable says whether a word is a number, a duration, part of a time, hex digits, or a generated id.
 func isVariable(word string) bool {
 	if slices.Contains(calendar, word) {
 		return true
@@ -218,19 +217,19 @@ func isVariable(word string) bool {
 		}
 	}
 	switch {
-	case hex == len(word) && (len(word) >= 8 || digits > 0): // 8 letters a to f are no word of a language
+	case hex == len(word) && (len(word) >= 8 || digits > 0): // no word of a language is 8 letters from a to f
 		return true
 	case digits == 0:
 		return false
 	case len(word) > 2 && (strings.HasPrefix(word, "0x") || strings.HasPrefix(word, "0X")):
 		return true
-	case parts >= 4 || len(word) >= 16: // letters and digits by turns
+	case parts >= 4 || len(word) >= 16: // letters and digits alternate
 		return true
 	}
 	return isMeasured(word)
 }
 
-// isMeasured says whether a word is numbers with units of time, or as in 21T03 and 22Z.
+// isMeasured says whether a word is numbers with units of time, or like 21T03 and 22Z.
 func isMeasured(word string) bool {
 	if !isDigit(word[0]) {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// TestShape has, for each kind of error, texts that are of it, and the shape that they share.
+// TestShape lists, by shape, texts of the same kind of error.
 func TestShape(t *testing.T) {
 	for want, list := range map[string][]string{
 		"":                            {"", " \n"},
@@ -38,7 +38,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestOf holds fingerprints fast: a mail, a filter in somebody's script and another host's hipq may have them.
+// TestOf pins fingerprints: mails, filters in scripts and another host's hipq may contain them.
 func TestOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"exit status 65: no such file":  "72ccad79",
@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestShapeOfLong: what is behind the end of a shape makes no difference, nor how long a number before it is.
+// TestShapeOfLong: text after a shape's end makes no difference, nor does the length of a number before it.
 func TestShapeOfLong(t *testing.T) {
 	text := func(number string) string { return "order " + number + " of " + strings.Repeat("long ", 1000) }
 	want := texts.Fingerprint(text("1"))
@@ -66,7 +66,7 @@ func TestShapeOfLong(t *testing.T) {
 	}
 }
 
-// TestShapeOfAny: a shape is short, valid, one line, and has no digits.
+// TestShapeOfAny: a shape is short, valid, one line, and without digits.
 func TestShapeOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-f0-9"'/@. :-]{1,30}`), rapid.Just("\xff")), 0, 40)

@@ -2,18 +2,18 @@ package texts
 
 import "strings"
 
-// maxWhat is how much of what a trace tells goes into a reason that has more to say, in bytes.
+// maxWhat bounds, in bytes, what a reason quotes of a trace if it has more to say.
 const maxWhat = 250
 
-// Reason says why a program failed, by the end of what it printed, in whole lines of valid UTF-8. That is the last line, which is
-// given besides, since there it may be cut off. But where the text ends in what a language prints of an uncaught exception, a
-// panic or the like, whose last lines say where it happened, it is what happened, and what caused that at first. chose says that
-// the program chose its exit status: then what it printed last was meant.
+// Reason finds why a program failed in the end of its output, given as whole lines of valid UTF-8. By default it is last, the
+// last line, which the caller passes separately because text may cut it. If text ends in a trace of an uncaught exception, a
+// panic or the like, the reason is the exception and its first cause. chose says that the program chose its exit status, so
+// its last output was intended.
 func Reason(text, last string, chose bool) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		line = strings.TrimRight(line, " \t\r")
-		lines[i] = line[strings.LastIndexByte(line, '\r')+1:] // behind what was drawn over
+		lines[i] = line[strings.LastIndexByte(line, '\r')+1:] // after what was overwritten
 	}
 	for len(lines) > 0 && lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]
@@ -39,12 +39,12 @@ func Reason(text, last string, chose bool) string {
 	return last
 }
 
-// trace is what a program has printed of an uncaught exception.
+// trace is a program's output about an uncaught exception.
 type trace struct {
 	what, cause string
-	// end is behind its last line. There may be more: some languages keep back what was printed to standard output until
-	// the program ends. open says that its message comes last, so that what follows may belong to that.
-	end  int
+	// end is the index after its last line. More may follow: some languages print buffered standard output only at exit.
+	end int
+	// open says that its message comes last, so that what follows may belong to it.
 	open bool
 }
 
@@ -55,10 +55,10 @@ func (t trace) String() string {
 	return t.what + " (caused by " + t.cause + ")"
 }
 
-// messageLines is how many lines a message may have, at most, to be told from what was printed before or after it.
+// messageLines bounds a message's lines, to separate it from earlier and later output.
 const messageLines = 12
 
-// joined is a message of several lines as one, without those that only mark a place in the line above.
+// joined is a multi-line message as one line, without lines that only mark a place in the line above.
 func joined(lines []string) string {
 	var parts []string
 	for _, line := range lines {
@@ -69,8 +69,8 @@ func joined(lines []string) string {
 	return strings.TrimSuffix(strings.Join(parts, " "), " {")
 }
 
-// messageStart is where the message begins whose last line is lines[end]: at the nearest line that is a beginning, unless a
-// line comes first that is before any message; else it is that one line.
+// messageStart finds the first line of the message that ends at lines[end]: the nearest beginning, unless a line comes first
+// that precedes any message. Otherwise it is that line.
 func messageStart(lines []string, end int, beginning, before func(string) bool) int {
 	for i := end; i >= 0 && i > end-messageLines && !before(lines[i]); i-- {
 		if beginning(lines[i]) {
@@ -80,7 +80,7 @@ func messageStart(lines []string, end int, beginning, before func(string) bool) 
 	return end
 }
 
-// lastWith is the last line for which one of the functions is true; -1 is none.
+// lastWith is the index of the last line that satisfies one of the functions; -1 if none does.
 func lastWith(lines []string, is ...func(string) bool) int {
 	for i := len(lines) - 1; i >= 0; i-- {
 		for _, f := range is {

@@ -10,21 +10,21 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// record is what a program has printed.
+// record returns a program's output.
 func record(t *testing.T, program string) string {
 	t.Helper()
 	text := dbtest.Must(os.ReadFile(filepath.Join("testdata", program+".printed")))(t)
 	return string(text)
 }
 
-// reason is the reason in a text that may not be cut off.
+// reason returns the reason in a complete text.
 func reason(text string, chose bool) string {
 	last := strings.TrimSpace(text)
 	return texts.Reason(text, strings.TrimSpace(last[strings.LastIndexAny(last, "\r\n")+1:]), chose)
 }
 
-// The outputs are real: testdata/record.sh has run each program there, and kept what it printed beside it. The
-// versions were PHP 8.2, Python 3.11, Ruby 3.1, Node.js 20, Java 17, Go 1.26, bash 5.2, Perl 5.36 and Mono 6.8.
+// The outputs are real: testdata/record.sh ran each program there and saved its output beside it. The versions were PHP 8.2,
+// Python 3.11, Ruby 3.1, Node.js 20, Java 17, Go 1.26, bash 5.2, Perl 5.36 and Mono 6.8.
 func TestReason(t *testing.T) {
 	tests := []struct {
 		program string
@@ -97,9 +97,9 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// What was printed before a trace, and beside it.
+// Output before and beside a trace.
 func TestReasonAmongOtherLines(t *testing.T) {
-	// As .NET prints it; its documentation has such, this is not recorded.
+	// As in .NET's documentation; not recorded.
 	const dotnet = `Unhandled exception. System.InvalidOperationException: the order can't be stored
  ---> System.ArgumentException: no route to example.org (Parameter 'to')
    at Shop.Connect(String to) in /srv/shop/Program.cs:line 5

@@ -4,13 +4,13 @@ import (
 	"strings"
 )
 
-// traces are the ways in which languages print an uncaught exception. Each finds the last trace of its own.
+// traces find the last trace in the format of each language.
 var traces = []func(lines []string) trace{phpTrace, pythonTrace, pythonGroup, rubyTrace, goTrace, perlTrace, stackTrace}
 
 var (
-	// exception is the name of one, and what follows before its message.
+	// exception matches an exception's name and what follows before its message.
 	exception = Pattern(`\b[\w$.\\]*(?:Error|Exception|Throwable)(?: \[\w+\])?(?::|$| \{$)`)
-	// uncaught is what stands before the name of an exception that nobody has caught.
+	// uncaught matches what precedes the name of an uncaught exception.
 	uncaught = Pattern(`^(?:Exception in thread ".*?" |Unhandled exception\. |\[ERROR\] FATAL UNHANDLED EXCEPTION: |.*Fatal error: +Uncaught )`)
 
 	stackFrame = Pattern(`^\s+at .*(?:\(|:\d+:\d+)`)
@@ -21,10 +21,10 @@ var (
 	perlHead   = Pattern(` at \S+ line \d+(?:, <\w+> (?:line|chunk) \d+)?\.$`)
 )
 
-// phpTrace: the first cause, its frames, and then "Next" and the same of what it led to.
+// phpTrace: the first cause, its frames, then "Next" and the same for its consequence.
 func phpTrace(lines []string) (t trace) {
 	last := lastWith(lines, phpThrown().MatchString)
-	if t.end = last + 1; last < 0 { // or somebody has printed an exception
+	if t.end = last + 1; last < 0 { // or the program printed an exception itself
 		last, t.end = len(lines), len(lines)
 	}
 	isFrame := func(line string) bool { return phpFrame().MatchString(line) || line == "Stack trace:" }
@@ -52,7 +52,7 @@ func phpTrace(lines []string) (t trace) {
 
 const pythonHead = "Traceback (most recent call last):"
 
-// pythonTrace: frames and then a message, of the first cause; a sentence; and the same of what it led to.
+// pythonTrace: frames and a message of the first cause, a sentence, then the same for its consequence.
 func pythonTrace(lines []string) (t trace) {
 	t.open = true
 	for end := len(lines); ; {
@@ -76,7 +76,7 @@ func pythonTrace(lines []string) (t trace) {
 	}
 }
 
-// pythonGroup: a tree of exceptions. The first that is in the group is the cause.
+// pythonGroup: a tree of exceptions. The first one in the group is the cause.
 func pythonGroup(lines []string) (t trace) {
 	t.end = len(lines)
 	if t.end == 0 || !strings.HasSuffix(lines[t.end-1], "+------------------------------------") {
@@ -97,7 +97,7 @@ func pythonGroup(lines []string) (t trace) {
 	return t
 }
 
-// rubyTrace: what happened, its frames, and then the same of its cause.
+// rubyTrace: the exception, its frames, then the same for its cause.
 func rubyTrace(lines []string) (t trace) {
 	isFrame := func(line string) bool {
 		return strings.HasPrefix(line, "\tfrom ") || strings.HasPrefix(line, "\t ... ")
@@ -120,7 +120,7 @@ func rubyTrace(lines []string) (t trace) {
 	return t
 }
 
-// goTrace: "panic: " or "fatal error: " and a message, perhaps a signal, and then goroutines.
+// goTrace: "panic: " or "fatal error: " and a message, perhaps a signal, then goroutines.
 func goTrace(lines []string) (t trace) {
 	t.end = lastWith(lines, func(line string) bool { return strings.HasPrefix(line, "\t") }) + 1
 	isGoroutine := func(line string) bool { return strings.HasPrefix(line, "goroutine ") && strings.HasSuffix(line, ":") }
@@ -139,7 +139,7 @@ func goTrace(lines []string) (t trace) {
 	return t
 }
 
-// perlTrace: what happened, and perhaps who called whom, or what could therefore not be compiled.
+// perlTrace: the message, then perhaps the callers, or what consequently failed to compile.
 func perlTrace(lines []string) (t trace) {
 	last := lastWith(lines, perlHead().MatchString, perlFrame().MatchString)
 	t.end = last + 1
@@ -152,7 +152,7 @@ func perlTrace(lines []string) (t trace) {
 	return t
 }
 
-// stackTrace: what happened, and frames that begin with "at", as Node.js, Java and .NET print them.
+// stackTrace: the message, then frames that begin with "at", as in Node.js, Java and .NET.
 func stackTrace(lines []string) (t trace) {
 	t.end = len(lines)
 	found := false

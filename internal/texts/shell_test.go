@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// A shell gets one word, and the text that it stands for.
+// A shell reads one word, equal to the original text.
 func TestWord(t *testing.T) {
 	for text, want := range map[string]string{
 		"/etc/hipq/a-b_c.yaml": "/etc/hipq/a-b_c.yaml", "": "''", "a b": "'a b'", "$(id)": "'$(id)'", "a'b": `'a'\''b'`,

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Map is what f makes of each of some values.
+// Map applies f to each value.
 func Map[T, R any](all []T, f func(T) R) []R {
 	made := make([]R, len(all))
 	for i, v := range all {
@@ -18,7 +18,7 @@ func Map[T, R any](all []T, f func(T) R) []R {
 	return made
 }
 
-// Wrap says what an error has kept from being done, without a verb for it: "find the queues". No error is none.
+// Wrap adds to an error what failed, as a phrase: "find the queues". nil stays nil.
 func Wrap(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -26,16 +26,16 @@ func Wrap(err error, doing string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(doing, args...), err)
 }
 
-// Pattern gives a regular expression, which it compiles when it is first asked for: cron starts hipq each minute, and to compile all
-// of them would take longer than much of what it does.
+// Pattern returns a regular expression that is compiled on first use. cron starts hipq each minute, and compiling all of them
+// would take longer than much of its work.
 func Pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// plain are the characters that mean themselves in every shell, wherever they stand in a word.
+// plain are the characters without special meaning in every shell, anywhere in a word.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,"
 
-// ShellWord is a text as a shell takes it for one word.
+// ShellWord quotes a text so that a shell reads it as one word.
 func ShellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
 		return s
@@ -43,10 +43,10 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// None stands in the tables for a text that isn't there.
+// None stands for a missing text in the tables.
 const None = "NONE"
 
-// Nullable is nil if a value isn't there.
+// Nullable is nil if a value is absent.
 func Nullable[T any](absent bool, v T) *T {
 	if absent {
 		return nil
@@ -54,11 +54,11 @@ func Nullable[T any](absent bool, v T) *T {
 	return &v
 }
 
-// NullText is a text for JSON: nil, which is null there, for None.
+// NullText is a text for JSON; None becomes nil, which is null there.
 func NullText(s string) *string { return Nullable(s == None, s) }
 
-// NullJSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8
-// is replaced.
+// NullJSON passes a JSON object or array through, encodes None as null, and all else as a JSON string. It replaces invalid
+// UTF-8.
 func NullJSON(text string) json.RawMessage {
 	if text == None {
 		return json.RawMessage("null")

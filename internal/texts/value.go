@@ -11,14 +11,14 @@ import (
 	"unicode/utf16"
 )
 
-// EncodeJSON makes a text of a value: a string is itself, and all else JSON; what is null there is None.
+// EncodeJSON encodes a value as a text: a string as it is, null as None, all else as JSON.
 func EncodeJSON[T any](v T) (string, error) {
-	if text, ok := any(&v).(*string); ok { // and not what an interface holds, which nobody could tell from JSON
+	if text, ok := any(&v).(*string); ok { // not a string in an interface, which would be indistinguishable from JSON
 		return *text, nil
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // others read it too
+	e.SetEscapeHTML(false) // other programs read it too
 	if err := e.Encode(v); err != nil {
 		return "", err
 	}
@@ -28,11 +28,11 @@ func EncodeJSON[T any](v T) (string, error) {
 	return None, nil
 }
 
-// errNone is the error of a text that isn't there, for a value that can't be nothing.
+// errNone means that a text is missing for a type without a nil value.
 var errNone = errors.New("there are none")
 
-// DecodeJSON makes a value of a text, as Encode has made it, or another program: its error says why that can't be. Unknown fields
-// of an object are passed over.
+// DecodeJSON decodes a text from EncodeJSON or another program. Its error says why the text is invalid. Unknown fields of
+// objects are ignored.
 func DecodeJSON[T any](text string) (v T, err error) {
 	if s, ok := any(&v).(*string); ok {
 		if text != None {
@@ -47,17 +47,17 @@ func DecodeJSON[T any](text string) (v T, err error) {
 			return v, nil
 		}
 	default:
-		if none { // which for JSON would be any value's zero
+		if none { // JSON would give any type its zero value
 			return v, fmt.Errorf("%w, and they can't be a %s", errNone, reflect.TypeFor[T]())
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return *new(T), err // and not what it has come to
+		return *new(T), err // without the partial result
 	}
 	return v, nil
 }
 
-// FieldOf is the value that these names lead to inside data that are a JSON object, without the spaces around it; nil is none.
+// FieldOf is the value at this path of names in a JSON object, without surrounding spaces; nil if there is none.
 func FieldOf(data []byte, names ...string) json.RawMessage {
 	for _, name := range names {
 		var fields map[string]json.RawMessage
@@ -69,10 +69,10 @@ func FieldOf(data []byte, names ...string) json.RawMessage {
 	return bytes.TrimSpace(data)
 }
 
-// LoneSurrogate finds the first escape in a JSON value, such as \ud800, that stands for half of a character. Empty is none. The
-// json package reads U+FFFD for each of them, and so makes one text of two.
+// LoneSurrogate finds the first escape in a JSON value, such as \ud800, that is half of a surrogate pair; empty if none. The
+// json package reads each as U+FFFD, which makes different texts equal.
 func LoneSurrogate(value []byte) string {
-	unit := func(at int) rune { // that of the escape there
+	unit := func(at int) rune { // the code unit of the escape at this index
 		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
 			return -1
 		}
@@ -86,7 +86,7 @@ func LoneSurrogate(value []byte) string {
 		switch first := unit(i); {
 		case value[i] != '\\':
 		case !utf16.IsSurrogate(first):
-			i++ // what is escaped may be a backslash
+			i++ // the escaped character may be a backslash
 		case utf16.DecodeRune(first, unit(i+6)) == unicode.ReplacementChar:
 			return string(value[i : i+6])
 		default:

@@ -1,5 +1,5 @@
-// Package texts holds what hipq does with texts: it shows them to people safely, quotes them for a shell, encodes the values of jobs,
-// finds the reason in what a program printed, and tells which errors are of one kind.
+// Package texts shows texts safely, quotes them for shells, encodes jobs' values, finds the reason in a program's output, and
+// groups errors of one kind.
 package texts
 
 import (
@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// IndexHidden finds the first character that does more than to be seen where it stands, or that is none: one that would
-// move the cursor, recolour the screen, or turn the direction of the text around it. Ends of lines and tabs are none of
-// them. Where there is none, it gives the text's length.
+// IndexHidden finds the first character that isn't plainly visible: invalid UTF-8, or one that moves the cursor, recolours
+// the screen, or changes the direction of the text. Line ends and tabs don't count. Without any, it returns the text's
+// length.
 func IndexHidden[T string | []byte](text T) int {
 	for i := 0; i < len(text); {
 		if b := text[i]; ' ' <= b && b <= '~' || b == '\n' || b == '\t' {
@@ -30,7 +30,7 @@ func IndexHidden[T string | []byte](text T) int {
 	return len(text)
 }
 
-// Visible has U+FFFD in the place of each hidden character.
+// Visible replaces each hidden character by U+FFFD.
 func Visible(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	n := IndexHidden(text)
@@ -47,8 +47,7 @@ func Visible(text string) string {
 	return b.String() + text
 }
 
-// Clip leaves out the middle of a text that has more bytes than most: its beginning says what it is about, its end often
-// what to do.
+// Clip cuts the middle out of a text longer than most bytes: the start says what it is about, the end often what to do.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -57,7 +56,7 @@ func Clip(s string, most int) string {
 	return fmt.Sprintf("%s… (%d bytes are left out) …%s", head, len(s)-len(head)-len(tail), tail)
 }
 
-// Bytes is a number of bytes with the largest unit in which it is whole: 512MiB.
+// Bytes formats a number of bytes with the largest unit that divides it: 512MiB.
 func Bytes(bytes int64) string {
 	for _, unit := range []struct {
 		name  string
@@ -70,7 +69,7 @@ func Bytes(bytes int64) string {
 	return fmt.Sprint(bytes, " bytes")
 }
 
-// Size is a number of bytes, rounded: 1.5 MB.
+// Size formats a number of bytes, rounded: 1.5 MB.
 func Size(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	f := float64(n)
@@ -83,7 +82,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[0])
 }
 
-// Count is a number of things: 1 job, 1,150 jobs.
+// Count formats a number of things: 1 job, 1,150 jobs.
 func Count[T int | int64](n T, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -91,7 +90,7 @@ func Count[T int | int64](n T, thing string) string {
 	return Thousands(n) + " " + thing + "s"
 }
 
-// Thousands is a number with a comma between the thousands.
+// Thousands formats a number with commas between the thousands.
 func Thousands[T int | int64](n T) string {
 	text := strconv.FormatInt(int64(n), 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -100,7 +99,7 @@ func Thousands[T int | int64](n T) string {
 	return text
 }
 
-// Duration is a time with two units at most: 120 ms, 1.5 s, 10 s, 5 min, 1 h 30 min, 2 d 4 h.
+// Duration formats a duration with two units at most: 120 ms, 1.5 s, 10 s, 5 min, 1 h 30 min, 2 d 4 h.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Workers of one host may claim slots on different nodes of a cluster: together they get no more than there are.
+// A host's workers may claim slots on different nodes of a cluster. Together they get no more than there are.
 func TestGaleraSlots(t *testing.T) {
 	var rosters []*Table
 	for _, dsn := range dbtest.Galera(t) {
@@ -29,7 +29,7 @@ func TestGaleraSlots(t *testing.T) {
 		}
 		all.Wait()
 	}
-	// what the last of them has written has come to all nodes when the first has written something after it
+	// All nodes have the last worker's writes once they have a later write of the first.
 	last := Worker{ID: "last", Host: "last", PID: 1}
 	for _, r := range rosters {
 		last.ID += "."

@@ -15,15 +15,15 @@ import (
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
 var ErrLockLost = errors.New("worker lost its lock")
 
-// ErrDuplicateID means that there has been a worker with this id.
+// ErrDuplicateID means that a worker with this id already exists.
 var ErrDuplicateID = errors.New("the worker's id is not new")
 
-// Register makes the worker known, with a lock and no slots yet. ErrDuplicateID if its id isn't new.
+// Register adds the worker with a lock and without slots. It fails with ErrDuplicateID if the id exists.
 func (r *Table) Register(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.insert(ctx, w, "working", lockFor, activity.Starting)
 }
 
-// Pass records a worker that found nothing to do: its row and both of its entries, at the cost of one commit.
+// Pass records a worker that found nothing to do, its row and both entries, in one commit.
 func (r *Table) Pass(ctx context.Context, w Worker) error {
 	return r.insert(ctx, w, "finished", 0, activity.Starting, activity.Finished)
 }
@@ -43,7 +43,7 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 			cmp.Or(w.Process, activity.None), w.ByHand)
 		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
-				return nil // it was done, with the activity
+				return nil // it was committed, with the activity
 			}
 			return fmt.Errorf("%w: %s", ErrDuplicateID, w.ID)
 		}
@@ -58,7 +58,8 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 	return nil
 }
 
-// Renew makes the worker's lock, and its jobs' locks, last lockFor from now. ErrLockLost if another has declared it dead.
+// Renew extends the worker's lock, and its jobs' locks, to lockFor from now. It fails with ErrLockLost if the worker was
+// declared dead. It may be repeated.
 func (r *Table) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
@@ -70,13 +71,14 @@ func (r *Table) Renew(ctx context.Context, w Worker, lockFor time.Duration) erro
 	})
 }
 
-// End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
+// End sets the worker's row to Finished or Error, with the number of attempts it started. remark, if any, goes to the
+// activity.
 func (r *Table) End(ctx context.Context, w Worker, state activity.State, started int, remark error) error {
 	err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
 			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID))
 		if err != nil || !ours {
-			return err // declared dead, or finished by a commit that was not answered
+			return err // declared dead, or finished by a commit without a reply
 		}
 		entry := w.entry(state)
 		if remark != nil {

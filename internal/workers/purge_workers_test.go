@@ -49,7 +49,7 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// A row that somebody has just written must not hold up the purge of others.
+// An uncommitted row must not block the purge of others.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	r := New(dbtest.Open(t, "mysql", dbtest.MySQL(t)))
 	at := engine.At(purgeHour)

@@ -12,14 +12,14 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// Dead is a worker whose row says working, but whose lock is over, or whose process on this host is gone.
+// Dead is a worker whose row says working, although its lock has expired or its process on this host is gone.
 type Dead struct {
 	Worker
 	Heartbeat engine.Time
 	Expired   bool
 }
 
-// Dead finds such workers, as w sees them.
+// Dead finds the dead workers that w can see.
 func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	query := "SELECT id, host, pid, process, " + r.db.SQL.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.SQL.NowSQL + ") AS expired FROM " +
 		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
@@ -30,12 +30,12 @@ func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
 }
 
-// isGone says whether it was a process of w's host that is gone. Only the name tells copies of one host apart.
+// isGone says whether it was a process of w's host that is gone. Copies of a host differ only by name.
 func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
 
-// Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
-// renew, and their slots and jobs are anybody's. Before that it calls ended with each whose lock still holds, which ends what
-// that worker has left running. found says that it has declared some. A row that another transaction holds delays no other.
+// Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. They can't renew any
+// more, and other workers may take their slots and jobs. First it calls ended for each worker whose lock still holds, to end
+// what that worker left running. found says that it declared some dead. A locked row delays no other.
 func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
 	all, err := r.Dead(ctx, w)
 	for _, d := range all {
@@ -50,7 +50,7 @@ func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string))
 	return found, err
 }
 
-// declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.
+// declareDead declares a worker dead, unless it has renewed its lock since.
 func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead) error {
 	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
 		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))
@@ -66,7 +66,7 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 	return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
 }
 
-// Died is how many workers have died since a time, with those that nobody has found dead yet.
+// Died counts the workers that died since a time, including those with expired locks that no worker has declared dead yet.
 func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
 	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
 		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.SQL.NowSQL + ")"
@@ -76,9 +76,9 @@ func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err erro
 	return died, nil
 }
 
-// Purge deletes the rows of workers that ended before o.Before, and gives their number. It may be repeated.
+// Purge deletes the rows of workers that ended before o.Before, and returns their number. It may be repeated.
 func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int64, err error) {
-	// no worker ends before it starts, and the index on the start keeps the young ones out
+	// No worker ends before it starts, so the index on the start excludes the recent ones.
 	where := " FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") +
 		" WHERE start_time < ? AND end_time < ? AND state <> 'working'"
 	before := engine.At(o.Before)
@@ -94,7 +94,7 @@ func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int
 		if err := r.db.SQL.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
-		// one by one: a list of ids would let MySQL scan the table, and wait there for the live workers' rows
+		// One by one: with a list of ids MySQL may scan the table, and wait for the live workers' rows.
 		err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 			for _, id := range found {
 				if err := tx.Write(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id); err != nil {

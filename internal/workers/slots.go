@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/policy"
 )
 
-// Lane names the lane of a queue, or of one of its job types, that has a concurrency of its own.
+// Lane is the name of the lane of a queue, or of one of its job types, with its own concurrency.
 func Lane(queue, jobType string) string {
 	if jobType == "" {
 		return queue
@@ -19,7 +19,7 @@ func Lane(queue, jobType string) string {
 	return queue + "/" + jobType
 }
 
-// ByLane gives the worker's slots by lane; "" is that of all jobs. Lanes that can't be read are none.
+// ByLane returns the worker's slots by lane; "" is the lane of all jobs. Unreadable lanes count as none.
 func (r Row) ByLane() map[string]int {
 	var byLane map[string]int
 	if r.Lanes == activity.None || json.Unmarshal([]byte(r.Lanes), &byLane) != nil || byLane == nil {
@@ -29,12 +29,12 @@ func (r Row) ByLane() map[string]int {
 	return byLane
 }
 
-// Claim is what a worker wants to hold of a lane: so many slots, at least those in use. Limit is the lane's on the host.
+// Claim is how many slots of a lane a worker wants, and how many are in use. Limit is the lane's limit on the host.
 type Claim struct{ Want, InUse, Limit int }
 
-// ClaimSlots takes what this host's other live workers leave of each lane, but keeps at least the slots in use, because the
-// others may have a higher limit. accepting tells them whether the worker still starts jobs; served says in which lanes others
-// do so. Workers that claim take turns.
+// ClaimSlots takes the slots that this host's other live workers leave of each lane. It keeps at least those in use, because
+// the others may have a higher limit. accepting tells the others whether the worker still starts jobs; served says in which
+// lanes others do. Claiming workers take turns.
 func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, accepting bool) (got map[string]int, served map[string]bool, err error) {
 	err = r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
@@ -60,7 +60,7 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
 		own := maps.Clone(got)
-		delete(own, "") // which is the column slots
+		delete(own, "") // that is the column slots
 		lanes, err := json.Marshal(own)
 		if err != nil {
 			return err
@@ -74,11 +74,11 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 	return got, served, nil
 }
 
-// takeTurn makes workers that claim slots of a host follow one another, by a row of no queue among the shards. They write it:
-// nodes of a Galera cluster don't see each other's locks, but refuse the second commit.
+// takeTurn makes a host's claiming workers take turns, by a row among the shards that belongs to no queue. They write it,
+// because Galera nodes don't see each other's locks but refuse the second commit.
 func (r *Table) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
 	at := policy.Hash(host, policy.MaxShards) // few hosts share one
-	turn := tx.Now.UnixMicro()                // another than before
+	turn := tx.Now.UnixMicro()                // differs from the last one
 	if err := tx.Upsert(ctx, r.db.Shards(), 2, []string{"queue", "shard", "turn"}, []any{activity.None, at, turn}); err != nil {
 		return fmt.Errorf("wait for a turn: %w", err)
 	}

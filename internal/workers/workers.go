@@ -1,4 +1,4 @@
-// Package workers is the table of workers: who works, on what host, until when its lock lasts.
+// Package workers accesses the table of workers: which ones work, on which hosts, and how long their locks last.
 package workers
 
 import (
@@ -15,17 +15,17 @@ import (
 // Table is the table of workers of one instance. It is safe for concurrent use.
 type Table struct{ db *schema.DB }
 
-// New is the roster of db's instance.
+// New returns the table of workers of db's instance.
 func New(db *schema.DB) *Table { return &Table{db: db} }
 
-// Worker is who starts and settles jobs, as the activity names it.
+// Worker starts and settles jobs. The activity names it by these fields.
 type Worker struct {
 	ID   string
 	Host string
 	PID  int
 	// Process is its process.Identity.
 	Process string
-	// ByHand says that a person has started it.
+	// ByHand says that a person started it.
 	ByHand bool
 }
 
@@ -33,29 +33,30 @@ func (w Worker) entry(state activity.State) activity.Entry {
 	return activity.Entry{Kind: activity.Worker, State: state, WorkerID: w.ID, Host: w.Host, PID: w.PID}
 }
 
-// Row is a worker as its table has it.
+// Row is a worker's row.
 type Row struct {
 	ID   string
 	Host string
 	PID  int
-	// State is working, finished, or error, if it was found dead or ended by an error.
+	// State is working, finished or error; error means that it died or ended with an error.
 	State     string
 	StartTime engine.Time `db:"start_time"`
 	Heartbeat engine.Time
-	// LockUntil is until when its locks last while it is working.
+	// LockUntil is when its locks expire while it works.
 	LockUntil engine.Time `db:"lock_until"`
 	EndTime   engine.Time `db:"end_time"`
-	// Slots are what it holds of its host's concurrency, Lanes what it holds of other lanes.
+	// Slots is how many of its host's slots it holds.
 	Slots int
+	// Lanes is how many slots of other lanes it holds, as JSON: see ByLane.
 	Lanes string
 	// Accepting says that it still starts jobs.
 	Accepting bool
-	// ByHand says that a person has started it.
+	// ByHand says that a person started it.
 	ByHand bool `db:"by_hand"`
 }
 
-// Silent says whether a worker at work has missed a renewal of its lock, which comes after a third of the lock's time, and in
-// how long it will be found dead.
+// Silent says whether a working worker missed the renewal of its lock, due after a third of the lock's time. dead is the time
+// until it counts as dead.
 func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 	if r.State != "working" || now.Sub(r.Heartbeat.Time) < r.LockUntil.Sub(r.Heartbeat.Time)/2 {
 		return 0, false
@@ -72,17 +73,17 @@ func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args .
 	return rows, nil
 }
 
-// Get is the worker of an id, or nil if it is not known, or not any more.
+// Get returns the worker with this id, or nil if it is unknown or purged.
 func (r *Table) Get(ctx context.Context, id string) (*Row, error) {
 	return lastHeard(r.rows(ctx, r.db.SQL, "WHERE id = ?", id))
 }
 
-// Last is the worker of the instance that started last, and not by hand, or nil if there has been none.
+// Last returns the instance's worker that started last, except by hand; nil if there is none.
 func (r *Table) Last(ctx context.Context) (*Row, error) {
 	return lastHeard(r.rows(ctx, r.db.SQL, r.db.SQL.Index(r.db.Workers(), "start")+" WHERE by_hand = 0 ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
-// LastHeard is the worker of the instance, not started by hand, with the latest heartbeat, or nil if there has been none.
+// LastHeard returns the instance's worker with the latest heartbeat, except by hand; nil if there is none.
 func (r *Table) LastHeard(ctx context.Context) (*Row, error) {
 	last, err := r.Last(ctx)
 	if err != nil || last == nil {
@@ -101,12 +102,12 @@ func lastHeard(rows []Row, err error) (*Row, error) {
 	return &last, nil
 }
 
-// AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
+// AtWork returns the workers that haven't ended or been declared dead, even with expired locks, by host and start.
 func (r *Table) AtWork(ctx context.Context) ([]Row, error) {
 	return r.rows(ctx, r.db.SQL, r.db.SQL.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
 }
 
-// IsWorking says whether a worker is at work and was not declared dead.
+// IsWorking says whether a worker works and hasn't been declared dead.
 func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (working bool, err error) {
 	if err := from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id); err != nil {
 		return false, fmt.Errorf("find out whether worker %s is at work: %w", id, err)
@@ -114,26 +115,26 @@ func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (w
 	return working, nil
 }
 
-// Working is SQL for whether the worker of an id, an expression, has neither ended nor been declared dead.
+// Working is an SQL condition: the worker with this id, an expression, hasn't ended or been declared dead.
 func (r *Table) Working(id string) string {
 	return "EXISTS (SELECT 1 FROM " + r.db.Workers() + " w " + r.db.SQL.ByKey + " WHERE w.id = " + id + " AND w.state = 'working')"
 }
 
-// Missing is SQL to find what dead workers have left: a join by their id, an expression, which takes the name w, and its
-// condition. A worker is dead once its row says so or is gone, never because of a clock.
+// Missing is SQL to find what dead workers left: a join as w by their id, an expression, and its condition. A worker is dead
+// once its row says so or is gone, never by a clock.
 func (r *Table) Missing(id string) (join, condition string) {
 	return "LEFT JOIN " + r.db.Workers() + " w " + r.db.SQL.ByKey + " ON w.id = " + id + " AND w.state = 'working'", "w.id IS NULL"
 }
 
-// Tick is the start of a worker, not by hand.
+// Tick is the start of a worker, except by hand.
 type Tick struct {
 	Host string
 	At   engine.Time
-	// Idle says that the worker ended in order and had started no job.
+	// Idle says that the worker finished without starting a job.
 	Idle bool
 }
 
-// Ticks gives the ticks of all hosts in [from, to), in the order of time.
+// Ticks returns the ticks of all hosts in [from, to), by time.
 func (r *Table) Ticks(ctx context.Context, from, to time.Time) (ticks []Tick, err error) {
 	query := "SELECT host, " + r.db.SQL.TimeColumn("start_time") + " AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " +
 		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? AND by_hand = 0 ORDER BY start_time"

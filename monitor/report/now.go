@@ -91,7 +91,7 @@ func (v view) Added() (n int64) {
 
 // Idle says that no job has run for a week, as in a new instance.
 func (v view) Idle() bool {
-	if v.Current == nil || v.Current.LeftOut || len(v.Running.First) > 0 {
+	if v.Current == nil || v.Current.LeftOut || len(v.Running.First)+len(v.Failures.First) > 0 || len(v.Missing) > 0 {
 		return false
 	}
 	started := int64(0)

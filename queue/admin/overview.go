@@ -242,6 +242,13 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 var runningColumns = store.Only("id", "job_type", "status", "attempt", "start_time", "worker_id",
 	"progress", "progress_note", "progress_attempt", "progress_time")
 
+// HasType says whether there is a job of a type, whatever its status.
+func (q *Queue) HasType(ctx context.Context, jobType string) (has bool, err error) {
+	db := q.s.DB().SQL
+	query := "SELECT EXISTS (SELECT 1 FROM " + q.s.Table() + " " + db.Index(q.s.Table(), "live") + " WHERE job_type = ?)"
+	return has, texts.Wrap(db.GetContext(ctx, &has, query, jobType), "look for jobs of %s", q.s.Name)
+}
+
 // Running are the jobs whose handlers run, without their data. They are no more than there are slots.
 func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
 	rest := q.s.ClaimIndex() + " WHERE status IN ('running', 'answered')"
@@ -259,9 +266,9 @@ func (q *Queue) InRetry(ctx context.Context) (types []string, err error) {
 // Quarantined are the jobs that run, or will run, in a process of their own, and at most so many.
 func (q *Queue) Quarantined(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	db := q.s.DB()
-	// the jobs are only read where a worker has died, because no index has their losses
+	// the rows are only read where a worker has died, and of jobs that had an attempt, because no index has their losses
 	rest := q.s.ClaimIndex() + " WHERE status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'awaiting', 'deciding', 'undecided')" +
-		" AND losses > 0 AND EXISTS (SELECT 1 FROM " + db.Workers() + " " + db.SQL.Index(db.Workers(), "state") + " WHERE state = 'error')" +
+		" AND attempt > 0 AND losses > 0 AND EXISTS (SELECT 1 FROM " + db.Workers() + " " + db.SQL.Index(db.Workers(), "state") + " WHERE state = 'error')" +
 		" ORDER BY losses DESC, id LIMIT ?"
 	err = db.SQL.Read(ctx, q.s.Jobs(store.AllColumns, rest, []any{most}, func(j *job.Job) {
 		if j.IsQuarantined() {
