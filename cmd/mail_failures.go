@@ -36,6 +36,11 @@ func (w failedWay) notice(state activity.State, queue string) string {
 	return fmt.Sprintf("%s %s %s %s", state, queue, w.fingerprint, cmp.Or(w.jobType, job.None))
 }
 
+// ended is the notice of when it was over.
+func (w failedWay) ended(queue string) string {
+	return endedNotice + " " + w.notice(activity.Failed, queue)
+}
+
 // name is the type of the jobs of a queue that failed in this way, for people.
 func (w failedWay) name(queue string) string { return queue + "/" + texts.ShellWord(w.jobType) }
 
@@ -140,7 +145,12 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
 	said := texts.Map(ways, func(w failedWay) string { return w.notice(newest[w].State, q.Name) })
 	forGood := texts.Map(ways, func(w failedWay) string { return w.notice(activity.Failed, q.Name) })
+	ended := texts.Map(ways, func(w failedWay) string { return w.ended(q.Name) })
 	left, err := board.Unsaid(ctx, slices.Concat(said, forGood), now, mailedAgain)
+	if err != nil {
+		return nil, err
+	}
+	over, err := board.Times(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +158,16 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		if len(ours) == mailedMost {
 			break
 		}
-		if !slices.Contains(left, said[n]) || !slices.Contains(left, forGood[n]) {
+		unsaid := slices.Contains(left, said[n]) && slices.Contains(left, forGood[n])
+		if end := over[ended[n]]; !unsaid && !end.IsZero() && newest[w].At.After(end) { // it has come back
+			if unsaid, err = board.Over(ctx, ended[n]); unsaid {
+				_, err = board.Over(ctx, said[n])
+			}
+			if err != nil {
+				return ours, err
+			}
+		}
+		if !unsaid {
 			continue
 		}
 		claimed, err := board.Claim(ctx, said[n], now, mailedAgain)

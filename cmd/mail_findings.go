@@ -30,10 +30,11 @@ var (
 	ofFailures = []string{"failed", "error_rate"}
 )
 
-// The first words of notices: what monitor has told, and that it was over; what hipq work has told of failures that last; and slots
-// without a job.
+// The first words of notices: what monitor has told, what follows from failures that hipq work has told, and what was over; those
+// failures while they last; and slots without a job.
 const (
 	findingNotice = "finding"
+	knownNotice   = "known"
 	endedNotice   = "ended"
 	openNotice    = "open"
 	missedNotice  = "missed"
@@ -83,6 +84,10 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 	if err != nil {
 		return err
 	}
+	knew, err := log.Under(ctx, knownNotice)
+	if err != nil {
+		return err
+	}
 	open, err := log.Under(ctx, openNotice)
 	if err != nil {
 		return err
@@ -100,13 +105,22 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 	for _, finding := range findings {
 		f := i.found(finding)
 		worst[f.of()] = f.severity
-		known := f.severity == monitor.Warning && slices.Contains(ofFailures, f.what) && hasOpen(open, f.queue, f.ofType)
-		_, was := said[f.notice(findingNotice)]
+		notice := f.notice(findingNotice)
+		_, was := said[notice]
+		_, known := knew[f.notice(knownNotice)]
 		lately := !was && state.At.Sub(ended[f.of().notice(endedNotice)]) < endedAgain
-		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || known || lately {
+		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || lately {
 			continue
 		}
-		err := log.Once(ctx, f.notice(findingNotice), state.At, findingAgain, func() error {
+		// that many jobs have failed is news
+		told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(open, f.queue, f.ofType)
+		if known || told {
+			notice = f.notice(knownNotice)
+		}
+		err := log.Once(ctx, notice, state.At, findingAgain, func() error {
+			if told && !known {
+				return nil
+			}
 			return a.tell(strings.ToUpper(string(f.severity))+": "+finding.Text, i.runAs())
 		})
 		if err != nil {
@@ -130,6 +144,13 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	for notice := range knew {
+		if f := foundOf(notice); worst[f.of()] == "" && f.config == i.found(monitor.Finding{}).config {
+			if _, err := log.Over(ctx, notice); err != nil {
+				return err
+			}
 		}
 	}
 	if err := a.mailMended(ctx, i, log, state.At, open); err != nil {
@@ -251,15 +272,10 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	if err = a.mailNoneLeft(ctx, i, log, over); err != nil {
 		return errors.Join(err, log.Note(ctx, over, now))
 	}
-	for _, notice := range over { // if it comes back, that is news
+	return log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
 		w, name := openWay(notice)
-		for _, state := range []activity.State{activity.Failed, activity.Error} {
-			if _, err := log.Over(ctx, w.notice(state, name)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		return w.ended(name)
+	}), now)
 }
 
 // lastingWays tells in which ways jobs of a queue have failed, or wait for their retry. One whose retry runs may fail again.
