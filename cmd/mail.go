@@ -45,15 +45,17 @@ func (e unsaid) Unwrap() error { return e.error }
 func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
 	switch {
 	case err == nil:
-		outage, none := a.misconfigured(what)
+		outage, none := misconfigured(a, a.command, what)
 		a.mailBack(c, outage, none)
-		outage, none = outageOf(c, what)
+		outage, none = outageOf(c, a.command, what)
 		a.mailBack(c, outage, none)
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
 	case !a.tellsOutages():
 		return err
+	case a.command != "work" && fails(outageOf(c, "work", what)): // which it has told
+		return unsaid{err}
 	}
 	now, from := time.Now(), done.Answered
 	trouble, _ := schema.Diagnose(err)
@@ -63,7 +65,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	if caught && !from.IsZero() {
 		said = append(said, caughtIn(done, c.Location))
 	}
-	outage, none := outageOf(c, what)
+	outage, none := outageOf(c, a.command, what)
 	switch {
 	case caught && (lost || from.IsZero()): // perhaps this host stood still, or something was held
 	case !c.Mail && !caught:
@@ -95,21 +97,24 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-// misconfigured is the outage of ticks that exit with 78. The config may be what is wrong, so the command line says which they are.
-func (a *app) misconfigured(what []string) (*alert.Outage, error) {
+// misconfigured is the outage of a command that exits with 78. The config may be what is wrong, so the command line says which it is.
+func misconfigured(a *app, command string, what []string) (*alert.Outage, error) {
 	folder, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	return alert.OutageOf(strings.Join(append([]string{"78", a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
+	return alert.OutageOf(strings.Join(append([]string{"78", command, a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
 }
 
 // mailMisconfigured has an error of exit code 78 said at first and once an hour. c is nil where it is the config that can't be read.
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
-	outage, none := a.misconfigured(what)
+	outage, none := misconfigured(a, a.command, what)
 	if code != exitConfig || none != nil || !a.tellsOutages() {
 		return err
+	}
+	if a.command != "work" && fails(misconfigured(a, "work", what)) { // which it has told
+		return unsaid{err}
 	}
 	now, zone := time.Now(), time.UTC
 	if c != nil {
@@ -144,9 +149,12 @@ func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0
 // ByHand is another thing.
 func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
-func outageOf(c *config.Config, what []string) (*alert.Outage, error) {
-	return alert.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
+func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
+	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
 }
+
+// fails says whether an outage is known to go on, or has ended only now.
+func fails(outage *alert.Outage, none error) bool { return none == nil && outage.IsKnown() }
 
 // say prints what is news, and no error.
 func (a *app) say(text string, more ...string) {

@@ -109,7 +109,8 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		_, was := said[notice]
 		_, known := knew[f.notice(knownNotice)]
 		lately := !was && state.At.Sub(ended[f.of().notice(endedNotice)]) < endedAgain
-		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || lately {
+		silent := f.what == "no_tick_for" && fails(outageOf(i.Config, "work", nil)) // work has told why
+		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || lately || silent {
 			continue
 		}
 		// that many jobs have failed is news

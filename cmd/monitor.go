@@ -120,7 +120,6 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	// as of hipq work, which has told it, most likely
 	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
 }
 

@@ -118,7 +118,7 @@ type worked struct {
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
 	noteSeen(i.Config)
-	outage, none := outageOf(i.Config, slices.Concat(names, types))
+	outage, none := outageOf(i.Config, a.command, slices.Concat(names, types))
 	a.mailBack(i.Config, outage, none)
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
