@@ -66,6 +66,9 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err
 		}
+		if f.Remedy != nil && !strings.HasPrefix(*f.Remedy, "crontab ") { // its line names the config
+			f.Remedy = new(a.printed(*f.Remedy))
+		}
 		all[f.Result] = append(all[f.Result], f)
 		if a.json {
 			return a.printJSON(f)

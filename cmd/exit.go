@@ -137,6 +137,11 @@ func (a *app) report(code int, err error, hint string) {
 	if l, ok := errors.AsType[located](err); ok {
 		hints = append(hints, l.where)
 	}
+	for n := range hints {
+		if code != exitUsage { // a usage line has no config
+			hints[n] = a.printed(hints[n])
+		}
+	}
 	said, hints = oneLines(said), oneLines(hints)
 	if !a.json {
 		a.err.text("hipq: %s\n", strings.Join(append(said, hints...), "\n  "))

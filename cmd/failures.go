@@ -98,7 +98,13 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		if err := a.printFailure(i, failureOf(q, by, k)); err != nil {
+		kind := failureOf(q, by, k)
+		for _, command := range []*string{kind.Retry, kind.Dismiss} {
+			if command != nil {
+				*command = a.printed(*command)
+			}
+		}
+		if err := a.printFailure(i, kind); err != nil {
 			return 0, err
 		}
 	}

@@ -160,7 +160,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 		if r.state, err = i.state(ctx, most); err != nil {
 			return err
 		}
-		r.Health = new(i.Alert.Judge(r.state))
+		r.Health = new(i.health(r.state, a.printed))
 		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
 			return err
 		}
@@ -185,9 +185,9 @@ func (a *app) printMissing(to *output, missing []time.Time) {
 	switch len(missing) {
 	case 0:
 	case 1:
-		to.line("missed hour: hipq monitor --at %s", missing[0].Format(time.RFC3339))
+		to.line("missed hour: %s", a.printed("hipq monitor --at "+missing[0].Format(time.RFC3339)))
 	default:
-		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s aggregates them, oldest first",
-			len(missing), missing[len(missing)-1].Format(time.RFC3339), missing[0].Format(time.RFC3339))
+		to.line("missed hours: %d, the last of them %s; %s aggregates them, oldest first", len(missing),
+			missing[len(missing)-1].Format(time.RFC3339), a.printed("hipq monitor --missing --since "+missing[0].Format(time.RFC3339)))
 	}
 }

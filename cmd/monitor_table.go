@@ -45,7 +45,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 		}
 	}
 	for _, t := range r.Retrying {
-		a.out.line("%s of %s %s will be retried: hipq failures %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, t.Queue)
+		a.out.line("%s of %s %s will be retried: %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, a.printed("hipq failures "+t.Queue))
 	}
 	for _, t := range r.Throttles() {
 		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)

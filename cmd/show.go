@@ -205,7 +205,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		}
 	}
 	a.out.line("")
-	a.out.line("%s", s.end(i, j))
+	a.out.line("%s", a.printed(s.end(i, j)))
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}, Workers: []workerStatus{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
-		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
+		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), a.printed(remedy)})
 	}
 	last, err := workers.New(i.db).Last(cmd.Context())
 	if err != nil {
