@@ -183,9 +183,13 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return locate(c, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	owned, _ := db.Owned(cmd.Context()) // a new database has no such table
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
+	}
+	if has, question := others(c, owned); has != "" {
+		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s%s", c.Name, has, question))
 	}
 	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {

@@ -195,7 +195,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 		return locate(c, orGone(c, err))
 	}
 	defer func() { _ = db.Close() }()
-	err = db.Check(ctx, c.QueueTables())
+	err = misnamed(ctx, db, c, db.Check(ctx, c.QueueTables()))
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		return orGone(c, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
@@ -188,7 +189,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if a.json {
 		return a.printJSON(report)
 	}
-	if err := a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers); err != nil {
+	if err := a.printStatus(cmd.Context(), i, report); err != nil {
 		return err
 	}
 	if o.shards {
@@ -240,7 +241,7 @@ func (i *instance) handled(queue string) []string {
 	if err != nil {
 		return nil // a queue of another config's
 	}
-	return slices.Collect(maps.Keys(c.Handlers))
+	return slices.AppendSeq([]string{}, maps.Keys(c.Handlers))
 }
 
 func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
@@ -257,10 +258,10 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	return s
 }
 
-func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
+func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "RETRYING", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
 		narrowing([]string{"QUEUE"}, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
-	for _, q := range queues {
+	for _, q := range r.Queues {
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
@@ -271,7 +272,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 	if err := t.end(); err != nil {
 		return err
 	}
-	for _, q := range queues {
+	for _, q := range r.Queues {
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(t.OldestDue.Time), t.Type)
@@ -289,16 +290,23 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, texts.Count(q.Misplaced, "job"), texts.Count(q.Shards, "shard"))
 		}
 	}
-	for _, q := range leftOut {
+	strays, err := doctor.Strays(ctx, i.db, i.Config)
+	if err != nil {
+		return err
+	}
+	for _, said := range strays {
+		a.out.line("%s", said)
+	}
+	for _, q := range r.LeftOut {
 		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
-	if last == nil {
+	if r.LastWorker == nil {
 		a.out.line("cron has started no worker yet: is hipq work in crontab?")
 		return nil
 	}
-	a.printWorker(i, "last worker", *last)
-	for _, w := range atWork {
-		if w.ID != last.ID && (w.Slots > 0 || w.silence != "") {
+	a.printWorker(i, "last worker", *r.LastWorker)
+	for _, w := range r.Workers {
+		if w.ID != r.LastWorker.ID && (w.Slots > 0 || w.silence != "") {
 			a.printWorker(i, "worker", w)
 		}
 	}

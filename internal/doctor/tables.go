@@ -31,6 +31,13 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 		what, remedy := schema.SayHighIDs(high)
 		return found(Warning, what).but(remedy)
 	}
+	strays, err := Strays(ctx, p.db, p.Config)
+	switch {
+	case err != nil:
+		return trouble(err)
+	case len(strays) > 0:
+		return found(Warning, strings.Join(strays, "; ")).but("mend the queue's name in the config, or make sure that workers run with one that has it")
+	}
 	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
 }
 

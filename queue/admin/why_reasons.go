@@ -166,6 +166,8 @@ func (w *Why) barred(ready bool) {
 	switch leftOut := w.by.LeftOut[name]; {
 	case w.division.Otherwise != nil:
 		w.add("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)
+	case w.by.Handled == nil:
+		w.add("no_handler", "queue %s is not in this config", w.Job.Queue)
 	case !slices.Contains(w.by.Handled, name):
 		w.add("no_handler", "this config has no handler for job type %s", name)
 	case leftOut != "":
