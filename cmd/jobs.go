@@ -83,8 +83,9 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do fun
 	})
 }
 
+// listJobs lists jobs of each of the states, or of that of --state; without states, all.
 func (a *app) listJobs(
-	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
+	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string, states ...admin.Status,
 ) error {
 	return a.openJobs(cmd, args, f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
 		t, listed := heading(i), make([]int, len(queues))
@@ -92,18 +93,23 @@ func (a *app) listJobs(
 		if err != nil {
 			return err
 		}
+		if by.Status != "" || len(states) == 0 {
+			states = []admin.Status{by.Status}
+		}
 		for n, q := range queues {
 			by.Place = places[n]
-			err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
-				if a.json {
-					return a.printJSON(j.JSON())
+			for _, by.Status = range states {
+				err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
+					if a.json {
+						return a.printJSON(j.JSON())
+					}
+					listed[n]++
+					t.row(row(i, j)...)
+					return t.err
+				})
+				if err != nil {
+					return err
 				}
-				listed[n]++
-				t.row(row(i, j)...)
-				return t.err
-			})
-			if err != nil {
-				return err
 			}
 		}
 		if a.json {
