@@ -31,6 +31,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"resume files", `there is no command "resume"; did you mean hipq queues resume?`, "COMMAND"},
 	{"stop files --now", `there is no command "stop"; did you mean hipq queues pause?`, "COMMAND"},
 	{"list", `there is no command "list"; did you mean hipq jobs?`, "COMMAND"},
+	{"job files", `there is no command "job"; did you mean hipq jobs?`, "COMMAND"},
 	{"ls files", `there is no command "ls"; did you mean hipq jobs?`, "COMMAND"},
 	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue?`, "COMMAND"},
 	{"push files compress", `there is no command "push"; did you mean hipq enqueue?`, "COMMAND"},

@@ -29,7 +29,7 @@ func (a *app) showCommand() *cobra.Command {
 		Short:      "Show a job, its attempts and their output",
 		Long:       showLong,
 		Example:    "  hipq show emails 42",
-		SuggestFor: []string{"inspect", "info", "get", "describe", "job"},
+		SuggestFor: []string{"inspect", "info", "get", "describe"},
 		RunE:       a.aboutJob(a.runShow),
 	}
 }
@@ -175,16 +175,23 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	for _, said := range s.beginning(i, j) {
 		a.out.line("%s", said)
 	}
+	of := ""
+	if most := i.attempts(j.Queue, j.Type); most > 0 {
+		of = fmt.Sprintf(" of %d", most)
+	}
 	for n, t := range s.Attempts {
 		began, ran := "", ""
 		if !t.Started.IsZero() {
 			began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
 		}
 		if !t.Ended.IsZero() {
-			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
+			ran = ", ran –" // nothing has measured how long the attempt of a lost worker took
+			if t.RunMS > 0 {
+				ran = ", ran " + millis(t.RunMS)
+			}
 		}
 		a.out.line("")
-		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
+		a.out.line("attempt %d%s: %s%s%s, worker %s on %s", t.Attempt, of, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
 		if t.Progress != nil {
 			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
 		}
@@ -255,18 +262,27 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 	return said
 }
 
-// between says when the attempt that follows the n-th was due; "" if none follows, or if that isn't known.
+// attempts is how many attempts a job of a type has at most; 0 if the config doesn't say so.
+func (i *instance) attempts(queue, jobType string) int {
+	c, _ := i.Queue(queue) // one of another config has no types
+	for _, t := range c.Types {
+		if t.Name == jobType && !t.RetryHandler {
+			return t.Retry.Attempts
+		}
+	}
+	return 0
+}
+
+// between says when the attempt that follows the n-th started; "" if none follows, or if that isn't known.
 func (s *shown) between(n int) string {
 	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended.IsZero() || s.Attempts[n+1].Started.IsZero() {
 		return ""
 	}
-	next := s.Attempts[n+1]
-	due := next.Started.Add(-time.Duration(next.WaitMS) * time.Millisecond)
-	delay := due.Sub(s.Attempts[n].Ended.Time).Round(10 * time.Millisecond)
+	delay := s.Attempts[n+1].Started.Sub(s.Attempts[n].Ended.Time).Round(10 * time.Millisecond)
 	if delay <= 0 {
-		return "it was to be tried again at once"
+		return "the next attempt started at once"
 	}
-	return fmt.Sprintf("it was to be tried again after %s", delay)
+	return fmt.Sprintf("the next attempt started after %s", delay)
 }
 
 func (s *shown) end(i *instance, j *job.Job) string {

@@ -139,6 +139,7 @@ type statusReport struct {
 	Workers []workerStatus `json:"workers"`
 	// Unmonitored is since when nobody has monitored, if that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
+	now         time.Time
 }
 
 func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error {
@@ -185,7 +186,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	report.Unmonitored = job.Time{Time: since}
+	report.Unmonitored, report.now = job.Time{Time: since}, now
 	if a.json {
 		return a.printJSON(report)
 	}
@@ -305,6 +306,9 @@ func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) erro
 		return nil
 	}
 	a.printWorker(i, "last worker", *r.LastWorker)
+	if silent := r.now.Sub(r.LastWorker.Heartbeat.Time); silent > admin.LongSilent {
+		a.out.line("no worker has run for %s: is hipq work in crontab?", silent.Round(time.Second))
+	}
 	for _, w := range r.Workers {
 		if w.ID != r.LastWorker.ID && (w.Slots > 0 || w.silence != "") {
 			a.printWorker(i, "worker", w)
