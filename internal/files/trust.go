@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUntrusted means that somebody else could have written a file.
-var ErrUntrusted = errors.New("is not to be trusted")
+var ErrUntrusted = errors.New("is not trusted")
 
 // maxLinks is how many links may lead to a file, as with Linux.
 const maxLinks = 40
