@@ -48,7 +48,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 		return err
 	}
 	if timeout <= 0 {
-		return usagef("--timeout: %q is no time to wait for", text)
+		return usagef("--timeout must be above 0")
 	}
 	c, err := config.Load(a.loadOptions(cmd)) // its warnings are among the findings
 	if err != nil {

@@ -199,6 +199,8 @@ func (a *app) diagnose(err error) (code int, hint string) {
 		return exitUsage, unread.hint()
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
+	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
+		return exitConfig, "run hipq init for a first one there"
 	case errors.Is(err, config.ErrNotFound):
 		return exitConfig, "run hipq init for a first one, or name it with --config"
 	case errors.Is(err, config.ErrInvalid):

@@ -74,7 +74,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
 	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, which it replaces; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
@@ -87,7 +87,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 		a.checking = true
 		timeout, err := durationFlag("--timeout", o.timeout)
 		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "") {
-			err = usagef("--check goes with --timeout alone, which is more than 0")
+			err = usagef("--check allows only --timeout, above 0")
 		}
 		if err != nil {
 			return err

@@ -53,7 +53,10 @@ func (a *app) retryCommand() *cobra.Command {
 			i = of
 			return nil
 		}
-		o.hint = func(q *queue.Queue, err error) string {
+		o.hint = func(q *queue.Queue, id int64, err error) string {
+			if j, unread := q.Get(cmd.Context(), id); errors.Is(err, admin.ErrNotFinal) && unread == nil && j.State() == job.Retry {
+				return fmt.Sprintf("hipq reschedule %s %d --in 0s runs it now", q.Name, id)
+			}
 			closed, ok := errors.AsType[*admin.ClosedError](err)
 			if !ok && !errors.Is(err, admin.ErrFinished) {
 				return ""

@@ -21,7 +21,7 @@ import (
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, waiting for a
 retry after an attempt (RETRYING, which the first three include), locked, running,
-waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
+waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and neither retried nor dismissed (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
 run, of each queue the five that have said so last; quarantined jobs, which ended their workers twice; jobs that wait to be moved to the shards of their queue; queues of the
@@ -53,7 +53,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			every, err := durationFlag("--watch", watch)
 			if err == nil && every <= 0 {
-				err = usagef("--watch: %s is no time to wait", watch)
+				err = usagef("--watch must be above 0")
 			}
 			if err != nil {
 				return err
@@ -272,6 +272,9 @@ func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) erro
 	}
 	if err := t.end(); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(r.Queues, func(q queueStatus) bool { return q.Retrying > 0 }) {
+		a.out.line("RETRYING counts jobs that are also in DUE, HELD or SCHEDULED")
 	}
 	for _, q := range r.Queues {
 		for _, t := range q.Unhandled {
