@@ -44,6 +44,7 @@ func (a *app) failuresCommand() *cobra.Command {
 					return a.runFailures(cmd.Context(), i, queues, by)
 				})
 			}
+			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY", "ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE"})
@@ -51,7 +52,7 @@ func (a *app) failuresCommand() *cobra.Command {
 				return []string{
 					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
 				}
-			}, admin.Failed, admin.Retry)
+			})
 		},
 	}
 	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))

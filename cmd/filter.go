@@ -21,7 +21,9 @@ type filterFlags struct {
 	queue, jobType, key, state, errorText, fingerprint, since, until string
 	// shard is one of a queue's shards, noShard for all of them: of hipq jobs alone.
 	limit, shard int
-	of           filtered
+	// unless are the states of jobs that are listed unless --state says otherwise; nil is all.
+	unless []admin.Status
+	of     filtered
 }
 
 type filtered struct {

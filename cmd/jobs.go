@@ -83,9 +83,8 @@ func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do fun
 	})
 }
 
-// listJobs lists jobs of each of the states, or of that of --state; without states, all.
 func (a *app) listJobs(
-	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string, states ...admin.Status,
+	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
 ) error {
 	return a.openJobs(cmd, args, f, func(i *instance, queues []*queue.Queue, by admin.Filter) error {
 		t, listed := heading(i), make([]int, len(queues))
@@ -93,8 +92,9 @@ func (a *app) listJobs(
 		if err != nil {
 			return err
 		}
-		if by.Status != "" || len(states) == 0 {
-			states = []admin.Status{by.Status}
+		states := []admin.Status{by.Status}
+		if by.Status == "" && f.unless != nil {
+			states = f.unless
 		}
 		for n, q := range queues {
 			by.Place = places[n]

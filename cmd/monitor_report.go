@@ -174,6 +174,7 @@ func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *rep
 		}
 	}
 	slices.SortStableFunc(running, func(a, b report.Running) int { return a.Start.Compare(b.Start) })
-	p.Running, p.Hosts = report.ListOf(running, "job", i.shared("hipq jobs --state running")), report.ListOf(hosts, "host", i.shared("hipq status"))
+	p.Running = report.ListOf(running, "job", i.shared("hipq jobs --state running"))
+	p.Hosts = report.ListOf(hosts, "host", i.shared("hipq status"))
 	return nil
 }

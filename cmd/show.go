@@ -175,45 +175,50 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	for _, said := range s.beginning(i, j) {
 		a.out.line("%s", said)
 	}
-	of := ""
-	if most := i.attempts(j.Queue, j.Type); most > 0 {
-		of = fmt.Sprintf(" of %d", most)
-	}
-	for n, t := range s.Attempts {
-		began, ran := "", ""
-		if !t.Started.IsZero() {
-			began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
-		}
-		if !t.Ended.IsZero() {
-			ran = ", ran –" // nothing has measured how long the attempt of a lost worker took
-			if t.RunMS > 0 {
-				ran = ", ran " + millis(t.RunMS)
-			}
-		}
-		a.out.line("")
-		a.out.line("attempt %d%s: %s%s%s, worker %s on %s", t.Attempt, of, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
-		if t.Progress != nil {
-			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
-		}
-		if t.Error != nil {
-			a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
-		}
-		if t.Output != nil {
-			a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
-		}
-		for _, late := range t.Late {
-			a.out.line("  late answer: %s, %s", late.State, i.local(late.At.Time))
-			if late.Error != nil {
-				a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
-			}
-		}
-		if said := s.between(n); said != "" {
-			a.out.line("  %s", said)
-		}
+	for n := range s.Attempts {
+		a.printAttempt(i, j, s, n)
 	}
 	a.out.line("")
 	a.out.line("%s", a.printed(s.end(i, j)))
 	return nil
+}
+
+// printAttempt prints the n-th attempt that is known.
+func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
+	t, of := s.Attempts[n], ""
+	if most := i.attempts(j.Queue, j.Type); most > 0 {
+		of = fmt.Sprintf(" of %d", most)
+	}
+	began, ran := "", ""
+	if !t.Started.IsZero() {
+		began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
+	}
+	if !t.Ended.IsZero() {
+		ran = ", ran –" // nothing has measured how long the attempt of a lost worker took
+		if t.RunMS > 0 {
+			ran = ", ran " + millis(t.RunMS)
+		}
+	}
+	a.out.line("")
+	a.out.line("attempt %d%s: %s%s%s, worker %s on %s", t.Attempt, of, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
+	if t.Progress != nil {
+		a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
+	}
+	if t.Error != nil {
+		a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
+	}
+	if t.Output != nil {
+		a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
+	}
+	for _, late := range t.Late {
+		a.out.line("  late answer: %s, %s", late.State, i.local(late.At.Time))
+		if late.Error != nil {
+			a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
+		}
+	}
+	if said := s.between(n); said != "" {
+		a.out.line("  %s", said)
+	}
 }
 
 func given(is bool, format string, args ...any) string {
