@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
@@ -188,8 +189,8 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	if err != nil {
 		return err
 	}
-	if has, question := others(c, owned); has != "" {
-		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s%s", c.Name, has, question))
+	if others := doctor.Others(c, owned); others != "" {
+		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s", c.Name, others))
 	}
 	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {

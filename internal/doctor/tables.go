@@ -15,9 +15,9 @@ import (
 
 // lookAtTables compares the layouts of the tables with those that this hipq knows.
 func lookAtTables(ctx context.Context, p *patient) Finding {
-	if err := p.db.Check(ctx, p.Config.QueueTables()); err != nil {
+	if err, advice := Misnamed(ctx, p.db, p.Config, p.db.Check(ctx, p.Config.QueueTables())); err != nil {
 		_, remedy := schema.Diagnose(err)
-		return found(Wrong, err.Error()).but(remedy)
+		return found(Wrong, joined(err.Error(), advice)).but(remedy)
 	}
 	tables, err := p.db.Tables(p.Config.QueueTables())
 	if err != nil {

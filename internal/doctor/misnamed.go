@@ -1,4 +1,4 @@
-package cmd
+package doctor
 
 import (
 	"context"
@@ -15,40 +15,40 @@ import (
 // instancesMost is how many other instances of a database are named.
 const instancesMost = 5
 
-// others names the other instances that have tables in the database, if the config's has none: its name may be misspelt, and
+// Others are the tables of the other instances that the database has, if the config's has none: its name may be misspelt, and
 // hipq init would make new tables beside those that have the jobs.
-func others(c *config.Config, owned map[string][]string) (has, question string) {
+func Others(c *config.Config, owned map[string][]string) string {
 	if len(owned) == 0 || owned[c.Name] != nil {
-		return "", ""
+		return ""
 	}
 	names := slices.Sorted(maps.Keys(owned))
 	if near := config.Nearest(c.Name, names); near != "" {
-		return "the tables of instance " + near, ": is name: " + c.Name + " misspelt?"
+		return "the tables of instance " + near + ": is name: " + c.Name + " misspelt?"
 	}
 	if more := len(names) - instancesMost; more > 0 {
 		names = append(names[:instancesMost], fmt.Sprintf("and %d more", more))
 	}
-	return "the tables of " + map[bool]string{true: "instance ", false: "instances "}[len(names) == 1] + strings.Join(names, ", "), ""
+	return "the tables of " + map[bool]string{true: "instance ", false: "instances "}[len(names) == 1] + strings.Join(names, ", ")
 }
 
-// misnamed adds to the error of tables that are not there which others are.
-func misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) error {
+// Misnamed adds to the error of queues' tables that are not there which others are, and gives that of an instance as advice.
+func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (_ error, advice string) {
 	if !errors.Is(err, schema.ErrNotMigrated) || errors.Is(err, schema.ErrAbsent) {
-		return err
+		return err, ""
 	}
 	owned, unread := db.Owned(ctx)
 	if unread != nil {
-		return err
+		return err, ""
 	}
-	if has, question := others(c, owned); has != "" {
-		return advised{err, "it has " + has + question}
+	if others := Others(c, owned); others != "" {
+		return err, "it has " + others
 	}
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
-	strays := slices.DeleteFunc(owned[c.Name], func(name string) bool { return slices.Contains(c.QueueNames(), name) })
+	strays := slices.DeleteFunc(slices.Clone(owned[c.Name]), func(name string) bool { return slices.Contains(c.QueueNames(), name) })
 	for name, err := range unfit {
 		if near := config.Nearest(name, strays); near != "" && !slices.Contains(owned[c.Name], name) {
 			unfit[name] = fmt.Errorf("%w, but that of queue %s, which is not in this config: is %s misspelt?", err, near, name)
 		}
 	}
-	return err
+	return err, ""
 }
