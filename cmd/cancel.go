@@ -13,7 +13,7 @@ import (
 )
 
 const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled",
-and closed: no failure that anybody has still to see to. hipq retry with their ids tries them anew.
+and closed, which is not counted as a failure. hipq retry with their ids tries them anew.
 Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker
 has locked and not started is among them; one that is running is not, but with --running its worker is asked to stop it,
 which takes it about a second, and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
@@ -43,9 +43,9 @@ func (a *app) cancelCommand() *cobra.Command {
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Cancel(ctx, ids...)
 		}
-		o.hint = func(_ *queue.Queue, err error) string {
+		o.hint = func(_ *queue.Queue, _ int64, err error) string {
 			if errors.Is(err, admin.ErrStarted) {
-				return "--running has its worker stop it"
+				return "add --running to stop it"
 			}
 			return ""
 		}

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -23,8 +22,8 @@ same fingerprint, which is the error without numbers, ids, times and quoted path
 when, the newest of them with its error, and the commands that retry or dismiss just these, as far as that can be done. Of each queue it shows the
 newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
 
-With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does: those that failed for good,
-unless --state says otherwise. RETRY says which were retried or dismissed since.
+With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does. RETRY says when a job will be
+retried, or which were retried or dismissed since.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -45,13 +44,13 @@ func (a *app) failuresCommand() *cobra.Command {
 					return a.runFailures(cmd.Context(), i, queues, by)
 				})
 			}
-			f.state = cmp.Or(f.state, string(admin.Failed))
+			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY", "ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), links(j), problem(j),
+					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
 				}
 			})
 		},
@@ -59,6 +58,14 @@ func (a *app) failuresCommand() *cobra.Command {
 	f.add(c, filterOfJobs(tableRows, admin.Failed, admin.Retry, admin.Closed))
 	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
+}
+
+// retryCell says when a job will be retried, or what has come of it since.
+func (i *instance) retryCell(j *job.Job) string {
+	if j.State() == job.Retry {
+		return "at " + i.localCell(j.ScheduledRunTime)
+	}
+	return links(j)
 }
 
 type failureKind struct {
@@ -100,7 +107,13 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		if err := a.printFailure(i, failureOf(q, by, k)); err != nil {
+		kind := failureOf(q, by, k)
+		for _, command := range []*string{kind.Retry, kind.Dismiss} {
+			if command != nil {
+				*command = a.printed(*command)
+			}
+		}
+		if err := a.printFailure(i, kind); err != nil {
 			return 0, err
 		}
 	}

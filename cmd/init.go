@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
@@ -27,13 +28,13 @@ Where the config has another number of shards for a queue than the database, or 
 queue anew: workers go on meanwhile, but for those that have another config. Interrupted, it goes on when it is run again.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
-Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
-it makes an empty one, and asks on a terminal.
+If hipq work has found a database before and it is gone now, a disk is probably not mounted. Then init asks on a terminal before it
+makes an empty one, and elsewhere it makes one only with --yes.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) initCommand() *cobra.Command {
-	var ddl, grants bool
+	var ddl, grants, yes bool
 	c := &cobra.Command{
 		Use:        "init",
 		Short:      "Create or migrate the tables",
@@ -47,11 +48,12 @@ func (a *app) initCommand() *cobra.Command {
 			case grants:
 				return a.printGrants(cmd)
 			}
-			return a.runInit(cmd)
+			return a.runInit(cmd, yes)
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
 	c.Flags().BoolVar(&grants, "print-grants", false, "print the rights that init, hipq and an application need in MySQL; nothing is changed")
+	c.Flags().BoolVar(&yes, "yes", false, "make an empty database in the place of one that is gone, without asking")
 	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
 }
@@ -116,7 +118,7 @@ type divided struct {
 	Moved  int    `json:"moved"`
 }
 
-func (a *app) runInit(cmd *cobra.Command) error {
+func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 	var done initialised
 	c, err := a.load(cmd)
 	if errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
@@ -129,8 +131,10 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return err
 	}
 	done.Config, done.Tables, done.Divided, done.Procedures = c.File, []string{}, []divided{}, []string{}
-	if err := a.confirmEmpty(cmd.Context(), c); err != nil {
-		return err
+	if !yes {
+		if err := a.confirmEmpty(cmd.Context(), c); err != nil {
+			return err
+		}
 	}
 	if err := done.migrate(cmd, c); err != nil {
 		return err
@@ -180,9 +184,13 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return locate(c, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	owned, _ := db.Owned(cmd.Context()) // a new database has no such table
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
+	}
+	if others := doctor.Others(c, owned); others != "" {
+		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s", c.Name, others))
 	}
 	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {

@@ -19,7 +19,7 @@ one object a line. STATE is with the percent that a running job has said it has 
 or which repeats it, or that it was dismissed.
 
 --state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
-this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the
+this state, those too that wait for an answer; failed are those that were neither retried nor dismissed. --since and --until go by the
 job's last transition. --shard takes the number of one of a queue's shards, of which the first is 0.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
@@ -92,18 +92,24 @@ func (a *app) listJobs(
 		if err != nil {
 			return err
 		}
+		states := []admin.Status{by.Status}
+		if by.Status == "" && f.unless != nil {
+			states = f.unless
+		}
 		for n, q := range queues {
 			by.Place = places[n]
-			err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
-				if a.json {
-					return a.printJSON(j.JSON())
+			for _, by.Status = range states {
+				err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
+					if a.json {
+						return a.printJSON(j.JSON())
+					}
+					listed[n]++
+					t.row(row(i, j)...)
+					return t.err
+				})
+				if err != nil {
+					return err
 				}
-				listed[n]++
-				t.row(row(i, j)...)
-				return t.err
-			})
-			if err != nil {
-				return err
 			}
 		}
 		if a.json {

@@ -74,7 +74,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
 	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, which it replaces; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
@@ -87,7 +87,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 		a.checking = true
 		timeout, err := durationFlag("--timeout", o.timeout)
 		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "") {
-			err = usagef("--check goes with --timeout alone, which is more than 0")
+			err = usagef("--check allows only --timeout, above 0")
 		}
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 		if r.state, err = i.state(ctx, most); err != nil {
 			return err
 		}
-		r.Health = new(i.Alert.Judge(r.state))
+		r.Health = new(i.health(r.state, a.printed))
 		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
 			return err
 		}
@@ -184,9 +184,9 @@ func (a *app) printMissing(to *output, missing []time.Time) {
 	switch len(missing) {
 	case 0:
 	case 1:
-		to.line("missed hour: hipq monitor --at %s", missing[0].Format(time.RFC3339))
+		to.line("missed hour: %s", a.printed("hipq monitor --at "+missing[0].Format(time.RFC3339)))
 	default:
-		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s aggregates them, oldest first",
-			len(missing), missing[len(missing)-1].Format(time.RFC3339), missing[0].Format(time.RFC3339))
+		to.line("missed hours: %d, the last of them %s; %s aggregates them, oldest first", len(missing),
+			missing[len(missing)-1].Format(time.RFC3339), a.printed("hipq monitor --missing --since "+missing[0].Format(time.RFC3339)))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
@@ -20,7 +21,7 @@ import (
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, waiting for a
 retry after an attempt (RETRYING, which the first three include), locked, running,
-waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
+waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and neither retried nor dismissed (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
 run, of each queue the five that have said so last; quarantined jobs, which ended their workers twice; jobs that wait to be moved to the shards of their queue; queues of the
@@ -52,7 +53,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			every, err := durationFlag("--watch", watch)
 			if err == nil && every <= 0 {
-				err = usagef("--watch: %s is no time to wait", watch)
+				err = usagef("--watch must be above 0")
 			}
 			if err != nil {
 				return err
@@ -138,6 +139,7 @@ type statusReport struct {
 	Workers []workerStatus `json:"workers"`
 	// Unmonitored is since when nobody has monitored, if that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
+	now         time.Time
 }
 
 func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error {
@@ -148,7 +150,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}, Workers: []workerStatus{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
-		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
+		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), a.printed(remedy)})
 	}
 	last, err := workers.New(i.db).Last(cmd.Context())
 	if err != nil {
@@ -184,11 +186,11 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	report.Unmonitored = job.Time{Time: since}
+	report.Unmonitored, report.now = job.Time{Time: since}, now
 	if a.json {
 		return a.printJSON(report)
 	}
-	if err := a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers); err != nil {
+	if err := a.printStatus(cmd.Context(), i, report); err != nil {
 		return err
 	}
 	if o.shards {
@@ -240,7 +242,7 @@ func (i *instance) handled(queue string) []string {
 	if err != nil {
 		return nil // a queue of another config's
 	}
-	return slices.Collect(maps.Keys(c.Handlers))
+	return slices.AppendSeq([]string{}, maps.Keys(c.Handlers))
 }
 
 func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
@@ -257,10 +259,10 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	return s
 }
 
-func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
+func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "RETRYING", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
 		narrowing([]string{"QUEUE"}, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
-	for _, q := range queues {
+	for _, q := range r.Queues {
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
@@ -271,7 +273,10 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 	if err := t.end(); err != nil {
 		return err
 	}
-	for _, q := range queues {
+	if slices.ContainsFunc(r.Queues, func(q queueStatus) bool { return q.Retrying > 0 }) {
+		a.out.line("RETRYING counts jobs that are also in DUE, HELD or SCHEDULED")
+	}
+	for _, q := range r.Queues {
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(t.OldestDue.Time), t.Type)
@@ -289,16 +294,26 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, texts.Count(q.Misplaced, "job"), texts.Count(q.Shards, "shard"))
 		}
 	}
-	for _, q := range leftOut {
+	strays, err := doctor.Strays(ctx, i.db, i.Config)
+	if err != nil {
+		return err
+	}
+	for _, said := range strays {
+		a.out.line("%s", said)
+	}
+	for _, q := range r.LeftOut {
 		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
-	if last == nil {
+	if r.LastWorker == nil {
 		a.out.line("cron has started no worker yet: is hipq work in crontab?")
 		return nil
 	}
-	a.printWorker(i, "last worker", *last)
-	for _, w := range atWork {
-		if w.ID != last.ID && (w.Slots > 0 || w.silence != "") {
+	a.printWorker(i, "last worker", *r.LastWorker)
+	if silent := r.now.Sub(r.LastWorker.Heartbeat.Time); silent > admin.LongSilent {
+		a.out.line("no worker has run for %s: is hipq work in crontab?", silent.Round(time.Second))
+	}
+	for _, w := range r.Workers {
+		if w.ID != r.LastWorker.ID && (w.Slots > 0 || w.silence != "") {
 			a.printWorker(i, "worker", w)
 		}
 	}

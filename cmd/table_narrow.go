@@ -20,6 +20,7 @@ const (
 	// leastError is leastText of an error: an operator looks for it first. Other texts are cut before it has less than goodError.
 	leastError, goodError = 22, 40
 	errorHeading          = "ERROR"
+	queueHeading          = "QUEUE"
 )
 
 func (t *table) narrowing(texts, spare []string) *table {
@@ -37,6 +38,10 @@ func (t *table) fitted() []column {
 		for _, name := range t.narrow.spare {
 			if t.least() <= room {
 				break
+			}
+			if name == queueHeading && t.severalQueues() {
+				t.narrow.texts = append(slices.Clone(t.narrow.texts), name)
+				continue
 			}
 			t.narrow.gone = append(t.narrow.gone, name)
 		}
@@ -76,6 +81,21 @@ func (t *table) narrowTo(room, total int, shown []column, least func(n int) int)
 		total--
 	}
 	return total
+}
+
+// severalQueues says whether rows are of different queues: ids repeat between them, so that the queue's name must stay.
+func (t *table) severalQueues() bool {
+	at, first := slices.Index(t.header, queueHeading), ""
+	for _, row := range t.page {
+		switch name := row[at]; {
+		case name == t.out.plain("–"): // a worker's entry
+		case first == "":
+			first = name
+		case name != first:
+			return true
+		}
+	}
+	return false
 }
 
 func (t *table) isLeftOut(n int) bool {

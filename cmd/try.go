@@ -23,7 +23,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, its progress as it comes, what it
+const tryLong = `Runs the handler of a job type once, for an invented job, and shows what it got, its progress as it comes, what it
 printed, how hipq reads that, and how long it took; of an endpoint also the request and the answer, without the config's headers
 and cookies. It is how a handler is developed: nothing is read from the database, or written to it.
 
@@ -47,7 +47,7 @@ func (a *app) tryCommand() *cobra.Command {
 	var o tryOptions
 	c := &cobra.Command{
 		Use:   "try QUEUE TYPE",
-		Short: "Run a handler once, for a job that there isn't",
+		Short: "Run a handler once, for an invented job",
 		Long:  tryLong,
 		Example: `  hipq try emails send --data '{"to":"ann@example.org"}'
   hipq try emails send --data @letter.json --attempt 3

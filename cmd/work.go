@@ -148,7 +148,11 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 			WorkerID: p.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
 	case err == nil && a.onTerminal():
-		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
+		see := ""
+		if done.Errors > 0 {
+			see = "; see: " + a.printed("hipq failures")
+		}
+		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
 	if a.mails(i.Config) {
 		a.mailNews(cmd.Context(), i, p, took)

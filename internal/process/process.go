@@ -10,10 +10,15 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // CanRun says whether hipq can run programs on this system, and why not.
 func CanRun() error { return nil }
+
+// SignalName is how manuals and kill -l call a signal: SIGKILL.
+func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 
 // usualFiles is below which number all files are looked for, where the system may not list those that are open.
 const usualFiles = 256

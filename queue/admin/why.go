@@ -38,7 +38,8 @@ type Why struct {
 
 // Asker is what the config that asks says of a worker.
 type Asker struct {
-	// Handled are the job types that it has a handler for, LeftOut says why workers leave some out: the host can't run these.
+	// Handled are the job types that it has a handler for; nil if its config does not have the queue. LeftOut says why workers leave some
+	// out: the host can't run these.
 	Handled []string
 	LeftOut map[string]string
 	// Concurrency is a host's; 0 is unknown.
