@@ -100,7 +100,7 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 	if err != nil {
 		return err
 	}
-	worst, findings := map[found]monitor.Severity{}, i.Alert.Judge(state).Findings
+	worst, findings := map[found]monitor.Severity{}, i.health(state, i.shared).Findings
 	idle := slices.ContainsFunc(findings, func(f monitor.Finding) bool { return f.What == "no_tick_for" })
 	for _, finding := range findings {
 		f := i.found(finding)

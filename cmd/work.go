@@ -154,7 +154,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		}
 		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
-	if a.mails(i.Config) {
+	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else it fails too
 		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
