@@ -100,7 +100,7 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	}
 	p.options.Before = p.now.Add(-p.keep)
 	p.options.OnDeleted = func(n int64) {
-		if p.a.err.bar == nil {
+		if p.a.err.bar == nil && n > 0 {
 			p.a.startBar("purge: "+p.what, 0)
 		}
 		p.a.moveBar(int(n))

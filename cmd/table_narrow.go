@@ -57,7 +57,14 @@ func (t *table) fitted() []column {
 		return shown
 	}
 	total = t.narrowTo(room, total, shown, t.leastOf)
-	t.narrowTo(room, total, shown, func(n int) int { return min(t.widths[n], leastText+len(columnGap)) })
+	least := func(n int) int { return min(t.widths[n], leastText+len(columnGap)) }
+	total = t.narrowTo(room, total, shown, func(n int) int { // a part of an error says more than one of a time
+		if t.header[n] == errorHeading {
+			return least(n)
+		}
+		return t.leastOf(n)
+	})
+	t.narrowTo(room, total, shown, least)
 	return shown
 }
 
