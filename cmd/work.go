@@ -22,6 +22,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
 )
 
 const workLong = `Runs the jobs that are due, of the job types that have a handler in the config. It ends when nothing is due, and starts
