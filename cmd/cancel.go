@@ -45,9 +45,9 @@ func (a *app) cancelCommand() *cobra.Command {
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Cancel(ctx, ids...)
 		}
-		o.hint = func(_ *queue.Queue, err error) string {
+		o.hint = func(_ *queue.Queue, _ int64, err error) string {
 			if errors.Is(err, admin.ErrStarted) {
-				return "--running has its worker stop it"
+				return "add --running to stop it"
 			}
 			return ""
 		}

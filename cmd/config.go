@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/admin"
 )
@@ -215,7 +216,9 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 		if len(i.unfit) > 0 {
 			return i.unfit
 		}
-		return i.divided(cmd.Context(), c)
+		strays, err := doctor.Strays(cmd.Context(), i.db, c)
+		d.Warnings = append(d.Warnings, strays...)
+		return errors.Join(err, i.divided(cmd.Context(), c))
 	})
 }
 

@@ -47,7 +47,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 		return err
 	}
 	if timeout <= 0 {
-		return usagef("--timeout: %q is no time to wait for", text)
+		return usagef("--timeout must be above 0")
 	}
 	c, err := config.Load(a.loadOptions(cmd)) // its warnings are among the findings
 	if err != nil {
@@ -64,6 +64,9 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	err = doctor.Examine(ctx, o, func(f doctor.Finding) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err
+		}
+		if f.Remedy != nil && !strings.HasPrefix(*f.Remedy, "crontab ") { // its line names the config
+			f.Remedy = new(a.printed(*f.Remedy))
 		}
 		all[f.Result] = append(all[f.Result], f)
 		if a.json {

@@ -129,7 +129,15 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
 		a.say("--data begins like JSON and is not: the job has it as a text")
 	}
-	return a.printEnqueued(q.Name, added, o.dryRun)
+	err = a.printEnqueued(q.Name, added, o.dryRun)
+	if a.out.err != nil && !o.dryRun { // a caller that repeats the command would add the job twice
+		what := "was added"
+		if added.Duplicate {
+			what = "was there before"
+		}
+		return fmt.Errorf("job %d of %s %s, but its id could not be printed: %w", added.ID, q.Name, what, a.out.err)
+	}
+	return err
 }
 
 // enqueueOne adds a job, or in a dry run finds out what would come of it.

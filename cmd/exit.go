@@ -137,6 +137,11 @@ func (a *app) report(code int, err error, hint string) {
 	if l, ok := errors.AsType[located](err); ok {
 		hints = append(hints, l.where)
 	}
+	for n := range hints {
+		if code != exitUsage { // a usage line has no config
+			hints[n] = a.printed(hints[n])
+		}
+	}
 	said, hints = oneLines(said), oneLines(hints)
 	if !a.json {
 		a.err.text("hipq: %s\n", strings.Join(append(said, hints...), "\n  "))
@@ -194,6 +199,8 @@ func (a *app) diagnose(err error) (code int, hint string) {
 		return exitUsage, unread.hint()
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
+	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
+		return exitConfig, "run hipq init for a first one there"
 	case errors.Is(err, config.ErrNotFound):
 		return exitConfig, "run hipq init for a first one, or name it with --config"
 	case errors.Is(err, config.ErrInvalid):

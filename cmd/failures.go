@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -25,8 +24,8 @@ error without its numbers, ids, times and quoted paths, so it is the same on all
 has its number of jobs, the time since when it happens, and the newest job with its error. A table shows the 100 kinds
 with the most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
 
---jobs lists the jobs one by one, oldest first, with the time and the error. Without --state it lists those that
-failed for good. RETRY shows which were retried or dismissed.
+--jobs lists the jobs one by one, oldest first, with the time and the error. RETRY shows when a job will be retried,
+or that it was retried or dismissed.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -47,13 +46,13 @@ func (a *app) failuresCommand() *cobra.Command {
 					return a.runFailures(cmd.Context(), i, queues, by)
 				})
 			}
-			f.state = cmp.Or(f.state, string(admin.Failed))
+			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY", "ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), links(j), problem(j),
+					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),
 				}
 			})
 		},
@@ -63,14 +62,24 @@ func (a *app) failuresCommand() *cobra.Command {
 	return c
 }
 
+// retryCell says when a job will be retried, or what has come of it since.
+func (i *instance) retryCell(j *job.Job) string {
+	if j.State() == job.Retry {
+		return "at " + i.localCell(j.ScheduledRunTime)
+	}
+	return links(j)
+}
+
 type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
 	// Retry and Dismiss are the commands that do so to these jobs; those that will be retried it runs now. Of closed jobs, which may
-	// have succeeded since, there is none.
+	// have succeeded since, there is none, and no Retry of rows that can't be jobs.
 	Retry   *string `json:"retry"`
 	Dismiss *string `json:"dismiss"`
+	// show is the command that shows them.
+	show string
 }
 
 func (a *app) runFailures(ctx context.Context, i *instance, queues []*queue.Queue, by admin.Filter) error {
@@ -100,7 +109,13 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 		return 0, err
 	}
 	for _, k := range found.Kinds {
-		if err := a.printFailure(i, failureOf(q, by, k)); err != nil {
+		kind := failureOf(q, by, k)
+		for _, command := range []*string{kind.Retry, kind.Dismiss} {
+			if command != nil {
+				*command = a.printed(*command)
+			}
+		}
+		if err := a.printFailure(i, kind); err != nil {
 			return 0, err
 		}
 	}
@@ -129,15 +144,32 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 		}
 		return strings.Join(words, " ")
 	}
-	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error)}
+	k := failureKind{Queue: q.Name, Failure: f, Error: texts.NullText(f.Error), show: command("failures")}
 	switch f.State {
 	case admin.Closed:
 	case admin.Retry:
-		k.Retry = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry)))
+		k.Retry, k.show = new(command("reschedule", "--in", "0s", "--state", string(admin.Retry))), command("failures", "--state", string(admin.Retry))
 	default:
-		k.Retry, k.Dismiss = new(command("retry")), new(command("dismiss"))
+		if k.Dismiss = new(command("dismiss")); !refused(f) {
+			k.Retry = new(command("retry"))
+		}
 	}
 	return k
+}
+
+// refused says that the row of such a job can't be one, and so can't be retried. A handler that can't read its data says so, too: that
+// job can.
+func refused(f admin.Failure) bool {
+	why, invalid := strings.CutPrefix(f.Error, job.ErrInvalid.Error()+": ")
+	return invalid && !strings.HasPrefix(why, "job_data: ")
+}
+
+// retryAt says when jobs that failed an attempt are retried.
+func retryAt(i *instance, f admin.Failure) string {
+	if f.Jobs == 1 {
+		return "it will be retried at " + i.local(f.NextRetry.Time)
+	}
+	return "the first retry is at " + i.local(f.NextRetry.Time)
 }
 
 func stamp(t time.Time) string {
@@ -152,13 +184,17 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	when := i.local(k.First.Time)
-	if !k.First.Equal(k.Last.Time) {
-		when += " to " + i.local(k.Last.Time)
+	what, first, last := "failed", i.local(k.First.Time), i.local(k.Last.Time)
+	if or0(k.Error) == job.Cancelled {
+		what = job.Cancelled
 	}
-	what := "failed, " + when
+	if first == last {
+		what += " at " + first
+	} else {
+		what += " from " + first + " to " + last
+	}
 	if k.State == admin.Retry {
-		what = fmt.Sprintf("will be retried, the first at %s; they failed %s", i.local(k.NextRetry.Time), when)
+		what += "; " + retryAt(i, k.Failure)
 	}
 	a.out.line("%s %s: %s %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), what)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))

@@ -21,7 +21,9 @@ type filterFlags struct {
 	queue, jobType, key, state, errorText, fingerprint, since, until string
 	// shard is one of a queue's shards, noShard for all of them: of hipq jobs alone.
 	limit, shard int
-	of           filtered
+	// unless are the states of jobs that are listed unless --state says otherwise; nil is all.
+	unless []admin.Status
+	of     filtered
 }
 
 type filtered struct {
@@ -235,7 +237,9 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 		ids = append(ids, id)
 	}
 	switch chosen := f.narrows() || f.all; {
-	case chosen && len(ids) > 0, !chosen && len(ids) == 0:
+	case chosen && len(ids) > 0:
+		return operation{}, misread{errors.New("ids and flags that choose jobs exclude each other"), cmd}
+	case !chosen && len(ids) == 0:
 		return operation{}, misread{errors.New("it needs either ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
 	case f.narrows() && f.all:
 		return operation{}, usagef("--all is all jobs of the queue; leave it out for those of the other flags")

@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/config"
@@ -31,7 +30,7 @@ func (e gone) where() string {
 }
 
 func (e gone) hint() string {
-	return e.until() + "; " + e.where() + " Only if the data are really gone: hipq init makes an empty one"
+	return e.until() + "; " + e.where() + " Only if the data are really gone: hipq init --yes makes an empty one"
 }
 
 // seen is when a tick of this user last found the config's database; nil where that can't be noted.
@@ -70,7 +69,7 @@ func (a *app) isAway(err error) bool {
 	return code == exitTryLater || errors.As(err, new(gone))
 }
 
-// confirmEmpty warns before an empty database replaces one that is gone.
+// confirmEmpty asks on a terminal before an empty database replaces one that is gone. Elsewhere it refuses.
 func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	err := connect(ctx, c, func(*instance) error { return nil })
 	was, ok := errors.AsType[gone](err)
@@ -78,8 +77,7 @@ func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	case !ok: // to make it, or to say what is wrong with it, is what init is for
 		return nil
 	case !a.onTerminal() || a.json:
-		a.warn(fmt.Errorf("the database is gone, %s; an empty one is made: %s", was.until(), was.where()))
-		return nil
+		return err
 	}
 	return a.confirm(ctx, "the database is gone, "+was.until()+"; "+was.where()+" Make an empty one")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
@@ -28,13 +29,13 @@ Without a config it writes a first hipq.yaml.
 
 It may be repeated, and several may run at once. If it was interrupted, run it again.
 
-If hipq work has found a database before and there is none now, a disk may not be mounted. Then init warns before it
-creates an empty database, and asks on a terminal.
+If hipq work has found a database before and there is none now, a disk may not be mounted. Then init asks on a
+terminal before it creates an empty database. Elsewhere it refuses without --yes.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) initCommand() *cobra.Command {
-	var ddl, grants bool
+	var ddl, grants, yes bool
 	c := &cobra.Command{
 		Use:        "init",
 		Short:      "Create or migrate the tables",
@@ -48,11 +49,12 @@ func (a *app) initCommand() *cobra.Command {
 			case grants:
 				return a.printGrants(cmd)
 			}
-			return a.runInit(cmd)
+			return a.runInit(cmd, yes)
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
 	c.Flags().BoolVar(&grants, "print-grants", false, "print the MySQL privileges that init, hipq and an application need, and change nothing")
+	c.Flags().BoolVar(&yes, "yes", false, "create an empty database in place of one that is gone, without asking")
 	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
 }
@@ -117,7 +119,7 @@ type divided struct {
 	Moved  int    `json:"moved"`
 }
 
-func (a *app) runInit(cmd *cobra.Command) error {
+func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 	var done initialised
 	c, err := a.load(cmd)
 	if errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
@@ -130,8 +132,10 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return err
 	}
 	done.Config, done.Tables, done.Divided, done.Procedures = c.File, []string{}, []divided{}, []string{}
-	if err := a.confirmEmpty(cmd.Context(), c); err != nil {
-		return err
+	if !yes {
+		if err := a.confirmEmpty(cmd.Context(), c); err != nil {
+			return err
+		}
 	}
 	if err := done.migrate(cmd, c); err != nil {
 		return err
@@ -181,9 +185,13 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return locate(c, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	owned, _ := db.Owned(cmd.Context()) // a new database has no such table
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
+	}
+	if others := doctor.Others(c, owned); others != "" {
+		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s", c.Name, others))
 	}
 	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {

@@ -92,18 +92,24 @@ func (a *app) listJobs(
 		if err != nil {
 			return err
 		}
+		states := []admin.Status{by.Status}
+		if by.Status == "" && f.unless != nil {
+			states = f.unless
+		}
 		for n, q := range queues {
 			by.Place = places[n]
-			err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
-				if a.json {
-					return a.printJSON(j.JSON())
+			for _, by.Status = range states {
+				err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
+					if a.json {
+						return a.printJSON(j.JSON())
+					}
+					listed[n]++
+					t.row(row(i, j)...)
+					return t.err
+				})
+				if err != nil {
+					return err
 				}
-				listed[n]++
-				t.row(row(i, j)...)
-				return t.err
-			})
-			if err != nil {
-				return err
 			}
 		}
 		if a.json {

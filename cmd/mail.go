@@ -4,22 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -50,15 +45,17 @@ func (e unsaid) Unwrap() error { return e.error }
 func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
 	switch {
 	case err == nil:
-		outage, none := a.misconfigured(what)
+		outage, none := misconfigured(a, a.command, what)
 		a.mailBack(c, outage, none)
-		outage, none = outageOf(c, what)
+		outage, none = outageOf(c, a.command, what)
 		a.mailBack(c, outage, none)
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
 	case !a.tellsOutages():
 		return err
+	case a.command != "work" && fails(outageOf(c, "work", what)): // which it has told
+		return unsaid{err}
 	}
 	now, from := time.Now(), done.Answered
 	trouble, _ := schema.Diagnose(err)
@@ -68,7 +65,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	if caught && !from.IsZero() {
 		said = append(said, caughtIn(done, c.Location))
 	}
-	outage, none := outageOf(c, what)
+	outage, none := outageOf(c, a.command, what)
 	switch {
 	case caught && (lost || from.IsZero()): // perhaps this host stood still, or something was held
 	case !c.Mail && !caught:
@@ -82,7 +79,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq %s has failed since %s; this is said every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is said every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -100,21 +97,24 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-// misconfigured is the outage of ticks that exit with 78. The config may be what is wrong, so the command line says which they are.
-func (a *app) misconfigured(what []string) (*alert.Outage, error) {
+// misconfigured is the outage of a command that exits with 78. The config may be what is wrong, so the command line says which it is.
+func misconfigured(a *app, command string, what []string) (*alert.Outage, error) {
 	folder, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	return alert.OutageOf(strings.Join(append([]string{"78", a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
+	return alert.OutageOf(strings.Join(append([]string{"78", command, a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
 }
 
 // mailMisconfigured has an error of exit code 78 said at first and once an hour. c is nil where it is the config that can't be read.
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
-	outage, none := a.misconfigured(what)
+	outage, none := misconfigured(a, a.command, what)
 	if code != exitConfig || none != nil || !a.tellsOutages() {
 		return err
+	}
+	if a.command != "work" && fails(misconfigured(a, "work", what)) { // which it has told
+		return unsaid{err}
 	}
 	now, zone := time.Now(), time.UTC
 	if c != nil {
@@ -127,7 +127,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	case !say || c != nil && !c.Mail:
 		return unsaid{err}
 	}
-	return advised{err, fmt.Sprintf("hipq %s has failed since %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
+	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
 }
 
 // mailBack tells that an outage is over.
@@ -137,7 +137,7 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 			if why != "" {
 				why = ": " + why
 			}
-			a.say(fmt.Sprintf("hipq %s is back since %s; it had failed since %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
+			a.say(fmt.Sprintf("hipq %s is back since %s; it first failed at %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
 		}
 	}
 }
@@ -149,9 +149,12 @@ func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0
 // ByHand is another thing.
 func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
-func outageOf(c *config.Config, what []string) (*alert.Outage, error) {
-	return alert.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
+func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
+	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
 }
+
+// fails says whether an outage is known to go on, or has ended only now.
+func fails(outage *alert.Outage, none error) bool { return none == nil && outage.IsKnown() }
 
 // say prints what is news, and no error.
 func (a *app) say(text string, more ...string) {
@@ -161,6 +164,12 @@ func (a *app) say(text string, more ...string) {
 		return
 	}
 	a.err.text("hipq: %s\n", strings.Join(said, "\n  "))
+}
+
+// tell prints what is news. The caller counts it as told if there is no error.
+func (a *app) tell(text string, more ...string) error {
+	a.say(text, more...)
+	return texts.Wrap(a.err.err, "print")
 }
 
 // mailNews says what a tick that took so long should tell, if no other has. What it can't find out the next one may, and
@@ -244,57 +253,6 @@ func (i *instance) runAs() string {
 	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }
 
-// mailUnhandled tells of job types that have due jobs and that no worker has handled for a day. It checks each queue once an hour.
-func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
-	board := alert.NewLog(i.db)
-	queues, err := i.mailed()
-	if err != nil {
-		return err
-	}
-	const looked = "looked for unhandled types of "
-	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
-	if len(names) > 0 { // most ticks end here, with one read for all queues
-		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
-			return err
-		}
-	}
-	for _, q := range queues {
-		if !slices.Contains(names, looked+q.Name) {
-			continue
-		}
-		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error { return a.mailUnhandledOf(ctx, i, q, now) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, now time.Time) error {
-	stands, err := admin.Of(q).Overview(ctx)
-	if err != nil {
-		return err
-	}
-	unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(unhandled)) {
-		handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
-		if err == nil && !handled {
-			err = alert.NewLog(i.db).Once(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain, func() error {
-				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
-					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
-				return nil
-			})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mailInTurn tells of schedules that start over again and again. It looks once an hour.
 func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error {
 	if len(i.Schedules) == 0 {
@@ -306,44 +264,11 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		for _, r := range rows {
 			if err == nil && r.InTurn() {
 				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
-					a.say(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
+					return a.tell(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
 						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
-					return nil
 				})
 			}
 		}
 		return err
 	})
-}
-
-// leftNotice begins the notices of the job types that workers of a host leave out.
-func leftNotice(host string) string { return "left out " + host }
-
-// mailHandled tells which job types that workers of this host had to leave out have their handlers again.
-func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
-	log := alert.NewLog(i.db)
-	said, err := log.Under(ctx, leftNotice(p.Host))
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
-		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
-			continue
-		}
-		ours, err := log.Over(ctx, name)
-		if err != nil {
-			return err
-		}
-		if ours {
-			a.say(fmt.Sprintf("resolved: job type %s of %s is no longer left out; that was mailed at %s", jobType, queue, i.local(said[name])))
-		}
-	}
-	return err
-}
-
-// handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.
-func (i *instance) handledLately(ctx context.Context, queue, jobType string, since time.Time) (bool, error) {
-	some, all, err := monitor.New(i.db).Started(ctx, queue, jobType, since)
-	if err != nil || some || all {
-		return some, err
-	}
-	return activity.New(i.db).Started(ctx, queue, jobType, since)
 }

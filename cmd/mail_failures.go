@@ -3,10 +3,10 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -31,12 +31,21 @@ const (
 
 type failedWay struct{ jobType, fingerprint string }
 
-func (w failedWay) notice(queue string) string {
-	return fmt.Sprintf("failed %s %s %s", queue, w.fingerprint, w.jobType)
+// notice is that of jobs of a queue that failed for good in this way, or, with another state, of attempts.
+func (w failedWay) notice(state activity.State, queue string) string {
+	return fmt.Sprintf("%s %s %s %s", state, queue, w.fingerprint, cmp.Or(w.jobType, job.None))
 }
 
-// mailFailures tells of attempts that failed since a time, for good or until they are retried: of each kind once an hour. A look that
-// took long is noted, and the next one, on whichever host, goes on from there.
+// ended is the notice of when it was over.
+func (w failedWay) ended(queue string) string {
+	return endedNotice + " " + w.notice(activity.Failed, queue)
+}
+
+// name is the type of the jobs of a queue that failed in this way, for people.
+func (w failedWay) name(queue string) string { return queue + "/" + texts.ShellWord(w.jobType) }
+
+// mailFailures tells of attempts that failed since a time: of each kind once an hour, and at once if a job then fails for good. A look
+// that took long is noted, and the next one, on whichever host, goes on from there.
 func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
 	queues, err := i.mailed()
 	if err != nil || len(queues) == 0 {
@@ -56,14 +65,21 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	told := 0
 	for _, q := range queues {
 		ways, err := untold(ctx, board, q, newest[q.Name], now)
-		if err != nil {
-			return err
-		}
 		whole := ways[:min(len(ways), max(mailedWhole-told, 0))]
-		if told += len(ways); len(whole) == 0 {
-			continue
+		if told += len(ways); err == nil && len(whole) > 0 {
+			err = board.Note(ctx, texts.Map(whole, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), now)
+			if err == nil {
+				err = a.mailQueue(ctx, i, q, whole, newest[q.Name])
+			}
+			if err == nil {
+				err = board.Note(ctx, texts.Map(ways, func(w failedWay) string { return w.notice(newest[q.Name][w].State, q.Name) }), now)
+			}
 		}
-		if err := a.mailQueue(ctx, i, q, whole, newest[q.Name]); err != nil {
+		if err != nil {
+			for _, w := range ways { // the next tick tells them
+				_, failed := board.Over(ctx, w.notice(newest[q.Name][w].State, q.Name))
+				err = errors.Join(err, failed)
+			}
 			return err
 		}
 	}
@@ -96,8 +112,9 @@ func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now,
 	return since, noted, err
 }
 
-// failedSince are the ways in which attempts of queues failed since a time, with the newest entry of each, and how far back it has
-// looked if not all. Attempts that only lost their worker, or that it gave back, say nothing of a handler before their jobs fail.
+// failedSince are the ways in which attempts of queues failed since a time, with the newest entry of each, which is of a job that failed
+// for good if there is one, and how far back it has looked if not all. Attempts that only lost their worker, or that it gave back, say
+// nothing of a handler before their jobs fail.
 func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since time.Time) (newest map[string]map[failedWay]activity.Entry, back time.Time, err error) {
 	newest = map[string]map[failedWay]activity.Entry{}
 	for _, q := range queues {
@@ -109,22 +126,31 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 			return
 		}
 		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
-		if _, ok := of[w]; !ok && len(of) < kindsMost {
+		if w.jobType == job.None { // the row had none
+			w.jobType = ""
+		}
+		if was, ok := of[w]; !ok && len(of) < kindsMost || ok && was.State == activity.Error && e.State == activity.Failed {
 			of[w] = e
 		}
 	})
 	return newest, back, err
 }
 
-// untold are the kinds of failure of a queue that were not mailed for an hour, the latest first, and which the caller
-// has claimed to tell.
+// untold are the kinds of failure of a queue that no tick has told for an hour, the latest first, and that the caller has
+// claimed to tell. Failed attempts are no news if a job that failed for good in the same way was told.
 func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
 	if len(newest) == 0 {
 		return nil, nil
 	}
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
-	said := texts.Map(ways, func(w failedWay) string { return w.notice(q.Name) })
-	left, err := board.Unsaid(ctx, said, now, mailedAgain)
+	said := texts.Map(ways, func(w failedWay) string { return w.notice(newest[w].State, q.Name) })
+	forGood := texts.Map(ways, func(w failedWay) string { return w.notice(activity.Failed, q.Name) })
+	ended := texts.Map(ways, func(w failedWay) string { return w.ended(q.Name) })
+	left, err := board.Unsaid(ctx, slices.Concat(said, forGood), now, mailedAgain)
+	if err != nil {
+		return nil, err
+	}
+	over, err := board.Times(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -132,21 +158,27 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		if len(ours) == mailedMost {
 			break
 		}
-		if !slices.Contains(left, said[n]) {
+		unsaid := slices.Contains(left, said[n]) && slices.Contains(left, forGood[n])
+		if end := over[ended[n]]; !unsaid && !end.IsZero() && newest[w].At.After(end) { // it has come back
+			if unsaid, err = board.Over(ctx, ended[n]); unsaid {
+				_, err = board.Over(ctx, said[n])
+			}
+			if err != nil {
+				return ours, err
+			}
+		}
+		if !unsaid {
 			continue
 		}
 		claimed, err := board.Claim(ctx, said[n], now, mailedAgain)
 		if err != nil {
-			return nil, err
+			return ours, err
 		}
 		if claimed {
 			ours = append(ours, w)
 		}
 	}
-	if len(ours) == 0 {
-		return nil, nil
-	}
-	return ours, board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(q.Name) }), now)
+	return ours, nil
 }
 
 // mailQueue tells of these ways in which attempts of a queue failed: what, since when, how often, and what to do.
@@ -162,27 +194,33 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		}
 	}
 	for _, w := range ways {
-		of := q.Name + "/" + texts.ShellWord(w.jobType)
-		if k := w.among(found); k != nil {
-			k := failureOf(q, admin.Filter{Status: admin.Failed}, *k)
-			a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(or0(k.Error))),
-				"look:  "+i.command(strings.Replace(*k.Retry, "hipq retry", "hipq failures", 1)),
-				"retry: "+i.command(*k.Retry)+"   # when the cause is mended", i.runAs())
-			continue
+		e, of := newest[w], w.name(q.Name)
+		switch forGood, again := w.among(found), w.among(retried); {
+		case again != nil && e.State == activity.Error:
+			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
+				again.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
+		case forGood != nil:
+			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
+			remedy := "close: " + i.command(*k.Dismiss)
+			if k.Retry != nil {
+				remedy = "retry: " + i.command(*k.Retry) + "   # when the cause is mended"
+			}
+			err = a.tell(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(k.Failure.Error)),
+				"look:  "+i.command(k.show), remedy, i.runAs())
+		default: // discarded, or dismissed or tried again by now
+			failed, command := "an attempt", "hipq activity --queue "+q.Name
+			if e.State == activity.Failed {
+				failed = "for good"
+			}
+			if w.jobType != "" {
+				command += " --type " + texts.ShellWord(w.jobType)
+			}
+			err = a.tell(fmt.Sprintf("a job of %s failed %s at %s: %s", of, failed, i.local(e.At), e.Error),
+				"look:  "+i.command(fmt.Sprintf("%s --state %s", command, e.State)), i.runAs())
 		}
-		e, failed, again := newest[w], "for good ", ""
-		if e.State == activity.Error {
-			failed, again = "", "; it will be retried"
+		if err != nil {
+			return err
 		}
-		if k := w.among(retried); k != nil {
-			a.say(fmt.Sprintf("attempts of %s of %s failed so far, since %s: %s; they will be retried, the first at %s",
-				texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), k.Error, i.local(k.NextRetry.Time)),
-				"look: "+i.command(fmt.Sprintf("hipq failures %s --type %s --state retry", q.Name, texts.ShellWord(w.jobType))), i.runAs())
-			continue
-		}
-		// discarded, or dismissed or tried again by now
-		a.say(fmt.Sprintf("a job of %s failed %sat %s: %s%s", of, failed, i.local(e.At), e.Error, again),
-			"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state %s", q.Name, texts.ShellWord(w.jobType), e.State)), i.runAs())
 	}
 	return nil
 }

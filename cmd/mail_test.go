@@ -39,15 +39,15 @@ func TestMailOutage(t *testing.T) {
 	since := zonedTime(at, time.UTC)
 	ends(worker.Summary{Started: 5, Finished: 2, Errors: 1, Answered: at}, schema.ErrNoAnswer, "hipq: the database does not answer\n",
 		"  the database last answered at "+since+", 3 min ago; the results of 2 jobs could not be saved: they count as lost with their worker, and run again",
-		"; hipq work has failed since "+since+"; this is said every 15 minutes")
+		"; hipq work first failed at "+since+"; this is said every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
 	// one that was caught says it anyway; of a lost lock another tick knows whether the database is there
-	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work has failed since "+since)
+	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work first failed at "+since)
 	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "the results of 1 job could not be saved")
-	dbtest.Ensure(t, !strings.Contains(out.String(), "has failed since"), "a lost lock is an outage: %s", &out)
+	dbtest.Ensure(t, !strings.Contains(out.String(), "first failed"), "a lost lock is an outage: %s", &out)
 	// where the database was away the lock was lost for that reason
 	ends(worker.Summary{Started: 1, Answered: at}, fmt.Errorf("the database is away: %w (%w)", schema.ErrNoAnswer, worker.ErrLockLost),
-		"hipq: the database is away: the database does not answer (worker lost its lock)\n", "hipq work has failed since "+since)
+		"hipq: the database is away: the database does not answer (worker lost its lock)\n", "hipq work first failed at "+since)
 	dbtest.Ensure(t, !strings.Contains(out.String(), "stalled"), "it guesses: %s", &out)
 	// who has an answer, though no good one, says what it is
 	ends(worker.Summary{Started: 1}, schema.ErrHeld, schema.ErrHeld.Error()+"\n")

@@ -85,7 +85,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 		a.checking = true
 		timeout, err := durationFlag("--timeout", o.timeout)
 		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "") {
-			err = usagef("--check goes with --timeout alone, which is more than 0")
+			err = usagef("--check allows only --timeout, above 0")
 		}
 		if err != nil {
 			return err
@@ -118,7 +118,6 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.at != "" || o.missing.all {
 		return run()
 	}
-	// as of hipq work, which has told it, most likely
 	return a.mailOutage(c, nil, worker.Summary{}, a.pinged(cmd, c.MonitorPing, run))
 }
 
@@ -158,7 +157,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 		if r.state, err = i.state(ctx, most); err != nil {
 			return err
 		}
-		r.Health = new(i.Alert.Judge(r.state))
+		r.Health = new(i.health(r.state, a.printed))
 		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
 			return err
 		}
@@ -183,9 +182,9 @@ func (a *app) printMissing(to *output, missing []time.Time) {
 	switch len(missing) {
 	case 0:
 	case 1:
-		to.line("missed hour: hipq monitor --at %s", missing[0].Format(time.RFC3339))
+		to.line("missed hour: %s", a.printed("hipq monitor --at "+missing[0].Format(time.RFC3339)))
 	default:
-		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s aggregates them, oldest first",
-			len(missing), missing[len(missing)-1].Format(time.RFC3339), missing[0].Format(time.RFC3339))
+		to.line("missed hours: %d, the last of them %s; %s aggregates them, oldest first", len(missing),
+			missing[len(missing)-1].Format(time.RFC3339), a.printed("hipq monitor --missing --since "+missing[0].Format(time.RFC3339)))
 	}
 }

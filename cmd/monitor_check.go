@@ -88,7 +88,7 @@ func (a *app) check(cmd *cobra.Command) (j judged, err error) {
 		if err != nil {
 			return err
 		}
-		h := i.Alert.Judge(state)
+		h := i.health(state, a.printed)
 		j = judged{&i.Name, string(h.Severity), h.Text, h.Findings, measures(i.Alert, state)}
 		return nil
 	})

@@ -65,7 +65,8 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 	}
 	for n, hour := range missing {
 		if cmd.Context().Err() != nil {
-			return fmt.Errorf("%w: hours aggregated: %d, left: %d; hipq monitor --missing goes on with them", errInterrupted, n, len(missing)-n)
+			return fmt.Errorf("%w: hours aggregated: %d, left: %d; %s goes on with them",
+				errInterrupted, n, len(missing)-n, a.printed("hipq monitor --missing"))
 		}
 		result := "taken"
 		if !o.dryRun {
@@ -96,7 +97,8 @@ func (a *app) tellMissed(h missed) error {
 		return a.printJSON(h)
 	case !h.DryRun && !a.onTerminal():
 	case h.Result == "gone":
-		a.out.line("missed hour %s: its activity has been purged, if there was any; hipq monitor --at %s aggregates it as one without", hour, hour)
+		a.out.line("missed hour %s: its activity has been purged, if there was any; %s aggregates it as one without",
+			hour, a.printed("hipq monitor --at "+hour))
 	case h.DryRun:
 		a.out.line("would aggregate the hour %s", hour)
 	case h.Result == "already":

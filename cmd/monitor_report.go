@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor/report"
@@ -23,11 +24,15 @@ const failuresOfQueue = 10
 
 // writePage writes the report as a page, instead of that which is there, or prints it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
-	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Health: r.Health, Retrying: r.Retrying, Current: r.Current}
+	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Retrying: r.Retrying, Current: r.Current}
+	if i.File != config.Everywhere {
+		p.Config = texts.ShellWord(i.File)
+	}
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
 	if r.Health != nil { // of now
+		p.Health = new(i.health(r.state, i.shared))
 		if err = i.reportNow(ctx, &p); err != nil {
 			return err
 		}
@@ -76,7 +81,7 @@ func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 		schedules = append(schedules, of)
 	}
 	slices.SortStableFunc(schedules, func(a, b report.Schedule) int { return b.Urgency() - a.Urgency() })
-	p.Schedules = report.ListOf(schedules, "schedule", "hipq schedules")
+	p.Schedules = report.ListOf(schedules, "schedule", i.shared("hipq schedules"))
 	return nil
 }
 
@@ -84,7 +89,7 @@ func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 func (i *instance) firstJob() string {
 	for _, q := range i.Queues {
 		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
-			return "hipq enqueue " + q.Name + " " + texts.ShellWord(name)
+			return i.shared("hipq enqueue " + q.Name + " " + texts.ShellWord(name))
 		}
 	}
 	return ""
@@ -105,7 +110,7 @@ func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, 
 			k := failureOf(q, admin.Filter{}, f)
 			all = append(all, report.Failure{
 				Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First.Time, Last: f.Last.Time, NextRetry: f.NextRetry.Time, Error: f.Error,
-				Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: or0(k.Retry), Dismiss: or0(k.Dismiss),
+				Show: i.shared(fmt.Sprintf("hipq show %s %d", k.Queue, k.Example)), Retry: i.shared(or0(k.Retry)), Dismiss: i.shared(or0(k.Dismiss)),
 			})
 		}
 		others += found.Others
@@ -113,7 +118,7 @@ func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, 
 	slices.SortStableFunc(all, func(a, b report.Failure) int {
 		return cmp.Or(a.NextRetry.Compare(b.NextRetry), cmp.Compare(b.Jobs, a.Jobs))
 	})
-	l = report.ListOf(all, "job", "hipq failures --state "+string(state))
+	l = report.ListOf(all, "job", i.shared("hipq failures --state "+string(state)))
 	l.More = others
 	for _, f := range all[len(l.First):] {
 		l.More += f.Jobs
@@ -169,6 +174,7 @@ func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *rep
 		}
 	}
 	slices.SortStableFunc(running, func(a, b report.Running) int { return a.Start.Compare(b.Start) })
-	p.Running, p.Hosts = report.ListOf(running, "job", "hipq jobs --state running"), report.ListOf(hosts, "host", "hipq status")
+	p.Running = report.ListOf(running, "job", i.shared("hipq jobs --state running"))
+	p.Hosts = report.ListOf(hosts, "host", i.shared("hipq status"))
 	return nil
 }

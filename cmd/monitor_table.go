@@ -35,7 +35,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 	if err := a.printTicks(i, r.Windows[2]); err != nil { // the last day's
 		return err
 	}
-	for _, g := range r.Gauges {
+	for _, g := range r.gauges() {
 		if g.Backlog == 0 && (g.Held == nil || *g.Held == 0) {
 			continue
 		}
@@ -45,13 +45,31 @@ func (a *app) printReport(i *instance, r monitored) error {
 		}
 	}
 	for _, t := range r.Retrying {
-		a.out.line("%s of %s %s will be retried: hipq failures %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, t.Queue)
+		a.out.line("%s of %s %s will be retried: %s", texts.Count(t.Jobs, "job"), t.Queue, t.JobType, a.printed("hipq failures "+t.Queue))
 	}
 	for _, t := range r.Throttles() {
 		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
 	}
 	a.printMissing(a.out, r.Missing)
 	return nil
+}
+
+// gauges are those of now, if that was read: those of the last hour's end may show a backlog that is gone.
+func (r monitored) gauges() []monitor.Gauge {
+	if r.Health == nil {
+		return r.Gauges
+	}
+	var now []monitor.Gauge
+	for _, t := range r.state.Types {
+		g := monitor.Gauge{Queue: t.Queue, JobType: t.JobType, Backlog: t.Backlog, OldestDueMS: t.OldestDue.Milliseconds(), At: r.state.At}
+		for _, was := range r.Gauges {
+			if was.Queue == t.Queue && was.JobType == t.JobType && was.Held != nil {
+				g.Held = new(min(*was.Held, t.Backlog))
+			}
+		}
+		now = append(now, g)
+	}
+	return now
 }
 
 func timeCell(ms *int64) string {

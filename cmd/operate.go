@@ -37,7 +37,7 @@ type operation struct {
 	// would, if there is one, fills in what would come of a job in a dry run.
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint, if there is one, says what to do about a refusal.
-	hint func(q *queue.Queue, err error) string
+	hint func(q *queue.Queue, id int64, err error) string
 	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a admin.Refused; after any
 	// other nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
@@ -124,11 +124,11 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 			return err
 		}
 		if o.ask && (!a.onTerminal() || a.json) {
-			return usagef("%s: nothing was changed: it can't ask here about %s of %s; add --yes to change them, or --dry-run to list them",
-				o.verb, texts.Count(len(all), "job"), q.Name)
+			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
+				o.verb, texts.Count(len(all), "job"), q.Name, o.result)
 		}
 		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
-			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
+			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
 			return nil
 		}
 		if o.ask && len(all) > 0 {
@@ -278,7 +278,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
 		if d.hint != nil {
-			hint = d.hint(d.q, refused)
+			hint = d.hint(d.q, c.ID, refused)
 		}
 	}
 	switch text := c.text(); {

@@ -101,7 +101,12 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 		return err
 	}
 	p.options.Before = p.now.Add(-p.keep)
-	p.options.OnDeleted = func(n int64) { p.a.moveBar(int(n)) }
+	p.options.OnDeleted = func(n int64) {
+		if p.a.err.bar == nil && n > 0 {
+			p.a.startBar("purge: "+p.what, 0)
+		}
+		p.a.moveBar(int(n))
+	}
 	if p.queues, err = p.i.queues(ctx); err != nil {
 		return err
 	}
@@ -152,6 +157,8 @@ type purging struct {
 	result  string
 	counted int64
 	left    []string
+	// what is deleted at the moment.
+	what string
 }
 
 func (p *purging) run(ctx context.Context) error {
@@ -197,12 +204,10 @@ func (p *purging) run(ctx context.Context) error {
 	return nil
 }
 
-// next begins with other things.
+// next begins with other things. They have a bar once the first is deleted.
 func (p *purging) next(what string) {
 	p.a.endBar()
-	if !p.options.DryRun {
-		p.a.startBar("purge: "+what, 0)
-	}
+	p.what = what
 }
 
 const countLeft = 2 * time.Second
@@ -301,7 +306,7 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		p.a.printMissing(p.a.err, missing)
 	}
 	if open > 0 {
-		p.a.err.line("hipq: purge keeps %d activity entries of the last hour, which hipq monitor can aggregate 5 minutes after its end", open)
+		p.a.err.line("hipq: purge: %d activity entries stay: hipq monitor has not aggregated their hour yet", open)
 	}
 	return nil
 }

@@ -45,7 +45,13 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		}
 		o.can = admin.CanCancel
 		o.prepare = func(i *instance) (err error) {
-			when.At, err = a.runTime(cmd, i, at)
+			if when.At, err = a.runTime(cmd, i, at); err != nil || when.At.IsZero() {
+				return err
+			}
+			now, err := i.db.SQL.Clock(cmd.Context())
+			if when.At.Before(now) { // or the job would seem to have been due since then
+				when.At = now
+			}
 			return err
 		}
 		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {

@@ -54,15 +54,23 @@ func (a *app) retryCommand() *cobra.Command {
 			i = of
 			return nil
 		}
-		o.hint = func(q *queue.Queue, err error) string {
+		o.hint = func(q *queue.Queue, id int64, err error) string {
+			if j, unread := q.Get(cmd.Context(), id); errors.Is(err, admin.ErrNotFinal) && unread == nil && j.State() == job.Retry {
+				return fmt.Sprintf("hipq reschedule %s %d --in 0s runs it now", q.Name, id)
+			}
 			closed, ok := errors.AsType[*admin.ClosedError](err)
 			if !ok && !errors.Is(err, admin.ErrFinished) {
 				return ""
 			}
-			if ok {
-				return i.fate(cmd.Context(), q, closed.RetriedAs) + "--again retries it anyway"
+			const again = "--again retries it anyway"
+			if !ok {
+				return again
 			}
-			return "--again retries it anyway"
+			last, said := i.fate(cmd.Context(), q, closed.RetriedAs)
+			if last != nil && !last.Status.IsFinal() { // it would be a duplicate of that one
+				return said + fmt.Sprintf(": hipq show %s %d", q.Name, last.ID)
+			}
+			return said + again
 		}
 		return nil
 	})
@@ -71,18 +79,18 @@ func (a *app) retryCommand() *cobra.Command {
 	return c
 }
 
-// fate says how the last of the jobs ended that have repeated another, the first of them id; "" if it isn't there any more.
-func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) string {
+// fate finds the last of the jobs that have repeated another, the first of them id, and says how it ended; nil if it isn't there any more.
+func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) (last *job.Job, said string) {
 	j, err := q.Get(ctx, id)
 	switch {
 	case err != nil:
-		return ""
+		return nil, ""
 	case j.RetriedAs != 0:
 		return i.fate(ctx, q, j.RetriedAs)
 	case !j.Status.IsFinal():
-		return fmt.Sprintf("job %d, its retry, has not ended; ", j.ID)
+		return j, fmt.Sprintf("job %d, its retry, has not ended", j.ID)
 	}
-	return fmt.Sprintf("job %d, its retry, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
+	return j, fmt.Sprintf("job %d, its retry, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
 }
 
 // wouldRetry finds the jobs that would not be retried, for another has their type and key.

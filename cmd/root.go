@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
@@ -195,7 +196,10 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 		return locate(c, orGone(c, err))
 	}
 	defer func() { _ = db.Close() }()
-	err = db.Check(ctx, c.QueueTables())
+	err, advice := doctor.Misnamed(ctx, db, c, db.Check(ctx, c.QueueTables()))
+	if advice != "" {
+		err = advised{err, advice}
+	}
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		return orGone(c, err)

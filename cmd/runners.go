@@ -199,11 +199,13 @@ func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]e
 	now, err := i.db.SQL.Clock(ctx)
 	always := err != nil || a.byHand()
 	for _, name := range slices.Sorted(maps.Keys(warnings)) {
-		ours := always
-		if !ours {
-			ours, err = alert.NewLog(i.db).Claim(ctx, name, now, warnedAgain)
+		if !always {
+			err = alert.NewLog(i.db).Once(ctx, name, now, warnedAgain, func() error {
+				a.warn(warnings[name])
+				return a.err.err
+			})
 		}
-		if ours || err != nil {
+		if always || err != nil {
 			a.warn(warnings[name])
 		}
 	}

@@ -29,7 +29,7 @@ func (a *app) showCommand() *cobra.Command {
 		Short:      "Show a job, its attempts and their output",
 		Long:       showLong,
 		Example:    "  hipq show emails 42",
-		SuggestFor: []string{"inspect", "info", "get", "describe", "job"},
+		SuggestFor: []string{"inspect", "info", "get", "describe"},
 		RunE:       a.aboutJob(a.runShow),
 	}
 }
@@ -175,38 +175,50 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	for _, said := range s.beginning(i, j) {
 		a.out.line("%s", said)
 	}
-	for n, t := range s.Attempts {
-		began, ran := "", ""
-		if !t.Started.IsZero() {
-			began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
-		}
-		if !t.Ended.IsZero() {
-			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
-		}
-		a.out.line("")
-		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
-		if t.Progress != nil {
-			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
-		}
-		if t.Error != nil {
-			a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
-		}
-		if t.Output != nil {
-			a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
-		}
-		for _, late := range t.Late {
-			a.out.line("  late answer: %s, %s", late.State, i.local(late.At.Time))
-			if late.Error != nil {
-				a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
-			}
-		}
-		if said := s.between(n); said != "" {
-			a.out.line("  %s", said)
+	for n := range s.Attempts {
+		a.printAttempt(i, j, s, n)
+	}
+	a.out.line("")
+	a.out.line("%s", a.printed(s.end(i, j)))
+	return nil
+}
+
+// printAttempt prints the n-th attempt that is known.
+func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
+	t, of := s.Attempts[n], ""
+	if most := i.attempts(j.Queue, j.Type); most > 0 {
+		of = fmt.Sprintf(" of %d", most)
+	}
+	began, ran := "", ""
+	if !t.Started.IsZero() {
+		began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
+	}
+	if !t.Ended.IsZero() {
+		ran = ", ran –" // nothing has measured how long the attempt of a lost worker took
+		if t.RunMS > 0 {
+			ran = ", ran " + millis(t.RunMS)
 		}
 	}
 	a.out.line("")
-	a.out.line("%s", s.end(i, j))
-	return nil
+	a.out.line("attempt %d%s: %s%s%s, worker %s on %s", t.Attempt, of, t.standing(j), began, ran, dash(or0(t.WorkerID)), dash(or0(t.Host)))
+	if t.Progress != nil {
+		a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
+	}
+	if t.Error != nil {
+		a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
+	}
+	if t.Output != nil {
+		a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
+	}
+	for _, late := range t.Late {
+		a.out.line("  late answer: %s, %s", late.State, i.local(late.At.Time))
+		if late.Error != nil {
+			a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
+		}
+	}
+	if said := s.between(n); said != "" {
+		a.out.line("  %s", said)
+	}
 }
 
 func given(is bool, format string, args ...any) string {
@@ -255,18 +267,27 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 	return said
 }
 
-// between says when the attempt that follows the n-th was due; "" if none follows, or if that isn't known.
+// attempts is how many attempts a job of a type has at most; 0 if the config doesn't say so.
+func (i *instance) attempts(queue, jobType string) int {
+	c, _ := i.Queue(queue) // one of another config has no types
+	for _, t := range c.Types {
+		if t.Name == jobType && !t.RetryHandler {
+			return t.Retry.Attempts
+		}
+	}
+	return 0
+}
+
+// between says when the attempt that follows the n-th started; "" if none follows, or if that isn't known.
 func (s *shown) between(n int) string {
 	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended.IsZero() || s.Attempts[n+1].Started.IsZero() {
 		return ""
 	}
-	next := s.Attempts[n+1]
-	due := next.Started.Add(-time.Duration(next.WaitMS) * time.Millisecond)
-	delay := due.Sub(s.Attempts[n].Ended.Time).Round(10 * time.Millisecond)
+	delay := s.Attempts[n+1].Started.Sub(s.Attempts[n].Ended.Time).Round(10 * time.Millisecond)
 	if delay <= 0 {
-		return "it was to be tried again at once"
+		return "the next attempt started at once"
 	}
-	return fmt.Sprintf("it was to be tried again after %s", delay)
+	return fmt.Sprintf("the next attempt started after %s", delay)
 }
 
 func (s *shown) end(i *instance, j *job.Job) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
@@ -19,7 +20,7 @@ import (
 )
 
 const statusLong = `Shows each queue in a line. DUE jobs can start now. HELD jobs are due, but their throttle group is full. SCHEDULED
-jobs run later. RETRYING counts those of the first three that wait for a retry. LOCKED jobs belong to a worker that
+jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs belong to a worker that
 has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision. FAILED counts failures
 that were neither retried nor dismissed, CLOSED those that were. OLDEST DUE is since when the oldest due job waits.
 
@@ -55,7 +56,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			every, err := durationFlag("--watch", watch)
 			if err == nil && every <= 0 {
-				err = usagef("--watch: %s is no time to wait", watch)
+				err = usagef("--watch must be above 0")
 			}
 			if err != nil {
 				return err
@@ -141,6 +142,7 @@ type statusReport struct {
 	Workers []workerStatus `json:"workers"`
 	// Unmonitored is since when hipq monitor has not run, if that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
+	now         time.Time
 }
 
 func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error {
@@ -151,7 +153,7 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}, Workers: []workerStatus{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
-		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
+		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), a.printed(remedy)})
 	}
 	last, err := workers.New(i.db).Last(cmd.Context())
 	if err != nil {
@@ -187,11 +189,11 @@ func (a *app) runStatus(cmd *cobra.Command, i *instance, o statusOptions) error 
 	if err != nil {
 		return err
 	}
-	report.Unmonitored = job.Time{Time: since}
+	report.Unmonitored, report.now = job.Time{Time: since}, now
 	if a.json {
 		return a.printJSON(report)
 	}
-	if err := a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers); err != nil {
+	if err := a.printStatus(cmd.Context(), i, report); err != nil {
 		return err
 	}
 	if o.shards {
@@ -243,7 +245,7 @@ func (i *instance) handled(queue string) []string {
 	if err != nil {
 		return nil // a queue of another config's
 	}
-	return slices.Collect(maps.Keys(c.Handlers))
+	return slices.AppendSeq([]string{}, maps.Keys(c.Handlers))
 }
 
 func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
@@ -260,10 +262,10 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	return s
 }
 
-func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
+func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "RETRYING", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
 		narrowing([]string{"QUEUE"}, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
-	for _, q := range queues {
+	for _, q := range r.Queues {
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
@@ -274,7 +276,10 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 	if err := t.end(); err != nil {
 		return err
 	}
-	for _, q := range queues {
+	if slices.ContainsFunc(r.Queues, func(q queueStatus) bool { return q.Retrying > 0 }) {
+		a.out.line("RETRYING counts jobs that are also in DUE, HELD or SCHEDULED")
+	}
+	for _, q := range r.Queues {
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(t.OldestDue.Time), t.Type)
@@ -292,16 +297,26 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, texts.Count(q.Misplaced, "job"), texts.Count(q.Shards, "shard"))
 		}
 	}
-	for _, q := range leftOut {
+	strays, err := doctor.Strays(ctx, i.db, i.Config)
+	if err != nil {
+		return err
+	}
+	for _, said := range strays {
+		a.out.line("%s", said)
+	}
+	for _, q := range r.LeftOut {
 		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
-	if last == nil {
+	if r.LastWorker == nil {
 		a.out.line("cron has started no worker yet: is hipq work in crontab?")
 		return nil
 	}
-	a.printWorker(i, "last worker", *last)
-	for _, w := range atWork {
-		if w.ID != last.ID && (w.Slots > 0 || w.silence != "") {
+	a.printWorker(i, "last worker", *r.LastWorker)
+	if silent := r.now.Sub(r.LastWorker.Heartbeat.Time); silent > admin.LongSilent {
+		a.out.line("no worker has run for %s: is hipq work in crontab?", silent.Round(time.Second))
+	}
+	for _, w := range r.Workers {
+		if w.ID != r.LastWorker.ID && (w.Slots > 0 || w.silence != "") {
 			a.printWorker(i, "worker", w)
 		}
 	}

@@ -20,6 +20,7 @@ const (
 	// leastError is leastText of an error: an operator looks for it first. Other texts are cut before it has less than goodError.
 	leastError, goodError = 22, 40
 	errorHeading          = "ERROR"
+	queueHeading          = "QUEUE"
 )
 
 func (t *table) narrowing(texts, spare []string) *table {
@@ -38,6 +39,10 @@ func (t *table) fitted() []column {
 			if t.least() <= room {
 				break
 			}
+			if name == queueHeading && t.severalQueues() {
+				t.narrow.texts = append(slices.Clone(t.narrow.texts), name)
+				continue
+			}
 			t.narrow.gone = append(t.narrow.gone, name)
 		}
 	}
@@ -52,7 +57,14 @@ func (t *table) fitted() []column {
 		return shown
 	}
 	total = t.narrowTo(room, total, shown, t.leastOf)
-	t.narrowTo(room, total, shown, func(n int) int { return min(t.widths[n], leastText+len(columnGap)) })
+	least := func(n int) int { return min(t.widths[n], leastText+len(columnGap)) }
+	total = t.narrowTo(room, total, shown, func(n int) int { // a part of an error says more than one of a time
+		if t.header[n] == errorHeading {
+			return least(n)
+		}
+		return t.leastOf(n)
+	})
+	t.narrowTo(room, total, shown, least)
 	return shown
 }
 
@@ -76,6 +88,21 @@ func (t *table) narrowTo(room, total int, shown []column, least func(n int) int)
 		total--
 	}
 	return total
+}
+
+// severalQueues says whether rows are of different queues: ids repeat between them, so that the queue's name must stay.
+func (t *table) severalQueues() bool {
+	at, first := slices.Index(t.header, queueHeading), ""
+	for _, row := range t.page {
+		switch name := row[at]; {
+		case name == t.out.plain("–"): // a worker's entry
+		case first == "":
+			first = name
+		case name != first:
+			return true
+		}
+	}
+	return false
 }
 
 func (t *table) isLeftOut(n int) bool {

@@ -22,7 +22,7 @@ import (
 const (
 	lineBytes      = 4 << 10
 	safeBytes      = job.MaxDataBytes
-	cellCharacters = 80
+	cellCharacters = 500
 )
 
 // escaped writes each hidden character of a JSON text as \uXXXX: its value stays the same.

@@ -148,7 +148,11 @@ func checkCommand(c *cobra.Command, args []string) error {
 		for _, sub := range c.Commands() {
 			names = append(names, sub.Name())
 		}
-		return errors.New("it needs one of its commands: " + strings.Join(names, ", "))
+		text := "it needs a command: " + strings.Join(names, " or ")
+		if c.Name() == "queues" {
+			text += "; hipq status lists the queues"
+		}
+		return errors.New(text)
 	}
 	return nil
 }
@@ -230,7 +234,7 @@ func misreadFlag(c *cobra.Command, err error) error {
 		return unknownFlag(c, unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
 	}
 	if short, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return fmt.Errorf("--%s is without its value: %s", short.GetFlag().Name, short.GetFlag().Usage)
+		return fmt.Errorf("--%s needs a value: %s", short.GetFlag().Name, short.GetFlag().Usage)
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
 		return fmt.Errorf("%q is no flag", bad.GetSpecifiedFlag())

@@ -56,6 +56,9 @@ func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64)
 	if err != nil {
 		return err
 	}
+	for n := range why.Reasons {
+		why.Reasons[n].Text = a.printed(why.Reasons[n].Text)
+	}
 	if a.json {
 		j := why.Job.JSON()
 		return a.printJSON(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons})

@@ -22,6 +22,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
 )
 
 const workLong = `Runs due jobs of the types that have a handler in the config. It ends when nothing is due, and starts no job after
@@ -119,7 +120,7 @@ type worked struct {
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
 	noteSeen(i.Config)
-	outage, none := outageOf(i.Config, slices.Concat(names, types))
+	outage, none := outageOf(i.Config, a.command, slices.Concat(names, types))
 	a.mailBack(i.Config, outage, none)
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
@@ -149,9 +150,13 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 			WorkerID: p.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
 	case err == nil && a.onTerminal():
-		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
+		see := ""
+		if done.Errors > 0 {
+			see = "; see: " + a.printed("hipq failures")
+		}
+		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
-	if a.mails(i.Config) {
+	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else it fails too
 		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)

@@ -133,10 +133,10 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 		"ours":                {func(*testing.T, string, string) {}, ""},
 		"another's":           {func(t *testing.T, _, file string) { do(t, os.Chown(file, stranger, 0)) }, "belongs to user 65534"},
 		"in another's folder": {func(t *testing.T, dir, _ string) { do(t, os.Chown(dir, stranger, 0)) }, "its folder"},
-		"for all to write":    {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o666)) }, "everybody may write"},
+		"for all to write":    {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o666)) }, "every user can write"},
 		"for a group":         {func(t *testing.T, _, file string) { do(t, os.Chown(file, 0, stranger), os.Chmod(file, 0o660)) }, "group 65534 may write"},
 		"for our group":       {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o660)) }, ""},
-		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "everybody may write its folder"},
+		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "every user can write its folder"},
 		"in one like /tmp":    {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }, ""},
 		"a link of another's": {func(t *testing.T, dir, file string) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
@@ -150,7 +150,7 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
 			way := write(t, filepath.Join(filepath.Dir(dir), "all", "way.yaml"), minimal)
 			do(t, os.Remove(file), os.Remove(way), os.Symlink(target, way), os.Symlink("../all/way.yaml", file), os.Chmod(filepath.Dir(way), 0o777))
-		}, "everybody may write its folder"},
+		}, "every user can write its folder"},
 		"links of ours": {func(t *testing.T, dir, file string) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
 			do(t, os.Remove(file), os.Symlink(target, file+".way"), os.Symlink("hipq.yaml.way", file))
@@ -207,7 +207,7 @@ func TestWarnings(t *testing.T) {
 	write(t, secret, "hipq:tls=preferred;secret@tcp(db)/shop")
 	warnings(plain)
 	do(t, os.Chmod(secret, 0o666))
-	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file (line 3): ") || !strings.Contains(err.Error(), "everybody may write") {
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file (line 3): ") || !strings.Contains(err.Error(), "every user can write") {
 		t.Errorf("a secret that everybody may write: %v", err)
 	}
 }

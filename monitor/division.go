@@ -152,7 +152,7 @@ func (j *judgement) division(d Division) {
 	if worst, limit, ok := d.behind(); ok && !d.Paused {
 		warn(Finding{
 			What: "shard_oldest_due", Value: worst.OldestDue.Seconds(), Limit: limit.Seconds(), Unit: "ms",
-			Text: fmt.Sprintf("a job has been due in shard %d of %d for %s, which is much longer than in the others: hipq status --shards, hipq jobs %s --shard %d --state due, hipq why",
+			Text: fmt.Sprintf("a job has been due in shard %d of %d for %s, which is much longer than in the others: hipq status --shards, hipq jobs %s --shard %d --state due, hipq why %[4]s ID",
 				worst.Shard, d.Of, texts.Duration(worst.OldestDue), d.Queue, worst.Shard),
 		})
 	}

@@ -90,39 +90,6 @@ func (a Alert) Judge(s State) Health {
 	return j.health(s)
 }
 
-// kinds are the findings there are, by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last
-// what is about metrics alone. Each has what is so when it is over.
-var kinds = []struct{ what, over string }{
-	{"no_tick_for", "a worker runs again"},
-	{"disk", "the disk has room again"},
-	{"left_out", "the queue is worked again"},
-	{"high_ids", "no table's ids may run out"},
-	{"schedules", "no slot of a schedule is overdue"},
-	{"oldest_due", "no job has been due for too long"},
-	{"misplaced", "no job waits to be moved to its shard"},
-	{"shard_oldest_due", "no shard is far behind the others"},
-	{"shard_parts", "the shards hold no more than the throttle limit"},
-	{"failed", "the number of failed jobs is within its limits"},
-	{"error_rate", "the error rate is within its limits"},
-	{"backlog", "the number of due jobs is within its limits"},
-	{"dead_workers", "the number of workers that died is within its limits"},
-	{"wait_p95", "jobs start in time"},
-	{"run_p95", "attempts take no longer than the limits allow"},
-	{"missed_hours", "the number of hours without metrics is within its limits"},
-}
-
-func kindOf(what string) int {
-	return slices.IndexFunc(kinds, func(k struct{ what, over string }) bool { return k.what == what })
-}
-
-// Over says that a finding is over, by its What: only that is known of it.
-func Over(what string) string {
-	if k := kindOf(what); k >= 0 {
-		return kinds[k].over
-	}
-	return "it is no finding any more" // another version of hipq has found it
-}
-
 type judgement struct {
 	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
 	over, hours string
@@ -185,13 +152,13 @@ func (j *judgement) schedules(overdue []Overdue) {
 	worst := slices.MaxFunc(overdue, func(a, b Overdue) int { return cmp.Compare(a.For, b.For) })
 	j.find(finding(Finding{
 		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
-		Text: fmt.Sprintf("no worker enqueues the due slots of %s, of %s for %s: hipq schedules; does hipq work run with this config?",
+		Text: fmt.Sprintf("no worker handles the due slots of %s, those of %s for %s: hipq schedules; does hipq work run with this config?",
 			texts.Count(len(overdue), "schedule"), worst.Schedule, texts.Duration(worst.For)),
 	}))
 }
 
 func (j *judgement) jobs(a JobAlert, t TypeState) {
-	who := t.Queue + "/" + t.JobType
+	who := t.Queue + "/" + cmp.Or(t.JobType, "''")
 	limit := func(what string, l Limits, value float64, unit, format string, args ...any) {
 		severity, limit := l.Verdict(value)
 		if severity == OK {
@@ -212,17 +179,24 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	c, rate, said := t.Counts, 0.0, ""
 	if ended := c.Attempts(); ended >= enoughAttempts {
 		rate = c.ErrorRate()
-		said = fmt.Sprintf("%s of %d attempts in %s ended with an error: hipq activity --state error", percent(rate), ended, j.hours)
+		said = fmt.Sprintf("%s of %d attempts in %s ended with an error: %s", percent(rate), ended, j.hours, t.showErrors(c.Failed > c.Errors))
 	}
 	if last := t.Last; last.enough() && last.ErrorRate() > rate {
 		rate = last.ErrorRate()
-		said = fmt.Sprintf("%s of the last %d attempts, since %s, ended with an error: hipq failures %s",
-			percent(rate), last.Ended, last.Since.UTC().Format("15:04 MST"), t.Queue)
+		said = fmt.Sprintf("%s of the last %d attempts, since %s, ended with an error: %s",
+			percent(rate), last.Ended, last.Since.UTC().Format("15:04 MST"), t.showErrors(2*last.failed > last.Bad))
+		if t.Failed+t.Retrying == 0 {
+			said += "; this clears when attempts succeed, or an hour after the last error"
+		}
 	}
 	limit("error_rate", a.ErrorRate, rate, "part", "%s", said)
-	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, neither retried nor dismissed: hipq failures %s",
-		ofJobs(t.Failed, j.most), t.Queue)
-	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
+	verb := "are"
+	if t.Failed == 1 {
+		verb = "is"
+	}
+	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good and %s still open; see: hipq failures %s",
+		ofJobs(t.Failed, j.most), verb, t.Queue)
+	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due lists it, hipq why %[2]s ID says why",
 		texts.Duration(t.OldestDue), t.Queue)
 	if c.Wait.P95MS != nil {
 		limit("wait_p95", a.WaitP95, millis(*c.Wait.P95MS).Seconds(), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
@@ -233,6 +207,21 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			j.hours, texts.Duration(millis(*c.Run.P95MS)))
 	}
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
+}
+
+// showErrors is the command that shows the errors of a type: the jobs that are open, else the log.
+func (t TypeState) showErrors(forGood bool) string {
+	if t.Failed+t.Retrying > 0 {
+		return "hipq failures " + t.Queue
+	}
+	command := "hipq activity --queue " + t.Queue
+	if t.JobType != "" {
+		command += " --type " + texts.ShellWord(t.JobType)
+	}
+	if forGood {
+		return command + " --state failed"
+	}
+	return command + " --state error"
 }
 
 // finding puts the limit into the finding's text, and turns seconds into milliseconds.
@@ -304,15 +293,18 @@ func others(findings []Finding) string {
 }
 
 func (s State) summary() string {
-	due := int64(0)
+	due, retrying, retried := int64(0), int64(0), ""
 	for _, t := range s.Types {
-		due += t.Backlog
+		due, retrying = due+t.Backlog, retrying+t.Retrying
+	}
+	if retrying > 0 {
+		retried = fmt.Sprintf(", %s will be retried", texts.Count(retrying, "job"))
 	}
 	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}
-	return fmt.Sprintf("%s, %s due", tick, areJobs(due, s.Most))
+	return fmt.Sprintf("%s, %s due%s", tick, areJobs(due, s.Most), retried)
 }
 
 // silence is how long ago the last sign of a worker was; where there never was any, for how long a job has been due.

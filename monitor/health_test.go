@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 		{"nothing at all", func(s *State, _ *Alert) { *s = State{At: judged} }, "", "all is well: cron has started no worker yet, 0 jobs are due"},
 		{
 			"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
-			"mail/send: 5.94 % of 101 attempts in 2 h ended with an error: hipq activity --state error (warning above 5 %)",
+			"mail/send: 5.94 % of 101 attempts in 2 h ended with an error: hipq activity --queue mail --type send --state error (warning above 5 %)",
 		},
 		{
 			"disk full", func(s *State, _ *Alert) { s.Disk = &Disk{Folder: "/srv", Free: 99e6, All: 20e9} }, "critical disk",
@@ -53,14 +53,26 @@ func TestJudge(t *testing.T) {
 		{
 			"the last attempts failed, of many jobs", func(s *State, _ *Alert) {
 				s.Types[0].Last = LastAttempts{Ended: 6, Bad: 5, Since: engine.At(judged.Add(-5 * time.Minute)), failing: map[int64]bool{1: true, 2: true, 3: true, 4: true, 5: true}}
-			}, "critical error_rate mail/send", "mail/send: 83.3 % of the last 6 attempts, since 00:55 UTC, ended with an error: hipq failures mail (critical above 25 %)",
+			}, "critical error_rate mail/send", "mail/send: 83.3 % of the last 6 attempts, since 00:55 UTC, ended with an error: hipq activity --queue mail --type send --state error" +
+				"; this clears when attempts succeed, or an hour after the last error (critical above 25 %)",
 		},
+		{
+			"the last attempts failed, of jobs that wait for a retry", func(s *State, _ *Alert) {
+				s.Types[0].Last, s.Types[0].Retrying = LastAttempts{Ended: 20, Bad: 20, failed: 11}, 1
+			}, "critical error_rate mail/send", "ended with an error: hipq failures mail (critical above 25 %)",
+		},
+		{
+			"the last jobs failed for good", func(s *State, _ *Alert) { s.Types[0].Last = LastAttempts{Ended: 20, Bad: 20, failed: 11} },
+			"critical error_rate mail/send", "--type send --state failed; this clears",
+		},
+		{"a row without a type", func(s *State, _ *Alert) { s.Types[0].JobType, s.Types[0].Failed = "", 1 }, "warning failed mail/", "mail/'': 1 job failed"},
+		{"jobs will be retried", func(s *State, _ *Alert) { s.Types[0].Retrying = 3 }, "", "10,000 jobs are due, 3 jobs will be retried"},
 		{"the last attempts failed, of one job", func(s *State, _ *Alert) {
 			s.Types[0].Last = LastAttempts{Ended: 19, Bad: 19, failing: map[int64]bool{1: true}}
 		}, "", ""},
 		{
 			"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
-			"mail/send: 1 job failed for good, neither retried nor dismissed: hipq failures mail (warning above 0)",
+			"mail/send: 1 job failed for good and is still open; see: hipq failures mail (warning above 0)",
 		},
 		{"many failed", func(s *State, _ *Alert) { s.Types[0].Failed = 5000 }, "critical failed mail/send", "5,000 jobs failed for good"},
 		{"oldest due", func(s *State, _ *Alert) { s.Types[0].OldestDue += time.Millisecond }, "warning oldest_due mail/send", "due for 15 min: "},

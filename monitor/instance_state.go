@@ -66,6 +66,8 @@ type TypeState struct {
 	OldestDue time.Duration
 	// Failed is how many jobs failed for good, and were neither retried nor dismissed.
 	Failed int64
+	// Retrying is how many jobs have had an attempt and wait for the next one.
+	Retrying int64
 	// Counts are of the last hours, as far as they were aggregated; Last are the attempts of the last hour, up to now.
 	Counts Counts
 	Last   LastAttempts
@@ -156,6 +158,13 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		for _, f := range failed {
 			of(key{q.Name, f.JobType}).Failed += f.N
 		}
+	}
+	retrying, err := m.Retrying(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range retrying {
+		of(key{r.Queue, r.JobType}).Retrying = r.Jobs
 	}
 	last, until, err := m.lastHours(ctx, s.At, s.Over)
 	if err != nil {

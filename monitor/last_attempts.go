@@ -18,6 +18,8 @@ type LastAttempts struct {
 	// Since is when the first of them ended.
 	Since engine.Time
 
+	// failed is how many of these were of jobs that failed for good.
+	failed  int64
 	failing map[int64]bool
 }
 
@@ -62,6 +64,9 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 				last.failing = map[int64]bool{}
 			}
 			last.Bad++
+			if e.State == "failed" {
+				last.failed++
+			}
 			last.failing[e.JobID] = true
 		}
 		last.Since = e.At

@@ -50,14 +50,14 @@ func TestFileOfSomebodyElse(t *testing.T) {
 		"another's journal": {func(_, file string) error {
 			return lay(file+"-journal", other, other, 0o600)
 		}, "hipq.db-journal belongs to user 65534"},
-		"a log for all": {func(_, file string) error { return lay(file+"-wal", 0, 0, 0o666) }, "everybody may write"},
+		"a log for all": {func(_, file string) error { return lay(file+"-wal", 0, 0, 0o666) }, "every user can write"},
 		"a log that is a link": {func(dir, file string) error {
 			return os.Symlink(filepath.Join(dir, "elsewhere"), file+"-wal")
 		}, "hipq.db-wal is no regular file"},
-		"a folder of all":    {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "everybody may write its folder"},
-		"a folder like /tmp": {func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "everybody may write its folder"},
+		"a folder of all":    {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "every user can write its folder"},
+		"a folder like /tmp": {func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "every user can write its folder"},
 		"another's folder":   {func(dir, _ string) error { return os.Chown(dir, other, other) }, "its folder"},
-		"a file for all":     {func(_, file string) error { return os.Chmod(file, 0o666) }, "everybody may write"},
+		"a file for all":     {func(_, file string) error { return os.Chmod(file, 0o666) }, "every user can write"},
 		"wholly another's": {func(dir, file string) error {
 			return errors.Join(os.Chown(dir, other, other), os.Chown(file, other, other))
 		}, ""},
@@ -113,7 +113,7 @@ func TestFileIsNotMadeAmongOthers(t *testing.T) {
 	}
 	o := schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}
 	_, err := schema.Open(t.Context(), o, schema.Named("shop"))
-	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "everybody may write its folder"), "%v", err)
+	dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), "every user can write its folder"), "%v", err)
 	left, err := os.ReadDir(dir)
 	dbtest.Ensure(t, err == nil && len(left) <= 0, "%v, %v", left, err)
 }

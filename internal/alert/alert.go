@@ -4,6 +4,7 @@ package alert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,9 +19,12 @@ type Log struct{ db *schema.DB }
 // NewLog returns the Log of db's instance.
 func NewLog(db *schema.DB) Log { return Log{db} }
 
+// leased is for how long a claim holds.
+const leased = time.Minute
+
 // Claim says whether the caller should say something that all hosts together say once per every; now is the database's time.
-// If it was said recently, Claim costs one read. Repeat it only after false without an error: after an error of a commit, it
-// may be claimed but unsaid.
+// If it was said recently, Claim costs one read. The caller then calls Note. If it dies before that, another claims it after
+// a minute. Repeat Claim only after false without an error: after an error of a commit, it may be claimed.
 func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
 	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
 		return false, err
@@ -34,8 +38,9 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 				return nil
 			}
 		}
-		tried = append(tried, tx.Now)
-		now := engine.At(tx.Now)
+		until := tx.Now.Add(leased - every)
+		tried = append(tried, until)
+		now := engine.At(until)
 		res, err := tx.ExecContext(ctx, "UPDATE "+b.db.Notices()+" SET said_time = ? WHERE notice = ? AND (said_time <= ? OR said_time > ?)",
 			now, what, engine.At(tx.Now.Add(-every)), engine.At(tx.Now.Add(every)))
 		if err != nil {
@@ -57,13 +62,17 @@ func (b Log) Claim(ctx context.Context, what string, now time.Time, every time.D
 	return ours && err == nil, wrap(err)
 }
 
-// Once calls say if the caller should say something: see Claim.
+// Once calls say if the caller should say something: see Claim. If say fails, the next caller says it.
 func (b Log) Once(ctx context.Context, what string, now time.Time, every time.Duration, say func() error) error {
 	ours, err := b.Claim(ctx, what, now, every)
 	if err != nil || !ours {
 		return err
 	}
-	return say()
+	if err = say(); err != nil {
+		_, failed := b.Over(ctx, what)
+		return errors.Join(err, failed)
+	}
+	return b.Note(ctx, []string{what}, now)
 }
 
 // Unsaid returns which of one or more things haven't been said for so long, with one read.

@@ -37,6 +37,31 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+// A caller that dies before it says something keeps the others from saying it for a minute only.
+func TestClaimOfTheDead(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		b := alert.NewLog(db)
+		claim := func(want bool) {
+			t.Helper()
+			ours := dbtest.Must(b.Claim(t.Context(), "a", dbtest.Must(db.SQL.Clock(t.Context()))(t), time.Hour))(t)
+			dbtest.Same(t, ours, want, "it may say so")
+		}
+		later := func(by time.Duration) {
+			t.Helper()
+			said := dbtest.Must(b.Times(t.Context(), []string{"a"}))(t)["a"]
+			dbtest.OK(t, b.Note(t.Context(), []string{"a"}, said.Add(-by)))
+		}
+		claim(true)
+		claim(false)
+		later(time.Minute)
+		claim(true)
+		dbtest.OK(t, b.Note(t.Context(), []string{"a"}, dbtest.Must(db.SQL.Clock(t.Context()))(t)))
+		later(time.Minute)
+		claim(false)
+	})
+}
+
 // Recorded times are known, others aren't.
 func TestTimes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

@@ -101,6 +101,12 @@ func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err err
 	return s.Since, s.Over, why, nil
 }
 
+// IsKnown says whether ticks have failed, and it wasn't said yet that this is over.
+func (o *Outage) IsKnown() bool {
+	s, err := o.read()
+	return err == nil && !s.Since.IsZero()
+}
+
 // read returns the zero state if the file is missing or unreadable as JSON.
 func (o *Outage) read() (s state, err error) {
 	text, err := os.ReadFile(o.file)

@@ -150,7 +150,7 @@ func doneOnce(c *record) (bad []string, checked string) {
 			again++
 			told := slices.ContainsFunc(c.history[id], func(e event) bool {
 				return e.state == "error" && e.attempt == attempt &&
-					(strings.HasPrefix(e.error, "worker lost") || strings.HasPrefix(e.error, "killed by signal: killed"))
+					(strings.HasPrefix(e.error, "worker lost") || strings.HasPrefix(e.error, "killed by signal 9 (SIGKILL)"))
 			})
 			if !told {
 				bad = append(bad, "done again: "+c.story(id))

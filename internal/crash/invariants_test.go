@@ -122,7 +122,7 @@ var reasons = []struct{ text, do string }{
 	{"worker lost: ", ""},
 	{"worker lost its lock", ""},
 	// by itself, or by the guard of a worker that was stopped
-	{"killed by signal: killed", ""},
+	{"killed by signal 9 (SIGKILL)", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
 	{"not begun: its quarantine: ", ""}, // while the queue is divided again

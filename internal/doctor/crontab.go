@@ -83,7 +83,7 @@ func lookAtMail(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return found(Unknown, err.Error())
 		}
-		return found(OK, "no crontab of this user has hipq")
+		return found(Unknown, "no crontab of this user has hipq")
 	}
 	for _, file := range p.Sendmail {
 		if isProgram(file) {

@@ -15,9 +15,9 @@ import (
 
 // lookAtTables compares the tables' layouts with this hipq's.
 func lookAtTables(ctx context.Context, p *patient) Finding {
-	if err := p.db.Check(ctx, p.Config.QueueTables()); err != nil {
+	if err, advice := Misnamed(ctx, p.db, p.Config, p.db.Check(ctx, p.Config.QueueTables())); err != nil {
 		_, remedy := schema.Diagnose(err)
-		return found(Wrong, err.Error()).but(remedy)
+		return found(Wrong, joined(err.Error(), advice)).but(remedy)
 	}
 	tables, err := p.db.Tables(p.Config.QueueTables())
 	if err != nil {
@@ -30,6 +30,13 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	if len(high) > 0 {
 		what, remedy := schema.SayHighIDs(high)
 		return found(Warning, what).but(remedy)
+	}
+	strays, err := Strays(ctx, p.db, p.Config)
+	switch {
+	case err != nil:
+		return trouble(err)
+	case len(strays) > 0:
+		return found(Warning, strings.Join(strays, "; ")).but("mend the queue's name in the config, or make sure that workers run with one that has it")
 	}
 	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
 }

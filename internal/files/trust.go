@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUntrusted means that another user could have written a file.
-var ErrUntrusted = errors.New("is not to be trusted")
+var ErrUntrusted = errors.New("is not trusted")
 
 // maxLinks bounds the links that lead to a file, as on Linux.
 const maxLinks = 40

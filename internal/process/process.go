@@ -9,10 +9,15 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // CanRun returns why hipq can't run programs on this system, or nil.
 func CanRun() error { return nil }
+
+// SignalName is how manuals and kill -l call a signal: SIGKILL.
+func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 
 // usualFiles limits the search for open files if the system may not list them.
 const usualFiles = 256

@@ -16,5 +16,8 @@ var errWindows = errors.New("hipq runs no programs on Windows, where it can't en
 // CanRun returns why hipq can't run programs on this system.
 func CanRun() error { return errWindows }
 
+// SignalName is empty: no program of a job ends by a signal on Windows.
+func SignalName(syscall.Signal) string { return "" }
+
 // SignalBelow does nothing: Windows has no signals.
 func SignalBelow(int, syscall.Signal) {}

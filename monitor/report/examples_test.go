@@ -129,7 +129,7 @@ func busy() Page {
 	}, []int{30, 31, 32, 101})
 	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
 		{Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "error_rate", Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
-		{Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "oldest_due", Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
+		{Severity: monitor.Critical, Queue: new("emails"), JobType: new("send"), What: "oldest_due", Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due lists it, hipq why emails ID says why (critical above 1 h)"},
 		{Severity: monitor.Warning, Queue: new("files"), JobType: new("compress"), What: "wait_p95", Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
 	}}
 	since := lastHour.Add(-4 * time.Hour)

@@ -45,6 +45,8 @@ type Page struct {
 	Hosts List[Host]
 	// LastStart is that of the worker that started last; nil if none ever did.
 	LastStart *Start
+	// Config is the config that commands must name, as a shell's word; empty if they find it.
+	Config string
 	// Enqueue is a command that adds a job; empty if the config has no type for one.
 	Enqueue string
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -215,24 +214,6 @@ func (q *Queue) page(ctx context.Context, w engine.Where, of store.Selection, or
 
 // failuresMost is how many kinds of failures are distinguished, among the newest failuresAmong jobs.
 const failuresMost, failuresAmong = 1000, 1_000_000
-
-// Any says whether the filter selects a job. It checks the newest first.
-func (q *Queue) Any(ctx context.Context, by Filter) (found bool, err error) {
-	enough := errors.New("found")
-	ids, err := q.newest(ctx, by, 0)
-	if err == nil {
-		err = q.each(ctx, by, ids, failureColumns, func(j *job.Job) error {
-			if by.Fingerprint == "" || texts.Fingerprint(j.Error) == by.Fingerprint {
-				return enough
-			}
-			return nil
-		})
-	}
-	if errors.Is(err, enough) {
-		return true, nil
-	}
-	return false, err
-}
 
 // Failure is a group of jobs of one type with the same error fingerprint, which ignores numbers, IDs, times and quoted paths.
 type Failure struct {

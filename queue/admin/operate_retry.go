@@ -40,11 +40,19 @@ func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []jo
 	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
+// notFinal is ErrNotFinal with where the job stands.
+func notFinal(j *job.Job) error {
+	if j.State() == job.Retry {
+		return fmt.Errorf("%w: it waits for its retry", ErrNotFinal)
+	}
+	return fmt.Errorf("%w: it is %s", ErrNotFinal, j.State())
+}
+
 // CanRetry returns ErrNotFinal, ErrFinished or a *ClosedError if Retry would refuse the job.
 func CanRetry(j *job.Job, again bool) error {
 	switch {
 	case !j.Status.IsFinal():
-		return fmt.Errorf("%w: it is %s", ErrNotFinal, j.State())
+		return notFinal(j)
 	case !again && (j.RetriedAs != 0 || j.IsDismissed()):
 		return &ClosedError{j.RetriedAs}
 	case !again && j.Status == job.StatusFinished:
@@ -105,7 +113,7 @@ func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 func CanDismiss(j *job.Job) error {
 	switch {
 	case !j.Status.IsFinal():
-		return fmt.Errorf("%w: it is %s", ErrNotFinal, j.State())
+		return notFinal(j)
 	case j.Status == job.StatusFinished:
 		return ErrNotFailed
 	}

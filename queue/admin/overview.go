@@ -260,6 +260,13 @@ func (q *Queue) Running(ctx context.Context) (jobs []*job.Job, err error) {
 	return jobs, texts.Wrap(err, "read the running jobs of %s", q.s.Name)
 }
 
+// InRetry has the types of the jobs that are in an attempt after a failed one, or whose failure is to be decided about.
+func (q *Queue) InRetry(ctx context.Context) (types []string, err error) {
+	query := "SELECT DISTINCT job_type FROM " + q.s.Table() + " " + q.s.ClaimIndex() +
+		" WHERE status IN ('running', 'answered', 'awaiting', 'deciding', 'undecided') AND (attempt > 1 OR status IN ('deciding', 'undecided'))"
+	return types, texts.Wrap(q.s.DB().SQL.SelectContext(ctx, &types, query), "look for retries of %s", q.s.Name)
+}
+
 // Quarantined returns up to most jobs that run, or will run, in their own process.
 func (q *Queue) Quarantined(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	db := q.s.DB()

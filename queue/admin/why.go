@@ -40,7 +40,7 @@ type Why struct {
 
 // Asker is what the asking config says of a worker.
 type Asker struct {
-	// Handled are the job types with handlers.
+	// Handled are the job types with handlers; nil if the config lacks the queue.
 	Handled []string
 	// LeftOut says why workers skip some types, because the host can't run them.
 	LeftOut map[string]string

@@ -109,7 +109,11 @@ func (w *Why) scheduled() {
 	case !j.ScheduledRunTime.After(w.now):
 		w.add("due", "it has been due since %s, and the next worker takes it", at)
 	case j.State() == job.Retry:
-		w.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
+		of := ""
+		if t, ok := w.queue.s.Configured(j.Type); ok && !t.RetryHandler {
+			of = fmt.Sprintf(" of %d", t.Retry.Attempts)
+		}
+		w.add("retry", "attempt %d%s failed (%s); the next is due at %s", j.Attempt, of, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):
 		w.add("window", "it is not due until %s; its windows are %s, and closed now",
 			at, strings.Join(j.Windows.Strings(), ", "))
@@ -118,12 +122,14 @@ func (w *Why) scheduled() {
 	}
 }
 
+// LongSilent is how long no worker may run before it looks as if cron starts none.
+const LongSilent = 5 * time.Minute
+
 // noWorker reports if no worker seems to run at all.
 func (w *Why) noWorker() {
-	const long = 5 * time.Minute
 	if w.last == nil {
 		w.add("no_worker", "cron has started no worker yet: is hipq work in crontab?")
-	} else if silent := w.now.Sub(w.last.Heartbeat.Time); silent > long {
+	} else if silent := w.now.Sub(w.last.Heartbeat.Time); silent > LongSilent {
 		w.add("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
 			brief(silent), w.last.PID, w.last.Host)
 	}
@@ -166,6 +172,8 @@ func (w *Why) barred(ready bool) {
 	switch leftOut := w.by.LeftOut[name]; {
 	case w.division.Otherwise != nil:
 		w.add("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)
+	case w.by.Handled == nil:
+		w.add("no_handler", "queue %s is not in this config", w.Job.Queue)
 	case !slices.Contains(w.by.Handled, name):
 		w.add("no_handler", "this config has no handler for job type %s", name)
 	case leftOut != "":

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -124,7 +125,7 @@ func failure(end ending, out printed) string {
 		why = texts.Reason(out.whole(), out.last, false)
 		fallthrough
 	default:
-		text = "killed by signal: " + end.Signal().String()
+		text = fmt.Sprintf("killed by signal %d (%s)", end.Signal(), process.SignalName(end.Signal()))
 	}
 	if why != "" {
 		text += ": " + quoted(why)

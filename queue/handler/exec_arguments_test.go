@@ -145,8 +145,8 @@ func TestExecReason(t *testing.T) {
 		trace + "; echo bye; exit 1":     "exit status 1: ConnectionError: no route to example.org bye",
 		trace + "; echo bye; exit 65":    "exit status 65: bye",
 		trace + "; echo bye; exit 75":    "exit status 75: bye",
-		trace + "; kill -ABRT $$":        "killed by signal: aborted: ConnectionError: no route to example.org",
-		trace + "; kill -KILL $$":        "killed by signal: killed",
+		trace + "; kill -ABRT $$":        "killed by signal 6 (SIGABRT): ConnectionError: no route to example.org",
+		trace + "; kill -KILL $$":        "killed by signal 9 (SIGKILL)",
 		"exit 3":                         "exit status 3",
 		`printf '#1 {main}\n\n'; exit 3`: "exit status 3: #1 {main}",
 	} {

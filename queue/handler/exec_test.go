@@ -37,8 +37,8 @@ func TestExecOutcome(t *testing.T) {
 		{"try again", `exit 75`, job.Outcome{Verdict: retry, Error: "exit status 75"}},
 		{"last line", `printf 'a\n  why \r\n\n \n'; exit 3`, job.Outcome{Verdict: retry, Error: "exit status 3: why", Output: "a\n  why \r\n\n \n"}},
 		{"progress", `printf '10%%\r100%%'; exit 3`, job.Outcome{Verdict: retry, Error: "exit status 3: 100%", Output: "10%\r100%"}},
-		{"killed", `kill -9 $$`, job.Outcome{Verdict: retry, Error: "killed by signal: killed"}},
-		{"killed softly", `kill $$`, job.Outcome{Verdict: retry, Error: "killed by signal: terminated"}},
+		{"killed", `kill -9 $$`, job.Outcome{Verdict: retry, Error: "killed by signal 9 (SIGKILL)"}},
+		{"killed softly", `kill $$`, job.Outcome{Verdict: retry, Error: "killed by signal 15 (SIGTERM)"}},
 
 		{"says retry", `echo '{"outcome":"retry","error":"busy","retry_after":"1h30m"}'`, job.Outcome{Verdict: retry, Error: "busy", RetryAfter: 90 * time.Minute}},
 		{"says failed", `echo '{"outcome":"failed","error":{"code":5}}'`, job.Outcome{Verdict: failed, Error: `{"code":5}`}},

@@ -133,18 +133,18 @@ func TestForeignPrograms(t *testing.T) {
 	}{
 		"root's":                 {func(_, _ string) error { return nil }, "", ""},
 		"another's":              {func(_, file string) error { return os.Chown(file, third, third) }, "", "job.sh belongs to user 65533"},
-		"for all to write":       {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // the permission under test
+		"for all to write":       {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "every user can write "},                                         //nolint:gosec // what is looked for
 		"for a group to write":   {func(_, file string) error { return errors.Join(os.Chown(file, 0, third), os.Chmod(file, 0o775)) }, "", "group 65533 may write "}, //nolint:gosec // likewise
 		"another's folder":       {func(dir, _ string) error { return os.Chown(dir, third, third) }, "", "its folder "},
 		"another's folder above": {func(dir, _ string) error { return os.Chown(filepath.Dir(dir), third, third) }, "", " belongs to user 65533"},
-		"a folder of all above":  {func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, "", "everybody may write "}, //nolint:gosec // likewise
+		"a folder of all above":  {func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, "", "every user can write "}, //nolint:gosec // likewise
 		"a group's folder above": {func(dir, _ string) error {
 			return errors.Join(os.Chown(filepath.Dir(dir), 0, third), os.Chmod(filepath.Dir(dir), 0o775))
 		}, "", ""}, //nolint:gosec // likewise
 		"behind another's link": {func(dir, _ string) error {
 			return errors.Join(os.Rename(dir, dir+".real"), os.Symlink(dir+".real", dir), os.Lchown(dir, third, third))
 		}, "", "opt belongs to user 65533"},
-		"a folder of all":  {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "", "everybody may write its folder "},        //nolint:gosec // likewise
+		"a folder of all":  {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "", "every user can write its folder "},       //nolint:gosec // likewise
 		"a group's folder": {func(dir, _ string) error { return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o775)) }, "", ""}, //nolint:gosec // likewise
 		"the user's who runs it": {func(dir, file string) error {
 			return errors.Join(os.Chown(dir, uid, third), os.Chown(file, uid, third))

@@ -169,7 +169,7 @@ func TestOverLimits(t *testing.T) {
 		Argv: []string{"dd", "if=/dev/zero", "of=big", "count=100"}, Dir: dir, Limits: big.Limits,
 	}}}
 	if _, err := direct.Decide(t.Context(), testJob(), job.Outcome{}); err == nil ||
-		err.Error() != "over its limit of a file's size (4KiB): killed by signal: file size limit exceeded" {
+		err.Error() != "over its limit of a file's size (4KiB): killed by signal 25 (SIGXFSZ)" {
 		t.Error(err)
 	}
 	s := &handler.Stream{InFlight: 2, Program: handler.Program{
@@ -177,7 +177,7 @@ func TestOverLimits(t *testing.T) {
 	}}
 	defer s.Close()
 	if got := s.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain ||
-		got.Error != "the program ended without an answer: over its limit of cpu time (1s): killed by signal: CPU time limit exceeded" {
+		got.Error != "the program ended without an answer: over its limit of cpu time (1s): killed by signal 24 (SIGXCPU)" {
 		t.Errorf("%s %q", got.Verdict, got.Error)
 	}
 }

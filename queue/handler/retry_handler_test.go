@@ -112,7 +112,7 @@ func TestRetryExec(t *testing.T) {
 		{"something after it", `echo '{"decision":"again"}'; echo bye`, job.Decision{}, `but "bye"`},
 		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, job.Decision{}, `exit status 1: {"decision":"again"}`},
 		{"exits with 65 and says nothing", `exit 65`, job.Decision{}, "exit status 65"},
-		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, job.Decision{}, "killed by signal: killed"},
+		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, job.Decision{}, "killed by signal 9 (SIGKILL)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

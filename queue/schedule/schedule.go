@@ -3,6 +3,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -151,27 +152,37 @@ func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time
 	slots = slots[len(over):]
 	switch n := len(over); {
 	case s.Missed == Skip && now.Sub(latest) > OnTime:
-		return nil, latest, LeftOut{latest, fmt.Sprintf("it was missed by more than %.0f minutes", OnTime.Minutes()) + before(n)}
+		return nil, latest, LeftOut{latest, s.wereMissed(append(over, latest))}
 	case n == 0:
-	case s.Missed == All && s.Job.Key != "":
-		left = LeftOut{over[n-1], "with its key there is one job at a time"}
+	case s.Missed == All && s.Job.Key == "":
+		left = LeftOut{over[n-1], fmt.Sprintf("more than %d slots were missed, because no worker ran; the last %d got jobs", most, most)}
 	case s.Missed == All:
-		left = LeftOut{over[n-1], fmt.Sprintf("more than %d were missed", most)}
+		left = LeftOut{over[n-1], s.wereMissed(over) + "; the slot of " + s.at(latest, over[n-1]) + " got the one job that the key allows"}
 	case now.Sub(over[0]) > OnTime:
-		left = LeftOut{over[n-1], "it was missed" + before(n-1) + ", and a later slot has the job"}
+		left = LeftOut{over[n-1], s.wereMissed(over) + "; the slot of " + s.at(latest, over[n-1]) + " got the job"}
 	}
 	return slots, latest, left
 }
 
-// before says how many more slots were missed before one.
-func before(n int) string {
-	switch {
-	case n == 0:
-		return ""
-	case n >= MostMissed-1: // Due counts no further
-		return fmt.Sprintf(", and at least %d more before it", n)
+// wereMissed says which slots were missed. Of very many, Due has the last alone.
+func (s Schedule) wereMissed(slots []time.Time) string {
+	first, last := slots[0], slots[len(slots)-1]
+	zone := last.In(cmp.Or(s.Location, time.UTC)).Format(" MST")
+	switch n := len(slots); {
+	case n == 1:
+		return "1 slot was missed (" + s.at(last, time.Time{}) + zone + "), because no worker ran"
+	case n >= MostMissed:
+		return fmt.Sprintf("at least %d slots were missed (up to %s%s), because no worker ran", MostMissed, s.at(last, time.Time{}), zone)
+	default:
+		return fmt.Sprintf("%d slots were missed (%s to %s%s), because no worker ran", n, s.at(first, time.Time{}), s.at(last, first), zone)
 	}
-	return fmt.Sprintf(", and %d more before it", n)
+}
+
+// at is a slot for people, without its day if that is the day of the slot before it.
+func (s Schedule) at(slot, before time.Time) string {
+	const day = "2006-01-02 "
+	zone := cmp.Or(s.Location, time.UTC)
+	return strings.TrimPrefix(slot.In(zone).Format(day+"15:04"), before.In(zone).Format(day))
 }
 
 // latest returns the latest slots after since, up to now, at most so many. It searches ever further back from now, because

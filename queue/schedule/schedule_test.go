@@ -122,12 +122,14 @@ func TestDueWithKey(t *testing.T) {
 
 // TestDueCounts: LeftOut says how many slots were left out.
 func TestDueCounts(t *testing.T) {
-	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
+	now := time.Date(2026, 11, 21, 23, 2, 30, 0, time.UTC)
+	zone := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	for since, want := range map[time.Duration]string{
-		20 * time.Minute: "it was missed, and 18 more before it, and a later slot has the job",
-		20 * time.Hour:   "it was missed, and at least 99 more before it, and a later slot has the job",
+		90 * time.Second: "",
+		8 * time.Minute:  "7 slots were missed (2026-11-21 23:55 to 2026-11-22 00:01 CET), because no worker ran; the slot of 00:02 got the job",
+		20 * time.Hour:   "at least 100 slots were missed (up to 2026-11-22 00:01 CET), because no worker ran; the slot of 00:02 got the job",
 	} {
-		_, _, left := schedule.Schedule{Name: "one", Spec: spec(t, "* * * * *")}.Due(now.Add(-since), now)
+		_, _, left := schedule.Schedule{Name: "one", Spec: spec(t, "* * * * *"), Location: zone}.Due(now.Add(-since), now)
 		dbtest.Same(t, left.Why, want, "after %s", since)
 	}
 }

@@ -1,0 +1,97 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
+func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
+	board := alert.NewLog(i.db)
+	queues, err := i.mailed()
+	if err != nil {
+		return err
+	}
+	const looked = "looked for unhandled types of "
+	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
+	if len(names) > 0 { // most ticks end here, with one read for all queues
+		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
+			return err
+		}
+	}
+	for _, q := range queues {
+		if !slices.Contains(names, looked+q.Name) {
+			continue
+		}
+		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error { return a.mailUnhandledOf(ctx, i, q, now) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, now time.Time) error {
+	stands, err := admin.Of(q).Overview(ctx)
+	if err != nil {
+		return err
+	}
+	unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(unhandled)) {
+		handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
+		if err == nil && !handled {
+			err = alert.NewLog(i.db).Once(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain, func() error {
+				return a.tell(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
+					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look:  "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftNotice begins the notices of the job types that workers of a host leave out.
+func leftNotice(host string) string { return "left out " + host }
+
+// mailHandled tells which job types that workers of this host had to leave out have their handlers again.
+func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
+	log := alert.NewLog(i.db)
+	said, err := log.Under(ctx, leftNotice(p.Host))
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
+		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
+			continue
+		}
+		if err := a.tellOver(ctx, log, name, said[name],
+			fmt.Sprintf("job type %s of %s is left out no more; that was mailed at %s", jobType, queue, i.local(said[name]))); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.
+func (i *instance) handledLately(ctx context.Context, queue, jobType string, since time.Time) (bool, error) {
+	some, all, err := monitor.New(i.db).Started(ctx, queue, jobType, since)
+	if err != nil || some || all {
+		return some, err
+	}
+	return activity.New(i.db).Started(ctx, queue, jobType, since)
+}

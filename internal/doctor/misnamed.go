@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/schema"
+)
+
+// instancesMost is how many other instances of a database are named.
+const instancesMost = 5
+
+// Others are the tables of the other instances that the database has, if the config's has none: its name may be misspelt, and
+// hipq init would make new tables beside those that have the jobs.
+func Others(c *config.Config, owned map[string][]string) string {
+	if len(owned) == 0 || owned[c.Name] != nil {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(owned))
+	if near := config.Nearest(c.Name, names); near != "" {
+		return "the tables of instance " + near + ": is name: " + c.Name + " misspelt?"
+	}
+	if more := len(names) - instancesMost; more > 0 {
+		names = append(names[:instancesMost], fmt.Sprintf("and %d more", more))
+	}
+	return "the tables of " + map[bool]string{true: "instance ", false: "instances "}[len(names) == 1] + strings.Join(names, ", ")
+}
+
+// Misnamed adds to the error of queues' tables that are not there which others are, and gives that of an instance as advice.
+func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (_ error, advice string) {
+	if !errors.Is(err, schema.ErrNotMigrated) || errors.Is(err, schema.ErrAbsent) {
+		return err, ""
+	}
+	owned, unread := db.Owned(ctx)
+	if unread != nil {
+		return err, ""
+	}
+	if others := Others(c, owned); others != "" {
+		return err, "it has " + others
+	}
+	unfit, _ := errors.AsType[schema.QueueErrors](err)
+	strays := slices.DeleteFunc(slices.Clone(owned[c.Name]), func(name string) bool { return slices.Contains(c.QueueNames(), name) })
+	for name, err := range unfit {
+		if near := config.Nearest(name, strays); near != "" && !slices.Contains(owned[c.Name], name) {
+			unfit[name] = fmt.Errorf("%w, but that of queue %s, which is not in this config: is %s misspelt?", err, near, name)
+		}
+	}
+	return err, ""
+}

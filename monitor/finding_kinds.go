@@ -1,0 +1,36 @@
+package monitor
+
+import "slices"
+
+// kinds are the findings there are, by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last
+// what is about metrics alone. Each has what is so when it is over.
+var kinds = []struct{ what, over string }{
+	{"no_tick_for", "a worker runs again"},
+	{"disk", "the disk has room again"},
+	{"left_out", "the queue is worked again"},
+	{"high_ids", "no table's ids may run out"},
+	{"schedules", "no slot of a schedule is overdue"},
+	{"oldest_due", "no job has been due for too long"},
+	{"misplaced", "no job waits to be moved to its shard"},
+	{"shard_oldest_due", "no shard is far behind the others"},
+	{"shard_parts", "the shards hold no more than the throttle limit"},
+	{"failed", "the number of failed jobs is within its limits"},
+	{"error_rate", "the error rate is within its limits"},
+	{"backlog", "the number of due jobs is within its limits"},
+	{"dead_workers", "the number of workers that died is within its limits"},
+	{"wait_p95", "jobs start in time"},
+	{"run_p95", "attempts take no longer than the limits allow"},
+	{"missed_hours", "the number of hours without metrics is within its limits"},
+}
+
+func kindOf(what string) int {
+	return slices.IndexFunc(kinds, func(k struct{ what, over string }) bool { return k.what == what })
+}
+
+// Over says that a finding is over, by its What: only that is known of it.
+func Over(what string) string {
+	if k := kindOf(what); k >= 0 {
+		return kinds[k].over
+	}
+	return "it is no finding any more" // another version of hipq has found it
+}
