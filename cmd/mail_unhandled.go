@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
+// mailUnhandled tells of job types that have due jobs and that no worker has handled for a day. It checks each queue once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
 	board := alert.NewLog(i.db)
 	queues, err := i.mailed()
