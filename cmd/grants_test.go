@@ -104,10 +104,10 @@ func TestGrantsSuffice(t *testing.T) {
 		{"monitor"},
 		{"purge"},
 		{"enqueue", "plain", "send", "--key", "k", "--in", "1h"},
-		{"cancel", "plain", "--key", "k", "--yes"},
+		{"cancel", "plain", "--key", "k", "--yes", "--json"},
 		{"queue", "pause", "plain"},
 		{"queue", "resume", "plain"},
-		{"dismiss", "plain", "--type", "send", "--yes"},
+		{"dismiss", "plain", "--type", "send", "--yes", "--json"},
 		{"init"},
 	} {
 		hipq("", args...)

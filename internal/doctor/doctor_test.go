@@ -106,7 +106,7 @@ func TestExamine(t *testing.T) {
 			if err := os.Chmod(filepath.Dir(source), 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
 				t.Fatal(err)
 			}
-			want(t, examine(t.Context(), t, driver, source, Options{})["database_file"], Wrong, "everybody may write its folder", "a folder of its own")
+			want(t, examine(t.Context(), t, driver, source, Options{})["database_file"], Wrong, "every user can write its folder", "a folder of its own")
 		}
 	})
 }

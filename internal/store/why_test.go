@@ -53,7 +53,7 @@ func TestWhy(t *testing.T) {
 		s.wantWhy(added[0].ID, "paused: hipq queues resume emails", "throttled")
 		must[any](t)(nil, s.Resume(t.Context()))
 		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running...)
-		s.wantWhy(first, "attempt 1 failed (boo); the next is due at")
+		s.wantWhy(first, "attempt 1 of 2 failed (boo); the next is due at")
 		must[any](t)(nil, s.Cancel(t.Context(), first))
 		s.wantWhy(first, "with the error: cancelled")
 
