@@ -10,13 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 )
 
@@ -76,88 +73,98 @@ func (f found) of() found {
 	return f
 }
 
-// mailFindings tells what is not well by the limits, of each thing once, again if it gets worse, or after a day while it lasts; and what
-// is well again. What was said is read before the state, because another host may say more meanwhile.
-func (a *app) mailFindings(ctx context.Context, i *instance) error {
-	log := alert.NewLog(i.db)
-	said, err := log.Under(ctx, findingNotice)
-	if err != nil {
-		return err
-	}
-	knew, err := log.Under(ctx, knownNotice)
-	if err != nil {
-		return err
-	}
-	open, err := log.Under(ctx, openNotice)
-	if err != nil {
-		return err
-	}
-	ended, err := log.Under(ctx, endedNotice)
-	if err != nil {
-		return err
-	}
-	state, err := i.state(ctx, i.Alert.Enough())
-	if err != nil {
-		return err
-	}
-	worst, findings := map[found]monitor.Severity{}, i.health(state, i.shared).Findings
-	idle := slices.ContainsFunc(findings, func(f monitor.Finding) bool { return f.What == "no_tick_for" })
-	for _, finding := range findings {
-		f := i.found(finding)
-		worst[f.of()] = f.severity
-		notice := f.notice(findingNotice)
-		_, was := said[notice]
-		_, known := knew[f.notice(knownNotice)]
-		lately := !was && state.At.Sub(ended[f.of().notice(endedNotice)]) < endedAgain
-		silent := f.what == "no_tick_for" && fails(outageOf(i.Config, "work", nil)) // work has told why
-		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || lately || silent {
-			continue
-		}
-		// that many jobs have failed is news
-		told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(open, f.queue, f.ofType)
-		if known || told {
-			notice = f.notice(knownNotice)
-		}
-		err := log.Once(ctx, notice, state.At, findingAgain, func() error {
-			if told && !known {
-				return nil
-			}
-			return a.tell(strings.ToUpper(string(f.severity))+": "+finding.Text, i.runAs())
-		})
-		if err != nil {
+// findings are what one run of monitor has found, and what was said before it.
+type findings struct {
+	a     *app
+	i     *instance
+	log   alert.Log
+	state monitor.State
+	// idle says that no worker runs, which is a finding itself.
+	idle bool
+	// worst has how bad each thing is.
+	worst map[found]monitor.Severity
+	// The times of the notices, by their first words.
+	said, known, ended, open map[string]time.Time
+}
+
+// mailFindings tells what exceeds its limits: each thing once, again if it gets worse, and after a day while it lasts. It also tells
+// what is over. It reads the notices before the state, because another host may add some meanwhile.
+func (a *app) mailFindings(ctx context.Context, i *instance) (err error) {
+	m := findings{a: a, i: i, log: alert.NewLog(i.db), worst: map[found]monitor.Severity{}}
+	for first, times := range map[string]*map[string]time.Time{findingNotice: &m.said, knownNotice: &m.known, endedNotice: &m.ended, openNotice: &m.open} {
+		if *times, err = m.log.Under(ctx, first); err != nil {
 			return err
 		}
 	}
-	for _, notice := range slices.Sorted(maps.Keys(said)) {
+	if m.state, err = i.state(ctx, i.Alert.Enough()); err != nil {
+		return err
+	}
+	all := i.health(m.state, i.shared).Findings
+	m.idle = slices.ContainsFunc(all, func(f monitor.Finding) bool { return f.What == "no_tick_for" })
+	for _, f := range all {
+		m.worst[i.found(f).of()] = f.Severity
+		if err := m.tell(ctx, i.found(f), f.Text); err != nil {
+			return err
+		}
+	}
+	if err := m.tellEnds(ctx); err != nil {
+		return err
+	}
+	if err := a.mailMended(ctx, i, m.log, m.state.At, m.open); err != nil {
+		return err
+	}
+	return a.mailMissed(ctx, i, m.log, m.state.At)
+}
+
+// tell tells a finding, unless hipq work has told its cause, or it was over not long ago.
+func (m *findings) tell(ctx context.Context, f found, text string) error {
+	notice := f.notice(findingNotice)
+	_, was := m.said[notice]
+	_, known := m.known[f.notice(knownNotice)]
+	lately := !was && m.state.At.Sub(m.ended[f.of().notice(endedNotice)]) < endedAgain
+	outage := f.what == "no_tick_for" && fails(outageOf(m.i.Config, "work", nil))
+	if slices.Contains(unmailed, f.what) || m.idle && slices.Contains(unserved, f.what) || lately || outage {
+		return nil
+	}
+	// hipq work doesn't tell that many jobs have failed
+	told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(m.open, f.queue, f.ofType)
+	if known || told {
+		notice = f.notice(knownNotice)
+	}
+	return m.log.Once(ctx, notice, m.state.At, findingAgain, func() error {
+		if told && !known {
+			return nil
+		}
+		return m.a.tell(strings.ToUpper(string(f.severity))+": "+text, m.i.runAs())
+	})
+}
+
+// tellEnds tells which findings of this config are over, and forgets what has become less bad.
+func (m *findings) tellEnds(ctx context.Context) (err error) {
+	config := m.i.found(monitor.Finding{}).config
+	for _, notice := range slices.Sorted(maps.Keys(m.said)) {
 		f := foundOf(notice)
-		severity, lasts := worst[f.of()]
+		severity, lasts := m.worst[f.of()]
 		switch {
-		case severity == f.severity, f.config != i.found(monitor.Finding{}).config, !lasts && !canEnd(state, f, idle):
-			continue
-		case lasts: // it is worse, or less bad
-			if severity == monitor.Critical {
-				continue
-			}
-			_, err = log.Over(ctx, notice)
+		case severity == f.severity, severity == monitor.Critical, f.config != config, !lasts && !canEnd(m.state, f, m.idle):
+		case lasts:
+			_, err = m.log.Over(ctx, notice)
 		default:
-			err = a.mailEnd(ctx, i, log, state.At, f, said)
-			delete(said, notice)
+			err = m.tellEnd(ctx, notice, f)
+			delete(m.said, notice)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	for notice := range knew {
-		if f := foundOf(notice); worst[f.of()] == "" && f.config == i.found(monitor.Finding{}).config {
-			if _, err := log.Over(ctx, notice); err != nil {
+	for notice := range m.known {
+		if f := foundOf(notice); m.worst[f.of()] == "" && f.config == config {
+			if _, err := m.log.Over(ctx, notice); err != nil {
 				return err
 			}
 		}
 	}
-	if err := a.mailMended(ctx, i, log, state.At, open); err != nil {
-		return err
-	}
-	return a.mailMissed(ctx, i, log, state.At)
+	return nil
 }
 
 // canEnd says whether the state tells that a finding is over. It doesn't of a queue that can't be read, or where nothing runs.
@@ -175,22 +182,22 @@ func canEnd(s monitor.State, f found, idle bool) bool {
 	})
 }
 
-// mailEnd tells that a finding is over, once where it was told as a warning and as critical.
-func (a *app) mailEnd(ctx context.Context, i *instance, log alert.Log, now time.Time, f found, said map[string]time.Time) error {
+// tellEnd tells that a finding is over: once, also if it was told as a warning and as critical.
+func (m *findings) tellEnd(ctx context.Context, notice string, f found) error {
 	of := ""
 	if f.queue != "" {
 		of = strings.TrimRight(f.queue+"/"+f.ofType, "/") + ": "
 	}
-	notice := f.notice(findingNotice)
-	f.severity = map[monitor.Severity]monitor.Severity{monitor.Critical: monitor.Warning, monitor.Warning: monitor.Critical}[f.severity]
-	text := fmt.Sprintf("%s%s; the trouble was mailed at %s", of, monitor.Over(f.what), i.local(said[notice]))
-	if _, twice := said[f.notice(findingNotice)]; twice {
-		text = "" // with the other
+	text := fmt.Sprintf("%s%s; the trouble was mailed at %s", of, monitor.Over(f.what), m.i.local(m.said[notice]))
+	for other := range m.said {
+		if other != notice && foundOf(other).of() == f.of() {
+			text = "" // the last notice tells it
+		}
 	}
-	if err := a.tellOver(ctx, log, notice, said[notice], text); err != nil || text == "" {
+	if err := m.a.tellOver(ctx, m.log, notice, m.said[notice], text); err != nil || text == "" {
 		return err
 	}
-	return log.Note(ctx, []string{f.of().notice(endedNotice)}, now)
+	return m.log.Note(ctx, []string{f.of().notice(endedNotice)}, m.state.At)
 }
 
 // tellOver tells that something is over that was noted at a time, if no other has; with an empty text it only forgets it.
@@ -203,121 +210,6 @@ func (a *app) tellOver(ctx context.Context, log alert.Log, notice string, noted 
 		err = errors.Join(err, log.Note(ctx, []string{notice}, noted))
 	}
 	return err
-}
-
-// hasOpen says whether hipq work has named a failure of a job type that is not resolved.
-func hasOpen(open map[string]time.Time, queue, jobType string) bool {
-	for name := range open {
-		if w, of := openWay(name); of == queue && w.jobType == jobType {
-			return true
-		}
-	}
-	return false
-}
-
-// openWay is the way in which jobs of a queue failed of which a notice is.
-func openWay(notice string) (w failedWay, queue string) {
-	words := strings.SplitN(notice, " ", 5) // open failed QUEUE FINGERPRINT TYPE
-	if len(words) < 5 {
-		return w, ""
-	}
-	w = failedWay{words[4], words[3]}
-	if w.jobType == job.None {
-		w.jobType = ""
-	}
-	return w, words[2]
-}
-
-// mailMended tells which failures that hipq work has told are over: no job has failed in that way, waits for its retry, or is in it.
-func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now time.Time, open map[string]time.Time) error {
-	queues, err := i.mailed()
-	if err != nil {
-		return err
-	}
-	ofQueue := map[string][]string{}
-	for _, notice := range slices.Sorted(maps.Keys(open)) {
-		_, name := openWay(notice)
-		ofQueue[name] = append(ofQueue[name], notice)
-	}
-	var lasting, over []string
-	for _, q := range queues {
-		notices := ofQueue[q.Name]
-		if len(notices) == 0 {
-			continue
-		}
-		lasts, err := lastingWays(ctx, admin.Of(q))
-		if err != nil {
-			return err
-		}
-		for _, notice := range notices {
-			w, _ := openWay(notice)
-			if lasts(w) {
-				lasting = append(lasting, notice)
-				continue
-			}
-			ours, err := log.Over(ctx, notice)
-			if err != nil {
-				return err
-			}
-			if ours {
-				over = append(over, notice)
-			}
-		}
-	}
-	if len(lasting) > 0 { // purge deletes what is old
-		err = log.Note(ctx, lasting, now)
-	}
-	if len(over) == 0 || err != nil {
-		return err
-	}
-	if err = a.mailNoneLeft(ctx, i, log, over); err != nil {
-		return errors.Join(err, log.Note(ctx, over, now))
-	}
-	return log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
-		w, name := openWay(notice)
-		return w.ended(name)
-	}), now)
-}
-
-// lastingWays tells in which ways jobs of a queue have failed, or wait for their retry. One whose retry runs may fail again.
-func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) bool, err error) {
-	retried, err := q.InRetry(ctx)
-	if err != nil {
-		return nil, err
-	}
-	of := make([]admin.Failures, 2)
-	for n, status := range []admin.Status{admin.Failed, admin.Retry} {
-		if of[n], err = q.Failures(ctx, admin.Filter{Status: status}); err != nil {
-			return nil, err
-		}
-	}
-	return func(w failedWay) bool {
-		return slices.Contains(retried, w.jobType) || slices.ContainsFunc(of, func(f admin.Failures) bool {
-			return w.among(f) != nil || f.Others > 0 || f.More // there may be more than were looked at
-		})
-	}, nil
-}
-
-// mailNoneLeft tells which failures are over: a few of them, by their notices, and how many more.
-func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, notices []string) error {
-	const most = 3
-	var some []string
-	for _, notice := range notices[:min(len(notices), most)] {
-		w, queue := openWay(notice)
-		told, err := log.Times(ctx, []string{w.notice(activity.Failed, queue), w.notice(activity.Error, queue)})
-		if err != nil {
-			return err
-		}
-		mailed := ""
-		if len(told) > 0 {
-			mailed = ", mailed at " + i.local(slices.MaxFunc(slices.Collect(maps.Values(told)), time.Time.Compare))
-		}
-		some = append(some, fmt.Sprintf("%s (fingerprint %s%s)", w.name(queue), w.fingerprint, mailed))
-	}
-	if more := len(notices) - most; more > 0 {
-		some = append(some, fmt.Sprintf("and %d more", more))
-	}
-	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": no such job is left, and none waits for its retry")
 }
 
 // mailMissed tells which schedules have slots without a job, because no worker ran in time: of each time once.

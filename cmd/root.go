@@ -196,7 +196,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 		return locate(c, orGone(c, err))
 	}
 	defer func() { _ = db.Close() }()
-	err, advice := doctor.Misnamed(ctx, db, c, db.Check(ctx, c.QueueTables()))
+	advice, err := doctor.Misnamed(ctx, db, c, db.Check(ctx, c.QueueTables()))
 	if advice != "" {
 		err = advised{err, advice}
 	}

@@ -118,7 +118,7 @@ func TestHourOfCron(t *testing.T) {
 			}
 		}
 		for range 5 {
-			if !(c.minute >= 31 && c.minute < 34) {
+			if c.minute < 31 || c.minute >= 34 {
 				direct("enqueue", "emails", "send")
 			}
 		}

@@ -32,16 +32,16 @@ func Others(c *config.Config, owned map[string][]string) string {
 }
 
 // Misnamed adds to the error of queues' tables that are not there which others are, and gives that of an instance as advice.
-func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (_ error, advice string) {
+func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (advice string, _ error) {
 	if !errors.Is(err, schema.ErrNotMigrated) || errors.Is(err, schema.ErrAbsent) {
-		return err, ""
+		return "", err
 	}
 	owned, unread := db.Owned(ctx)
 	if unread != nil {
-		return err, ""
+		return "", err
 	}
 	if others := Others(c, owned); others != "" {
-		return err, "it has " + others
+		return "it has " + others, err
 	}
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	strays := slices.DeleteFunc(slices.Clone(owned[c.Name]), func(name string) bool { return slices.Contains(c.QueueNames(), name) })
@@ -50,5 +50,5 @@ func Misnamed(ctx context.Context, db *schema.DB, c *config.Config, err error) (
 			unfit[name] = fmt.Errorf("%w, but that of queue %s, which is not in this config: is %s misspelt?", err, near, name)
 		}
 	}
-	return err, ""
+	return "", err
 }

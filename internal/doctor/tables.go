@@ -15,7 +15,7 @@ import (
 
 // lookAtTables compares the tables' layouts with this hipq's.
 func lookAtTables(ctx context.Context, p *patient) Finding {
-	if err, advice := Misnamed(ctx, p.db, p.Config, p.db.Check(ctx, p.Config.QueueTables())); err != nil {
+	if advice, err := Misnamed(ctx, p.db, p.Config, p.db.Check(ctx, p.Config.QueueTables())); err != nil {
 		_, remedy := schema.Diagnose(err)
 		return found(Wrong, joined(err.Error(), advice)).but(remedy)
 	}

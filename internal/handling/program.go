@@ -188,7 +188,7 @@ func (p *Program) Reap() (status syscall.WaitStatus, used time.Duration, err err
 	return status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), err
 }
 
-// Ignored, appended to the reason of an interrupt, says that the program had to be killed; else "". Call it after Reap.
+// Ignored says, as an appendix to the reason of an interrupt, that the program had to be killed; else "". Call it after Reap.
 func (p *Program) Ignored() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

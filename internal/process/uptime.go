@@ -2,5 +2,5 @@ package process
 
 import "sync/atomic"
 
-// Suspended, in nanoseconds, is added to Uptime, for tests, which can't suspend their host.
+// Suspended is added to Uptime, in nanoseconds: tests can't suspend their host.
 var Suspended atomic.Int64

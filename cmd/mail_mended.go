@@ -1,0 +1,132 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// hasOpen says whether hipq work has named a failure of a job type that is not resolved.
+func hasOpen(open map[string]time.Time, queue, jobType string) bool {
+	for name := range open {
+		if w, of := openWay(name); of == queue && w.jobType == jobType {
+			return true
+		}
+	}
+	return false
+}
+
+// openWay is the way in which jobs of a queue failed of which a notice is.
+func openWay(notice string) (w failedWay, queue string) {
+	words := strings.SplitN(notice, " ", 5) // open failed QUEUE FINGERPRINT TYPE
+	if len(words) < 5 {
+		return w, ""
+	}
+	w = failedWay{words[4], words[3]}
+	if w.jobType == job.None {
+		w.jobType = ""
+	}
+	return w, words[2]
+}
+
+// mailMended tells which failures that hipq work has told are over: no job has failed in that way, waits for its retry, or is in it.
+func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now time.Time, open map[string]time.Time) error {
+	queues, err := i.mailed()
+	if err != nil {
+		return err
+	}
+	ofQueue := map[string][]string{}
+	for _, notice := range slices.Sorted(maps.Keys(open)) {
+		_, name := openWay(notice)
+		ofQueue[name] = append(ofQueue[name], notice)
+	}
+	var lasting, over []string
+	for _, q := range queues {
+		notices := ofQueue[q.Name]
+		if len(notices) == 0 {
+			continue
+		}
+		lasts, err := lastingWays(ctx, admin.Of(q))
+		if err != nil {
+			return err
+		}
+		for _, notice := range notices {
+			w, _ := openWay(notice)
+			if lasts(w) {
+				lasting = append(lasting, notice)
+				continue
+			}
+			ours, err := log.Over(ctx, notice)
+			if err != nil {
+				return err
+			}
+			if ours {
+				over = append(over, notice)
+			}
+		}
+	}
+	if len(lasting) > 0 { // purge deletes what is old
+		err = log.Note(ctx, lasting, now)
+	}
+	if len(over) == 0 || err != nil {
+		return err
+	}
+	if err = a.mailNoneLeft(ctx, i, log, over); err != nil {
+		return errors.Join(err, log.Note(ctx, over, now))
+	}
+	return log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
+		w, name := openWay(notice)
+		return w.ended(name)
+	}), now)
+}
+
+// lastingWays tells in which ways jobs of a queue have failed, or wait for their retry. One whose retry runs may fail again.
+func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) bool, err error) {
+	retried, err := q.InRetry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := make([]admin.Failures, 2)
+	for n, status := range []admin.Status{admin.Failed, admin.Retry} {
+		if of[n], err = q.Failures(ctx, admin.Filter{Status: status}); err != nil {
+			return nil, err
+		}
+	}
+	return func(w failedWay) bool {
+		return slices.Contains(retried, w.jobType) || slices.ContainsFunc(of, func(f admin.Failures) bool {
+			return w.among(f) != nil || f.Others > 0 || f.More // there may be more than were looked at
+		})
+	}, nil
+}
+
+// mailNoneLeft tells which failures are over: a few of them, by their notices, and how many more.
+func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, notices []string) error {
+	const most = 3
+	var some []string
+	for _, notice := range notices[:min(len(notices), most)] {
+		w, queue := openWay(notice)
+		told, err := log.Times(ctx, []string{w.notice(activity.Failed, queue), w.notice(activity.Error, queue)})
+		if err != nil {
+			return err
+		}
+		mailed := ""
+		if len(told) > 0 {
+			mailed = ", mailed at " + i.local(slices.MaxFunc(slices.Collect(maps.Values(told)), time.Time.Compare))
+		}
+		some = append(some, fmt.Sprintf("%s (fingerprint %s%s)", w.name(queue), w.fingerprint, mailed))
+	}
+	if more := len(notices) - most; more > 0 {
+		some = append(some, fmt.Sprintf("and %d more", more))
+	}
+	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": no such job is left, and none waits for its retry")
+}
