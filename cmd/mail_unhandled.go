@@ -80,7 +80,7 @@ func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) err
 			continue
 		}
 		if err := a.tellOver(ctx, log, name, said[name],
-			fmt.Sprintf("job type %s of %s is left out no more; that was mailed at %s", jobType, queue, i.local(said[name]))); err != nil {
+			fmt.Sprintf("job type %s of %s is no longer left out; that was mailed at %s", jobType, queue, i.local(said[name]))); err != nil {
 			return err
 		}
 	}
