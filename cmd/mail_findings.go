@@ -21,17 +21,17 @@ import (
 )
 
 var (
-	// unmailed are the findings that monitor doesn't mail: hipq work has, or they are about past hours, which can't be changed.
-	// --check has them.
+	// unmailed are the findings that monitor never mails. hipq work has mailed them, or they concern past hours. --check
+	// shows them.
 	unmailed = []string{"left_out", "dead_workers", "wait_p95", "run_p95"}
-	// unserved are those that follow where no worker runs, which is a finding itself.
+	// unserved are the findings that follow if no worker runs, which is a finding itself.
 	unserved = []string{"schedules", "oldest_due", "backlog", "shard_oldest_due"}
-	// ofFailures are those that hipq work has told if it has named a failure of the job type.
+	// ofFailures are the findings that are no news if hipq work has mailed a failure of the job type.
 	ofFailures = []string{"failed", "error_rate"}
 )
 
-// The first words of notices: what monitor has told, what follows from failures that hipq work has told, and what was over; those
-// failures while they last; and slots without a job.
+// First words of notices: a mailed finding, a finding that follows from mailed failures, an end, mailed failures that
+// last, and slots without a job.
 const (
 	findingNotice = "finding"
 	knownNotice   = "known"
@@ -40,10 +40,10 @@ const (
 	missedNotice  = "missed"
 )
 
-// findingAgain is after how long a finding that lasts is told again, endedAgain after how long one that was over.
+// findingAgain is how often a lasting finding is mailed. endedAgain is how long a finding that ended stays quiet.
 const findingAgain, endedAgain = 24 * time.Hour, time.Hour
 
-// found is a finding as its notice has it. Configs of other limits or schedules judge otherwise, and have notices of their own.
+// found is a finding as a notice stores it. config is a checksum, because other limits or schedules judge differently.
 type found struct {
 	config              string
 	severity            monitor.Severity
@@ -61,7 +61,7 @@ func (f found) notice(first string) string {
 	return strings.TrimRight(strings.Join(words, " "), " ")
 }
 
-// foundOf is the finding of which a notice is; of another hipq's it has no severity.
+// foundOf parses a notice. A notice of another version has no severity.
 func foundOf(notice string) (f found) {
 	words := append(strings.SplitN(notice, " ", 6), "", "")
 	if len(words) >= 6 {
@@ -70,14 +70,14 @@ func foundOf(notice string) (f found) {
 	return f
 }
 
-// of leaves out how bad it is.
+// of returns the finding without its severity.
 func (f found) of() found {
 	f.severity = ""
 	return f
 }
 
-// mailFindings tells what is not well by the limits, of each thing once, again if it gets worse, or after a day while it lasts; and what
-// is well again. What was said is read before the state, because another host may say more meanwhile.
+// mailFindings mails each finding once, again if it gets worse or after a day, and its end. It reads the notices before
+// the state, because another host may write more meanwhile.
 func (a *app) mailFindings(ctx context.Context, i *instance) error {
 	log := alert.NewLog(i.db)
 	said, err := log.Under(ctx, findingNotice)
@@ -109,11 +109,11 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		_, was := said[notice]
 		_, known := knew[f.notice(knownNotice)]
 		lately := !was && state.At.Sub(ended[f.of().notice(endedNotice)]) < endedAgain
-		silent := f.what == "no_tick_for" && fails(outageOf(i.Config, "work", nil)) // work has told why
+		silent := f.what == "no_tick_for" && fails(outageOf(i.Config, "work", nil)) // work has mailed why
 		if slices.Contains(unmailed, f.what) || idle && slices.Contains(unserved, f.what) || lately || silent {
 			continue
 		}
-		// that many jobs have failed is news
+		// a critical number of failed jobs is news
 		told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(open, f.queue, f.ofType)
 		if known || told {
 			notice = f.notice(knownNotice)
@@ -134,7 +134,7 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 		switch {
 		case severity == f.severity, f.config != i.found(monitor.Finding{}).config, !lasts && !canEnd(state, f, idle):
 			continue
-		case lasts: // it is worse, or less bad
+		case lasts: // the severity changed
 			if severity == monitor.Critical {
 				continue
 			}
@@ -160,7 +160,7 @@ func (a *app) mailFindings(ctx context.Context, i *instance) error {
 	return a.mailMissed(ctx, i, log, state.At)
 }
 
-// canEnd says whether the state tells that a finding is over. It doesn't of a queue that can't be read, or where nothing runs.
+// canEnd reports whether the state proves a finding's end. It does not if the queue can't be read or no worker runs.
 func canEnd(s monitor.State, f found, idle bool) bool {
 	switch {
 	case f.queue != "" && !slices.Contains(s.Queues, f.queue):
@@ -175,7 +175,7 @@ func canEnd(s monitor.State, f found, idle bool) bool {
 	})
 }
 
-// mailEnd tells that a finding is over, once where it was told as a warning and as critical.
+// mailEnd mails the end of a finding, once if it was mailed both as a warning and as critical.
 func (a *app) mailEnd(ctx context.Context, i *instance, log alert.Log, now time.Time, f found, said map[string]time.Time) error {
 	of := ""
 	if f.queue != "" {
@@ -185,7 +185,7 @@ func (a *app) mailEnd(ctx context.Context, i *instance, log alert.Log, now time.
 	f.severity = map[monitor.Severity]monitor.Severity{monitor.Critical: monitor.Warning, monitor.Warning: monitor.Critical}[f.severity]
 	text := fmt.Sprintf("%s%s; the trouble was mailed at %s", of, monitor.Over(f.what), i.local(said[notice]))
 	if _, twice := said[f.notice(findingNotice)]; twice {
-		text = "" // with the other
+		text = "" // the other notice mails it
 	}
 	if err := a.tellOver(ctx, log, notice, said[notice], text); err != nil || text == "" {
 		return err
@@ -193,7 +193,7 @@ func (a *app) mailEnd(ctx context.Context, i *instance, log alert.Log, now time.
 	return log.Note(ctx, []string{f.of().notice(endedNotice)}, now)
 }
 
-// tellOver tells that something is over that was noted at a time, if no other has; with an empty text it only forgets it.
+// tellOver deletes a notice and mails its end, unless another tick did. With an empty text it only deletes it.
 func (a *app) tellOver(ctx context.Context, log alert.Log, notice string, noted time.Time, text string) error {
 	ours, err := log.Over(ctx, notice)
 	if err != nil || !ours || text == "" {
@@ -205,7 +205,7 @@ func (a *app) tellOver(ctx context.Context, log alert.Log, notice string, noted 
 	return err
 }
 
-// hasOpen says whether hipq work has named a failure of a job type that is not resolved.
+// hasOpen reports whether hipq work has mailed a lasting failure of a job type.
 func hasOpen(open map[string]time.Time, queue, jobType string) bool {
 	for name := range open {
 		if w, of := openWay(name); of == queue && w.jobType == jobType {
@@ -215,7 +215,7 @@ func hasOpen(open map[string]time.Time, queue, jobType string) bool {
 	return false
 }
 
-// openWay is the way in which jobs of a queue failed of which a notice is.
+// openWay parses the notice of a lasting failure.
 func openWay(notice string) (w failedWay, queue string) {
 	words := strings.SplitN(notice, " ", 5) // open failed QUEUE FINGERPRINT TYPE
 	if len(words) < 5 {
@@ -228,7 +228,7 @@ func openWay(notice string) (w failedWay, queue string) {
 	return w, words[2]
 }
 
-// mailMended tells which failures that hipq work has told are over: no job has failed in that way, waits for its retry, or is in it.
+// mailMended mails the end of mailed failures: no such job is failed, waits for its retry, or runs its retry.
 func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now time.Time, open map[string]time.Time) error {
 	queues, err := i.mailed()
 	if err != nil {
@@ -264,7 +264,7 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 			}
 		}
 	}
-	if len(lasting) > 0 { // purge deletes what is old
+	if len(lasting) > 0 { // renew them, because purge deletes old notices
 		err = log.Note(ctx, lasting, now)
 	}
 	if len(over) == 0 || err != nil {
@@ -273,13 +273,13 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	if err = a.mailNoneLeft(ctx, i, log, over); err != nil {
 		return errors.Join(err, log.Note(ctx, over, now))
 	}
-	return log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
+	return log.Note(ctx, texts.Map(over, func(notice string) string { // a failure after this is news
 		w, name := openWay(notice)
 		return w.ended(name)
 	}), now)
 }
 
-// lastingWays tells in which ways jobs of a queue have failed, or wait for their retry. One whose retry runs may fail again.
+// lastingWays returns a function that reports whether failures last. A running retry counts, because it may fail.
 func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) bool, err error) {
 	retried, err := q.InRetry(ctx)
 	if err != nil {
@@ -293,12 +293,12 @@ func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) boo
 	}
 	return func(w failedWay) bool {
 		return slices.Contains(retried, w.jobType) || slices.ContainsFunc(of, func(f admin.Failures) bool {
-			return w.among(f) != nil || f.Others > 0 || f.More // there may be more than were looked at
+			return w.among(f) != nil || f.Others > 0 || f.More // some were not looked at
 		})
 	}, nil
 }
 
-// mailNoneLeft tells which failures are over: a few of them, by their notices, and how many more.
+// mailNoneLeft mails the end of failures: it names a few and counts the rest.
 func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, notices []string) error {
 	const most = 3
 	var some []string
@@ -320,7 +320,7 @@ func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, noti
 	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": no such job is left, and none waits for its retry")
 }
 
-// mailMissed tells which schedules have slots without a job, because no worker ran in time: of each time once.
+// mailMissed mails schedules with slots that got no job because no worker ran in time, each slot once.
 func (a *app) mailMissed(ctx context.Context, i *instance, log alert.Log, now time.Time) error {
 	rows, err := scheduler.New(i.db, i.Schedules).Own(ctx)
 	rows = slices.DeleteFunc(rows, func(r scheduler.Row) bool { return !r.Missed() })
@@ -332,7 +332,7 @@ func (a *app) mailMissed(ctx context.Context, i *instance, log alert.Log, now ti
 	})
 	said, err := log.Times(ctx, names)
 	for n, r := range rows {
-		if err == nil { // what was told is noted once a day, because purge deletes what is old
+		if err == nil { // renewed once a day, because purge deletes old notices
 			err = log.Once(ctx, names[n], now, findingAgain, func() error {
 				if !said[names[n]].IsZero() {
 					return nil
