@@ -83,8 +83,8 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate adds the place to a database error: the server and the setting that names it, the file and its disk, or the
-// mistake's key in the config.
+// locate adds the place to a database error: the server and its setting, the file and its disk, or the key in the
+// config.
 func locate(c *config.Config, err error) error {
 	switch address := c.Database.Address(); {
 	case err == nil:

@@ -197,8 +197,8 @@ func standingsOf(c *cobra.Command) []admin.Status {
 	return texts.Map(words, func(w string) admin.Status { return admin.Status(w) })
 }
 
-// operateCommand completes a command that changes jobs. does are the statuses that it changes; with --state it
-// accepts those of takes too. set says how the command changes jobs.
+// operateCommand completes a command that changes jobs. The command changes jobs with the statuses in does. --state also
+// takes those in takes. set defines the change.
 func (a *app) operateCommand(
 	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
 ) *cobra.Command {

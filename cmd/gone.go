@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// gone is the error for a database that existed before and is missing now. hipq init would create an empty one, which
-// is in the way when the disk is mounted again.
+// gone is the error for a database that existed before and is missing now. An empty one from hipq init would be in the
+// way when the disk is mounted again.
 type gone struct {
 	error
 	config *config.Config

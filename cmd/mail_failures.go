@@ -22,11 +22,10 @@ const (
 	lately = 5 * time.Minute
 	// lookedAgain is the overlap with the last look, because entries appear only at their commit.
 	lookedAgain = 30 * time.Second
-	// lookedLong is the duration from which a look is noted, so that other ticks continue from it. lookedWithin limits
-	// it.
+	// lookedLong is the duration from which a look is noted for other ticks. lookedWithin limits a look.
 	lookedLong, lookedWithin = 100 * time.Millisecond, 5 * time.Second
-	// mailedMost limits the new kinds of a queue that a tick distinguishes, kindsMost those that it collects,
-	// mailedWhole those that it mails in full. mailedAmong is how many of a queue's newest jobs it counts.
+	// mailedMost limits the new kinds of a queue that a tick mails. kindsMost limits those that it collects. mailedWhole
+	// limits those mailed in full. mailedAmong is how many of a queue's newest jobs it counts.
 	mailedMost, kindsMost, mailedWhole, mailedAmong = 50, 1000, 10, 100_000
 )
 
@@ -96,8 +95,8 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	return nil
 }
 
-// lookSince returns the time from which to look for failures: since, or shortly before the last look that covered all
-// queues if that is later. noted are the notices of looks.
+// lookSince returns the time from which to look for failures: since, or if later, shortly before the last look at all
+// queues. noted are the notices of looks.
 func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
 	noted = texts.Map(queues, func(q *queue.Queue) string { return "looked for failed jobs of " + q.Name })
 	times, err := board.Times(ctx, noted)
