@@ -51,7 +51,7 @@ func (o *output) painted(word, rest string) {
 	_ = o.put(o.paint(oneLine(word)) + oneLine(rest) + "\n") // put remembers the error
 }
 
-// plain replaces hipq's typographic signs by ASCII on a terminal whose locale isn't UTF-8.
+// plain replaces hipq's typographic signs with ASCII on a terminal whose locale isn't UTF-8.
 func (o *output) plain(s string) string {
 	if locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")); isUTF8(locale) || !o.isTerminal() {
 		return s

@@ -141,7 +141,7 @@ type checked struct {
 	Warnings []string  `json:"warnings"`
 }
 
-// finding is one mistake in the config. From names the variable or flag if the value isn't from the file.
+// finding is one mistake in the config. From names the variable that set the value, if the file didn't.
 type finding struct {
 	Key     *string `json:"key"`
 	From    *string `json:"from"`

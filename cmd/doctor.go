@@ -83,7 +83,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	return err
 }
 
-// sayFindings prints the findings, worst first, and each remedy once. The last line lists the checks that found nothing.
+// sayFindings prints the findings, worst first, and each remedy once. The last line lists the checks that are ok.
 func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 	said := map[string]bool{}
 	for _, result := range []doctor.Result{doctor.Wrong, doctor.Warning, doctor.Unknown, doctor.OK} {

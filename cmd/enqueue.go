@@ -223,7 +223,7 @@ func (a *app) runTime(cmd *cobra.Command, i *instance, text string) (at time.Tim
 	return at, err
 }
 
-// readData returns the text, a file, or standard input. It reads one byte beyond the limit to detect larger data.
+// readData returns the text, or the content of a file or standard input. It reads one byte too many to detect excess.
 func (a *app) readData(ctx context.Context, text string) (string, error) {
 	var from io.Reader
 	switch {

@@ -74,9 +74,9 @@ type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
-	// Retry is the command that runs these jobs again. It is null for invalid rows, and for closed jobs because they may
-	// have succeeded since.
-	Retry   *string `json:"retry"`
+	// Retry is the command that runs these jobs again; null for invalid rows and closed jobs, which may have succeeded.
+	Retry *string `json:"retry"`
+	// Dismiss is the command that dismisses them; null unless they failed for good.
 	Dismiss *string `json:"dismiss"`
 	// show is the command that lists these jobs.
 	show string
