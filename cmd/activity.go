@@ -64,7 +64,7 @@ type activityFlags struct {
 	follow bool
 }
 
-// lookedFor is how long activity looks for entries that somebody waits for.
+// lookedFor limits how long a table's search for entries keeps the user waiting.
 const lookedFor = 3 * time.Second
 
 func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err error) {
@@ -102,7 +102,7 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		t.row(entryRow(i.localCell(e.At), e)...)
 		return t.err
 	}
-	if by.Limit > 0 && by.JobID == 0 { // else an index serves it, or all are wanted
+	if by.Limit > 0 && by.JobID == 0 { // a job's entries have an index, and without a limit all are wanted
 		var found []activity.Entry
 		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
 		for n := 0; n < len(found) && err == nil; n++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// already is the result where what is to be done is so already.
+// already is the result if the requested change has happened before.
 const already = "already"
 
 type answered struct {
@@ -36,7 +36,7 @@ func (a *app) answer(cmd *cobra.Command, i *instance, q *queue.Queue, answer que
 		return err
 	}
 	if answer.DryRun && result == already {
-		refusal = errors.New(i.answered(done)) // what has nothing to do fails, in a dry run
+		refusal = errors.New(i.answered(done)) // a dry run with nothing to do fails
 	}
 	if a.json {
 		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: answer.DryRun}
@@ -57,7 +57,7 @@ func (a *app) answer(cmd *cobra.Command, i *instance, q *queue.Queue, answer que
 	return nil
 }
 
-// judge says in one word what an answer did, and why it did nothing, if somebody should know. No word: err says what failed.
+// judge returns an answer's result in one word, and a refusal's reason. Without a word, err is another failure.
 func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, err error) (result string, refusal error) {
 	j := done.Job
 	switch {
@@ -95,7 +95,7 @@ func (i *instance) answered(done queue.Answered) string {
 	case j.State() == job.Final:
 		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
 	}
-	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the decision was faster than the answer of the database
+	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the retry decision was faster
 }
 
 func ending(j *job.Job) string {

@@ -15,8 +15,7 @@ import (
 
 var citation = texts.Pattern("\\[`(?:(\\w+)\\.)?(\\w+)`\\]\\(([^)\\s]+\\.go)\\)")
 
-// TestCitations: what a page of the docs cites from the source, as a link from a name to its file, is declared there: a
-// function, a type or a variable, or with its type before it a method.
+// TestCitations checks that the source files declare all functions, types, variables and methods to which the docs link.
 func TestCitations(t *testing.T) {
 	pages := dbtest.Must(filepath.Glob("../docs/*/*.md"))(t)
 	found := 0
@@ -47,9 +46,9 @@ var (
 	testName = texts.Pattern("`((?:Test|Benchmark)\\w+)`")
 )
 
-// TestNames: the source files, and the tests, that a page names are there.
+// TestNames checks that all source files and tests that the docs name exist.
 func TestNames(t *testing.T) {
-	source := map[string]bool{"queue_002.sql": true} // the step that comes next
+	source := map[string]bool{"queue_002.sql": true} // the next migration
 	var tests strings.Builder
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if source[d.Name()] = true; err != nil || !strings.HasSuffix(path, "_test.go") {

@@ -76,10 +76,10 @@ func (o *operation) stop() {
 	}
 }
 
-// asked is the result for a job whose worker has to stop it.
+// asked is the result for a running job whose worker was asked to stop it.
 const asked = "asked"
 
-// cancelOrStop ends a job, started or not, and tells which worker was asked to.
+// cancelOrStop ends one job. If the job runs, it asks the job's worker to stop it and notes that worker.
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
 		err := admin.Of(q).Cancel(ctx, c.ID)
@@ -88,7 +88,7 @@ func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 		}
 		worker, err := admin.Of(q).Stop(ctx, c.ID)
 		switch {
-		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
+		case errors.Is(err, queue.ErrNotStarted): // its attempt just ended, and it waits for the next
 			continue
 		case err == nil && worker != job.None:
 			c.Result, c.WorkerID = asked, &worker

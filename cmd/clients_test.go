@@ -16,12 +16,12 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// language is one in which a page enqueues: what makes a program of its lines, for a database, and what runs it.
+// language turns a page's lines that enqueue a job into a program and runs it.
 type language struct {
 	file string
-	// around has the lines in the middle.
+	// around is the program with a placeholder for the lines.
 	around string
-	// run runs the program; check reads it, where the driver is not here. probe says whether that is here.
+	// run runs the program. check compiles it if the driver is missing. probe succeeds if the driver is installed.
 	run, check, probe []string
 }
 
@@ -62,8 +62,8 @@ var languages = map[string]language{
 	},
 }
 
-// others runs what a page says to those who enqueue without hipq: in other languages, in a transaction of their own that
-// takes an order too, and with the clients of the databases.
+// others runs a page's examples that enqueue without hipq: with other languages, in a transaction that also takes an
+// order, and with the databases' clients.
 func (d docs) others(t *testing.T, p page) {
 	of := map[string][]codeBlock{} // by driver
 	for _, b := range p.fences {
@@ -93,18 +93,18 @@ func (d docs) others(t *testing.T, p page) {
 	})
 }
 
-// clients are the names by which dbtest knows what runs a fence, and the engine that it is for.
+// clients maps a fence to its database's driver and the name of its client in dbtest.
 var clients = map[string]struct{ driver, name string }{
 	"sh mariadb": {"mysql", "mariadb"}, "sh sqlite3": {"sqlite", "sqlite3"}, "python sqlite": {"sqlite", "python"},
 }
 
-// shop is an instance with a queue, in a folder whose config it is, with a table of orders beside it.
+// shop is an instance with a queue and a table of orders. dir holds its config.
 type shop struct {
 	*testing.T
 	docs
 	dir string
 	db  *sql.DB
-	// fill puts in where the database is.
+	// fill inserts the database's address and account.
 	fill *strings.Replacer
 }
 
@@ -151,7 +151,6 @@ func (s *shop) clear() {
 	}
 }
 
-// count counts the rows of a table.
 func (s *shop) count(table string) (n int) {
 	must(s, s.db.QueryRow("SELECT COUNT(*) FROM "+table).Scan(&n))
 	return n
@@ -160,7 +159,7 @@ func (s *shop) count(table string) (n int) {
 // enqueue runs lines that take an order and enqueue its job.
 func (s *shop) enqueue(p page, b codeBlock) {
 	l, program := languages[b.language], ""
-	if l.probe == nil { // these two have to be here
+	if l.probe == nil { // PHP and Python are required
 		program = dbtest.Client(s, b.language)
 	} else if _, err := exec.LookPath(l.run[0]); err != nil {
 		s.Skip(err)
@@ -185,7 +184,7 @@ func (s *shop) enqueue(p page, b codeBlock) {
 	}
 }
 
-// client runs lines by which a client of a database enqueues a job, and then the job.
+// client runs lines that enqueue a job with a database's client, then the job.
 func (s *shop) client(p page, b codeBlock, client string) {
 	program := dbtest.Client(s, client)
 	argv := []string{"sh", "-euc", b.text}

@@ -14,7 +14,7 @@ const (
 
 var colors = []string{colorAuto, colorAlways, colorNever}
 
-// setColor decides what is coloured, by --color.
+// setColor applies --color.
 func (a *app) setColor() error {
 	switch a.color {
 	case colorAuto:
@@ -29,7 +29,7 @@ func (a *app) setColor() error {
 	return nil
 }
 
-// paint colours a state or a severity, for put: Write would take the colours out.
+// paint colours a state or a severity. Print the result with put, because Write removes the colours.
 func (o *output) paint(word string) string {
 	if !o.color {
 		return word
@@ -51,7 +51,7 @@ func (o *output) painted(word, rest string) {
 	_ = o.put(o.paint(oneLine(word)) + oneLine(rest) + "\n") // put remembers the error
 }
 
-// plain has ASCII instead of hipq's own signs, for a terminal whose locale has no UTF-8.
+// plain replaces hipq's typographic signs with ASCII on a terminal whose locale isn't UTF-8.
 func (o *output) plain(s string) string {
 	if locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")); isUTF8(locale) || !o.isTerminal() {
 		return s

@@ -19,11 +19,11 @@ var update = flag.Bool("update", false, "write docs/reference/commands.md")
 
 const (
 	commandsPath = "../docs/reference/commands.md"
-	// allCommands is the first heading that is generated; what stands above it is written by hand.
+	// allCommands is the first generated heading. The text above it is written by hand.
 	allCommands = "\n## All commands\n"
 )
 
-// TestCommandReference checks that docs/reference/commands.md has what --help prints. After a change of a command:
+// TestCommandReference checks that docs/reference/commands.md shows what --help prints. After a change, run:
 //
 //	go test ./cmd -run TestCommandReference -update
 func TestCommandReference(t *testing.T) {
@@ -72,7 +72,7 @@ func commandSection(c *cobra.Command) string {
 	return strings.ReplaceAll(b.String(), linkTo(c.CommandPath()), "`"+c.CommandPath()+"`") // no link to itself
 }
 
-// otherCodes leaves out the exit codes that mean the same for every command.
+// otherCodes omits the exit codes that mean the same for every command.
 func otherCodes(text string) string {
 	var others []string
 	for _, code := range strings.Split(strings.TrimSuffix(strings.Join(strings.Fields(text), " "), "."), " · ") {
@@ -115,12 +115,12 @@ func flagTable(flags *pflag.FlagSet) string {
 func inCell(text string) string { return markCode(strings.ReplaceAll(text, "|", `\|`)) }
 
 var (
-	// codeLike is what a reader types: commands, flags, settings, variables and durations.
+	// codeLike matches what a reader types: commands, flags, settings, variables and durations.
 	codeLike      = regexp.MustCompile(`(?:PATH=\S+ )?\bhipq [a-z]+(?: check| show)?\b(?: --[a-z]+[a-z-]*)*|--[a-z]+[a-z-]*(?:=\w+)?|\b[a-z]+(?:[._][a-z]+)+\b|\b[A-Z]+_[A-Z_]+\b|[+-]?\b[0-9]+(?:ms|s|m|h|d|w)\b`)
 	shownCommands = map[string]bool{}
 )
 
-// asMarkdown marks code in a text of --help, and leaves indented lines as they are.
+// asMarkdown marks code in a text of --help, and keeps indented lines.
 func asMarkdown(text string) string {
 	var done []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -139,13 +139,13 @@ func markCode(text string) string {
 		if link := linkTo(path); link != path && flags == "" {
 			return link
 		} else if link == path && strings.HasPrefix(path, "hipq ") {
-			return code // words, such as "hipq and"
+			return code // prose, such as "hipq and"
 		}
 		return "`" + code + "`"
 	})
 }
 
-// linkTo is a link to a command's section, or the words as they are if there is no such command.
+// linkTo is a link to a command's section, or the path itself if there is no such command.
 func linkTo(path string) string {
 	if len(shownCommands) == 0 {
 		_ = eachCommand(Root(), func(c *cobra.Command) error {

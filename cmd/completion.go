@@ -46,7 +46,7 @@ func (a *app) completionCommand() *cobra.Command {
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(shells, args[0]) {
-				return usagef("SHELL: %q is none of %s", args[0], list(shells)) // tcsh is no misspelt bash
+				return usagef("SHELL: %q is none of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
 			}
 			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},
@@ -70,29 +70,29 @@ func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 }
 
 const (
-	// offersWithin is how long a shell that completes a word waits for the config and the database.
+	// offersWithin limits how long a completion waits for the config and the database.
 	offersWithin = 300 * time.Millisecond
-	// offersMost is how many ids a shell is offered.
+	// offersMost limits the ids that are offered.
 	offersMost = 50
-	// offersAmong is how many jobs of a queue are looked at for them, the newest.
+	// offersAmong is how many of a queue's newest jobs are searched for ids to offer.
 	offersAmong = 1000
 )
 
-// offers finds what a shell may offer for a word of the command line: all there is, and not only what begins with what is there
-// of the word. The database is asked after the config.
+// offers finds the candidates for a word on the command line, not yet filtered by its prefix. The config is read
+// first, then the database.
 type offers struct {
 	config   func(l lookUp, c *config.Config) []string
 	database func(l lookUp, i *instance) ([]string, error)
 }
 
-// lookUp is for which command line offers are looked for; args are those before the word.
+// lookUp is the command line to complete. args are the arguments before the word.
 type lookUp struct {
 	ctx  context.Context
 	cmd  *cobra.Command
 	args []string
 }
 
-// byArgument and byFlag find the offers for an argument of this name, and for a flag's value.
+// byArgument and byFlag hold the offers by an argument's or a flag's name.
 var (
 	queueOffers = offers{func(_ lookUp, c *config.Config) []string { return c.QueueNames() }, otherQueues}
 	typeOffers  = offers{configTypes, otherTypes}
@@ -103,8 +103,8 @@ var (
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 
-// completes has shells complete the arguments and flags of the commands, by the words of their usage lines and the names of
-// their flags. Cobra keeps it for ever, so it is for a process that a shell has started.
+// completes registers completions for the arguments and flags of all commands, by the names in their usage lines.
+// Cobra keeps them in a global map for ever, so only a process that a shell started for completion calls it.
 func (a *app) completes(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.completes(sub)
@@ -116,7 +116,7 @@ func (a *app) completes(c *cobra.Command) {
 			}
 			next := at(all, len(args))
 			offered := a.offer(c, args, word, byArgument[next.name])
-			if next.many { // once each
+			if next.many { // offer each once
 				offered = slices.DeleteFunc(offered, func(name string) bool { return slices.Contains(args, name) })
 			}
 			return offered, noFiles
@@ -124,19 +124,19 @@ func (a *app) completes(c *cobra.Command) {
 	}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if slices.Contains([]string{"config", "ndjson"}, f.Name) || f.Value.Type() == "bool" {
-			return // what the shell does by itself: files
+			return // the shell completes files itself
 		}
 		_ = c.RegisterFlagCompletionFunc(f.Name, func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if words := f.Annotations[wordsOfFlag]; len(words) > 0 {
 				return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, word) }), noFiles
 			}
 			return a.offer(c, args, word, byFlag[f.Name]), noFiles
-		}) // it fails where there is one already
+		}) // it fails if the flag has a completion already
 	})
 }
 
-// offer gives those offers that begin with the word and are safe to put on a command line, as far as they are found in
-// time. Nothing is said of what fails: who presses Tab asked for no errors.
+// offer returns the offers that begin with the word and need no quoting, as far as they are found in time. It hides
+// errors, because a message would disturb the line that is being typed.
 func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (all []string) {
 	if of.database == nil {
 		return nil
@@ -146,11 +146,11 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 	l, found := lookUp{ctx, c, args}, make(chan []string, 2)
 	go func() {
 		defer close(found)
-		c, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags: one of them is only half there
+		c, err := config.Load(config.LoadOptions{File: a.configFile}) // without flags, because one may be incomplete
 		if err == nil && of.config != nil {
 			found <- of.config(l, c)
 		}
-		if err != nil || l.cmd.Name() == "work" { // which takes what its config has
+		if err != nil || l.cmd.Name() == "work" { // work only takes queues and types of its config
 			return
 		}
 		_ = connect(ctx, c, func(i *instance) error {
@@ -176,7 +176,7 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 	}
 }
 
-// isPlain says whether a shell takes a text for what it is (in zsh, =name is a program), and hipq for no flag.
+// isPlain reports whether a shell takes a text literally (zsh expands =name) and hipq takes it for no flag.
 func isPlain(text string) bool {
 	return text != "" && texts.ShellWord(text) == text && !strings.ContainsAny(text[:1], "-=")
 }
@@ -243,7 +243,7 @@ func configSchedules(_ lookUp, c *config.Config) []string {
 	return texts.Map(c.Schedules, func(s schedule.Schedule) string { return s.Name })
 }
 
-// otherSchedules are those of other configs, which can be paused, but not run.
+// otherSchedules returns the schedules of other configs. They can be paused, but not run.
 func otherSchedules(l lookUp, i *instance) ([]string, error) {
 	if l.cmd.Name() == "run" {
 		return nil, nil
@@ -260,8 +260,8 @@ func lastWorkers(l lookUp, i *instance) ([]string, error) {
 	return texts.Map(rows, func(w workers.Row) string { return w.ID }), err
 }
 
-// bashWords stands behind what cobra writes, in place of one of its functions. That needs the package bash-completion for the
-// words of the command line, and takes @ for the end of one, as bash does because of host names.
+// bashWords replaces one of the functions that cobra writes. Cobra's needs the package bash-completion, and like bash
+// it splits words at @, which bash completes to host names.
 const bashWords = `
 # Fills cur, prev, words and cword: the words up to the cursor, ended by blanks alone. bash ends them at COMP_WORDBREAKS too.
 __hipq_words()

@@ -12,9 +12,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Who presses Tab doesn't wait for a database that doesn't answer: what the config knows is offered, without a word.
+// Completion doesn't wait for a database that doesn't answer. It offers the config's names and prints no error.
 func TestCompletionDoesNotWait(t *testing.T) {
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // who connects waits for a greeting
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // a client waits for a greeting
 	must(t, err)
 	defer mute.Close()
 	config := filepath.Join(t.TempDir(), "hipq.yaml")
@@ -33,7 +33,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 		began := time.Now()
 		code, out, errs := shown(append([]string{"__complete", "--config", config}, strings.Split(line, " ")...)...)
 		dbtest.Ensure(t, code == 0 && out == want && errs == "", "hipq %s: exit code %d, %q, want %q\n%s", line, code, out, want, errs)
-		if took := time.Since(began); took > 5*time.Second { // a server has 10 s to greet, and is asked again
+		if took := time.Since(began); took > 5*time.Second { // a connection waits up to 10 s for the greeting, and is retried
 			t.Errorf("hipq %s: it took %s", line, took)
 		}
 	}

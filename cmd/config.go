@@ -64,7 +64,7 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 	if a.json {
 		return a.printJSON(settings)
 	}
-	const most = 40 // a longer value moves what is behind it
+	const most = 40 // a longer value breaks the column
 	rows, keys, values := make([][2]string, len(settings)), len("KEY"), len("VALUE")
 	for i, s := range settings {
 		if rows[i], err = settingCells(s); err != nil {
@@ -82,7 +82,7 @@ func (a *app) runConfigShow(cmd *cobra.Command) error {
 	return nil
 }
 
-// settingCells are the key and the value of a setting for people: none is a dash, lists are as in YAML's flow style.
+// settingCells returns a setting's key and value for people: a missing value is a dash, a list is YAML in flow style.
 func settingCells(s config.Setting) (cells [2]string, err error) {
 	text := dash("")
 	switch value := s.Value.(type) {
@@ -129,19 +129,19 @@ func (a *app) configCheckCommand() *cobra.Command {
 }
 
 type checked struct {
-	// File is null if no config was found, or none that can be read.
+	// File is null if no readable config was found.
 	File          *string `json:"file"`
 	Queues        int     `json:"queues"`
 	JobTypes      int     `json:"job_types"`
 	Handlers      int     `json:"handlers"`
 	RetryHandlers int     `json:"retry_handlers"`
-	// Database says that it was asked.
+	// Database reports whether the database was checked.
 	Database bool      `json:"database"`
 	Findings []finding `json:"findings"`
 	Warnings []string  `json:"warnings"`
 }
 
-// finding is one thing that is wrong: at which key, from which variable if the file didn't give it, and what.
+// finding is one mistake in the config. From names the variable that set the value, if the file didn't.
 type finding struct {
 	Key     *string `json:"key"`
 	From    *string `json:"from"`
@@ -188,11 +188,11 @@ func (d *checked) programs(c *config.Config) error {
 		d.Queues, d.JobTypes, d.Handlers = d.Queues+1, d.JobTypes+len(q.Types), d.Handlers+len(q.Handlers)
 	}
 	eachHandler(c, func(_, _ string, h config.Handler) {
-		if seen[h.Key] { // a retry handler of several types
+		if seen[h.Key] { // a retry handler that several types share
 			return
 		}
 		seen[h.Key] = true
-		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // that is known by now
+		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // Load has reported it
 			return
 		}
 		if err := canRun(c, h); err != nil {
@@ -205,7 +205,7 @@ func (d *checked) programs(c *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// connection looks at what Open would refuse, and if wanted asks the database for the tables of the instance and of all
+// connection checks the database's settings offline. With ask it also checks the tables of the instance and of all
 // queues.
 func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) error {
 	if err := c.Database.Check(); err != nil || !ask {
@@ -222,7 +222,7 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 	})
 }
 
-// divided says which queues are divided into shards otherwise than the config says, so that workers with it leave them out.
+// divided lists the queues whose division in the database isn't the config's. Workers leave them out.
 func (i *instance) divided(ctx context.Context, c *config.Config) error {
 	var otherwise []error
 	for _, o := range c.Queues {

@@ -6,11 +6,11 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// ofInstance are the commands in a text that act on an instance. A question such as "is hipq work in crontab?" stays as it is.
+// ofInstance matches commands that act on an instance, but not a question such as "is hipq work in crontab?".
 var ofInstance = texts.Pattern(`\bhipq (?:(?:activity|cancel|complete|dismiss|doctor|enqueue|fail|failures|init|jobs|purge|queues|` +
 	`reschedule|retry|run|schedules|show|status|why)\b|config check|monitor --(?:at|missing))`)
 
-// withConfig names a config in each command of a text: pasted without it, the command may find the config of another instance.
+// withConfig adds --config to a text's commands, because a pasted command may find another instance's config.
 func withConfig(text, file string) string {
 	if file == "" {
 		return text
@@ -21,10 +21,10 @@ func withConfig(text, file string) string {
 	})
 }
 
-// printed is a text with commands as this command line's user can paste them.
+// printed completes a text's commands for the user of this command line.
 func (a *app) printed(text string) string { return withConfig(text, a.configFile) }
 
-// shared is a text with commands for people who have neither this command line nor its folder.
+// shared completes a text's commands for readers with another command line and another working directory.
 func (i *instance) shared(text string) string {
 	if i.File == config.Everywhere {
 		return text
@@ -32,7 +32,7 @@ func (i *instance) shared(text string) string {
 	return withConfig(text, i.File)
 }
 
-// health says how the instance is, with the commands as pasteable has them.
+// health judges the state. pasteable completes the commands in its texts.
 func (i *instance) health(s monitor.State, pasteable func(string) string) monitor.Health {
 	h := i.Alert.Judge(s)
 	h.Text = pasteable(h.Text)

@@ -65,7 +65,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err
 		}
-		if f.Remedy != nil && !strings.HasPrefix(*f.Remedy, "crontab ") { // its line names the config
+		if f.Remedy != nil && !strings.HasPrefix(*f.Remedy, "crontab ") { // the crontab line names the config already
 			f.Remedy = new(a.printed(*f.Remedy))
 		}
 		all[f.Result] = append(all[f.Result], f)
@@ -83,7 +83,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	return err
 }
 
-// sayFindings says what is not well, the worst first, each with its remedy, which is said once; last, which checks found all well.
+// sayFindings prints the findings, worst first, and each remedy once. The last line lists the checks that are ok.
 func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 	said := map[string]bool{}
 	for _, result := range []doctor.Result{doctor.Wrong, doctor.Warning, doctor.Unknown, doctor.OK} {
@@ -102,7 +102,7 @@ func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 			switch {
 			case f.Remedy == nil || said[*f.Remedy]:
 				continue
-			case strings.HasPrefix(*f.Remedy, "crontab "): // its line can't go on in another
+			case strings.HasPrefix(*f.Remedy, "crontab "): // a crontab line can't be wrapped
 				a.out.line("%8s → %s", "", *f.Remedy)
 			default:
 				a.sayWrapped("", "→ "+*f.Remedy)
@@ -113,7 +113,7 @@ func (a *app) sayFindings(all map[doctor.Result][]doctor.Finding) error {
 	return a.out.err
 }
 
-// sayWrapped prints a text beside its heading, on as many lines as it needs.
+// sayWrapped prints a text beside its heading, wrapped to the terminal's width.
 func (a *app) sayWrapped(heading, text string) {
 	width := cmp.Or(a.out.columns(), 80)
 	heading = fmt.Sprintf("%-8s ", heading)

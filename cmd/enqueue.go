@@ -79,7 +79,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
-	// what holds without them is the job type's, not a number
+	// the default is the job type's, so help must not show a number
 	f.Lookup("priority").DefValue = "0"
 	f.Lookup("throttle-factor").DefValue = "0"
 	c.MarkFlagsMutuallyExclusive("at", "in")
@@ -90,7 +90,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 }
 
 type enqueued struct {
-	// ID is null for a job that would be added.
+	// ID is null in a dry run that would add a job.
 	ID        *int64 `json:"id"`
 	Queue     string `json:"queue"`
 	Duplicate bool   `json:"duplicate"`
@@ -111,7 +111,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 		return err
 	}
 	foreign := len(types.types) > 0 && !slices.Contains(types.types, jobType)
-	if foreign && !a.onTerminal() { // a script is told once, with the first job of the type
+	if foreign && !a.onTerminal() { // tell a script only with the type's first job
 		known, err := admin.Of(q).HasType(cmd.Context(), jobType)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	return err
 }
 
-// enqueueOne adds a job, or in a dry run finds out what would come of it.
+// enqueueOne adds a job, or in a dry run returns what would happen.
 func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, dryRun bool) (job.Added, error) {
 	enqueue := q.EnqueueMany
 	if dryRun {
@@ -211,19 +211,19 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	return j, nil
 }
 
-// runTime reads when a job is to run. If that time has passed, it says what that means.
+// runTime parses --at. It tells the user if that time has passed.
 func (a *app) runTime(cmd *cobra.Command, i *instance, text string) (at time.Time, err error) {
 	if at, err = i.time(cmd, "--at", text); err != nil || at.IsZero() {
 		return at, err
 	}
 	now, err := i.db.SQL.Clock(cmd.Context())
-	if err == nil && at.Before(now.Add(-time.Minute)) { // now, and what is a moment ago, is meant
+	if err == nil && at.Before(now.Add(-time.Minute)) { // a time within the last minute means now
 		a.say(fmt.Sprintf("--at: %s is in the past, so it is due at once", i.local(at)))
 	}
 	return at, err
 }
 
-// readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.
+// readData returns the text, or the content of a file or standard input. It reads one byte too many to detect excess.
 func (a *app) readData(ctx context.Context, text string) (string, error) {
 	var from io.Reader
 	switch {
@@ -249,13 +249,13 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 	return string(data), nil
 }
 
-// accepted are the job types that may be enqueued in a queue.
+// accepted holds the job types that may be enqueued in a queue.
 type accepted struct {
 	any   bool
 	types []string
 }
 
-// accepted asks the config. Of a queue that it doesn't have, the types are those that the database knows.
+// accepted uses the config's types. If the config lacks the queue, strict_types allows the types in the database.
 func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, err error) {
 	c, unknown := i.Queue(q.Name)
 	switch {
@@ -276,7 +276,7 @@ func (a accepted) check(jobType string) error {
 	return unknownType("strict_types: ", jobType, a.types)
 }
 
-// unknownType refuses a type that is none of those known; what says where it stood.
+// unknownType is the error for a type that isn't known. what begins its message with the place of the type.
 func unknownType(what, jobType string, known []string) error {
 	text := "there is none"
 	if len(known) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// The loop for containers starts a run, and on SIGTERM ends when the run has ended.
+// The loop for containers starts a run. On SIGTERM it ends after the run.
 func TestWorkLoop(t *testing.T) {
 	t.Parallel()
 	dir := withPrograms(t, map[string]string{
@@ -20,7 +20,7 @@ func TestWorkLoop(t *testing.T) {
 	})
 	c := exec.Command("sh", dbtest.Must(filepath.Abs("../docs/examples/work-loop.sh"))(t))
 	c.Dir, c.Env = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as the first process of a container
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // like a container's first process
 	must(t, c.Start())
 	log := func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "log"))
@@ -34,7 +34,7 @@ func TestWorkLoop(t *testing.T) {
 	dbtest.Same(t, log(), "work --linger\nwork ended\n", "log")
 }
 
-// The script for Slack posts what it gets, and prints it where that fails. It posts nothing when there is nothing to say.
+// The Slack script posts its input, and prints it if that fails. It posts nothing for an empty input.
 func TestToSlack(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("jq"); err != nil {
@@ -56,7 +56,7 @@ func TestToSlack(t *testing.T) {
 	}
 }
 
-// withPrograms is a folder with these scripts.
+// withPrograms returns a folder with these scripts.
 func withPrograms(t *testing.T, scripts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

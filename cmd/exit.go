@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// The exit codes. Those above 63 are sysexits.h's, which cron jobs and monitoring know.
+// Exit codes. Those above 63 are from sysexits.h, which cron jobs and monitoring know.
 const (
 	exitOK       = 0
 	exitFailed   = 1
@@ -29,7 +29,7 @@ const (
 
 var errInterrupted = errors.New("interrupted")
 
-// usageError is a command line that asks for what can't be.
+// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -38,7 +38,7 @@ func usage(err error) error { return usageError{err} }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exit reports an error and maps it to an exit code: the one place that does.
+// exit reports an error and maps it to an exit code. No other function does so.
 func (a *app) exit(err error, signals *signals) int {
 	if a.checking && err != nil {
 		_, hint := a.diagnose(err)
@@ -46,11 +46,11 @@ func (a *app) exit(err error, signals *signals) int {
 	}
 	sig := signals.ended()
 	if sig != 0 && errors.Is(err, context.Canceled) {
-		err = errInterrupted // what says so names the means, not what happened
+		err = errInterrupted // "context canceled" tells a user nothing
 	}
 	switch {
 	case sig == syscall.SIGINT:
-		if err != nil && err != errInterrupted { //nolint:errorlint // who pressed ^C knows this much, but not what else it says
+		if err != nil && err != errInterrupted { //nolint:errorlint // the user knows about ^C, but not what a joined or wrapped error adds
 			a.report(exitOf(sig), err, "")
 		}
 		return exitOf(sig)
@@ -67,7 +67,7 @@ func (a *app) exit(err error, signals *signals) int {
 	return code
 }
 
-// advised is an error with what to do about it, which is said on a line of its own.
+// advised is an error with advice, which is printed on its own line.
 type advised struct {
 	error
 	advice string
@@ -75,7 +75,7 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// located is an error of a database that can't be reached or has no room, with where that database is.
+// located is an error of an unreachable or full database, with the place of that database.
 type located struct {
 	error
 	where string
@@ -83,8 +83,8 @@ type located struct {
 
 func (l located) Unwrap() error { return l.error }
 
-// locate says of an error of the database where that is: which server, by which setting; which file, on which disk; or where in the
-// config the mistake is.
+// locate adds the place to a database error: the server and its setting, the file and its disk, or the key in the
+// config.
 func locate(c *config.Config, err error) error {
 	switch address := c.Database.Address(); {
 	case err == nil:
@@ -116,12 +116,12 @@ const maxReported = 50
 type failure struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
-	// Hint is what to do about it.
+	// Hint says what to do.
 	Hint *string `json:"hint"`
 }
 
-// report says what went wrong and what to do: in lines, one for each error of several, or as JSON. The code is that with which
-// the command ends for its sake.
+// report prints an error with its hints as JSON, or as lines: one for each of several joined errors. code is the
+// command's exit code.
 func (a *app) report(code int, err error, hint string) {
 	said := joined(err)
 	if more := len(said) - maxReported; more > 0 {
@@ -138,7 +138,7 @@ func (a *app) report(code int, err error, hint string) {
 		hints = append(hints, l.where)
 	}
 	for n := range hints {
-		if code != exitUsage { // a usage line has no config
+		if code != exitUsage { // the usage has no config
 			hints[n] = a.printed(hints[n])
 		}
 	}
@@ -152,7 +152,7 @@ func (a *app) report(code int, err error, hint string) {
 		all := strings.Join(hints, "\n")
 		f.Hint = &all
 	}
-	_ = a.err.json(map[string]failure{"error": f}) // the exit code says it too
+	_ = a.err.json(map[string]failure{"error": f}) // the exit code tells it too
 }
 
 func joined(err error) (said []string) {
@@ -163,7 +163,7 @@ func joined(err error) (said []string) {
 				continue
 			}
 			text := m.Error()
-			if n > 0 { // the one before has said what and where
+			if n > 0 { // the first mistake has the prefix and the file
 				text = strings.TrimPrefix(text, config.ErrInvalid.Error()+": ")
 			}
 			if n > 0 && m.File == mistakes[n-1].File {
@@ -176,7 +176,7 @@ func joined(err error) (said []string) {
 	if within := errors.Unwrap(err); within != nil && within.Error() == err.Error() {
 		return joined(within)
 	}
-	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps others has a text of its own
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // an error that wraps joined errors has its own text
 	if !ok {
 		return []string{err.Error()}
 	}
@@ -225,10 +225,10 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	}
 }
 
-// signals are SIGINT, SIGTERM, and SIGHUP, which a connection that breaks off sends: the first ends the context, the second the
-// process. While a pager has the terminal, ^C is the pager's.
+// signals handles SIGINT, SIGTERM, and SIGHUP, which a broken connection sends. The first signal cancels the context,
+// the second ends the process. While a pager has the terminal, ^C is for the pager.
 type signals struct {
-	// cancel ends the context, as the first signal does, for another reason.
+	// cancel cancels the context like a first signal, but with a cause.
 	cancel context.CancelCauseFunc
 	caught chan os.Signal
 	done   chan struct{}
@@ -240,7 +240,7 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(parent)
 	s := &signals{cancel: cancel, caught: make(chan os.Signal, 2), done: make(chan struct{})}
 	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(s.caught, syscall.SIGHUP)
 	}
 	go func() {
@@ -269,11 +269,11 @@ func (s *signals) next() syscall.Signal {
 	}
 }
 
-// stop is for when all is done. The signals stay caught: one that comes while the process ends must not turn its success
-// into a death.
+// stop ends the handling when all is done. The signals stay caught, because one during the exit must not turn success
+// into death by signal.
 func (s *signals) stop() { close(s.done) }
 
 func (s *signals) ended() syscall.Signal { return syscall.Signal(s.first.Load()) }
 
-// exitOf is how a shell sees a process that a signal has ended: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM.
+// exitOf is a shell's exit code for a death by signal: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM.
 func exitOf(sig syscall.Signal) int { return 128 + int(sig) }

@@ -62,7 +62,7 @@ func (a *app) failuresCommand() *cobra.Command {
 	return c
 }
 
-// retryCell says when a job will be retried, or what has come of it since.
+// retryCell says when a failed job will be retried, or that it was retried or dismissed.
 func (i *instance) retryCell(j *job.Job) string {
 	if j.State() == job.Retry {
 		return "at " + i.localCell(j.ScheduledRunTime)
@@ -74,11 +74,11 @@ type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
 	Error *string `json:"error"`
-	// Retry and Dismiss are the commands that do so to these jobs; those that will be retried it runs now. Of closed jobs, which may
-	// have succeeded since, there is none, and no Retry of rows that can't be jobs.
-	Retry   *string `json:"retry"`
+	// Retry is the command that runs these jobs again; null for invalid rows and closed jobs, which may have succeeded.
+	Retry *string `json:"retry"`
+	// Dismiss is the command that dismisses them; null unless they failed for good.
 	Dismiss *string `json:"dismiss"`
-	// show is the command that shows them.
+	// show is the command that lists these jobs.
 	show string
 }
 
@@ -131,7 +131,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	return len(found.Kinds), a.out.err
 }
 
-// failureOf is what is said of a failure: those jobs, and no other, that the filter lets pass are what the commands take.
+// failureOf describes a failure. Its commands select exactly the jobs of this kind that the filter matches.
 func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, q.Name}, more...)
@@ -157,14 +157,14 @@ func failureOf(q *queue.Queue, by admin.Filter, f admin.Failure) failureKind {
 	return k
 }
 
-// refused says that the row of such a job can't be one, and so can't be retried. A handler that can't read its data says so, too: that
-// job can.
+// refused reports whether the jobs can't be retried because their rows are invalid. A handler that can't read
+// job_data gives the same error, but such a job can be retried.
 func refused(f admin.Failure) bool {
 	why, invalid := strings.CutPrefix(f.Error, job.ErrInvalid.Error()+": ")
 	return invalid && !strings.HasPrefix(why, "job_data: ")
 }
 
-// retryAt says when jobs that failed an attempt are retried.
+// retryAt says when jobs with a failed attempt are retried.
 func retryAt(i *instance, f admin.Failure) string {
 	if f.Jobs == 1 {
 		return "it will be retried at " + i.local(f.NextRetry.Time)
@@ -179,7 +179,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// printFailure prints one for people in lines, none of which can be taken for another: the error's begins with its job.
+// printFailure prints a failure. For people, each line has its own form: the one with the error begins with its job.
 func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)

@@ -16,29 +16,29 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// filterFlags narrow down what a command lists or changes. They mean the same in each.
+// filterFlags select what a command lists or changes. They mean the same in all commands.
 type filterFlags struct {
 	queue, jobType, key, state, errorText, fingerprint, since, until string
-	// shard is one of a queue's shards, noShard for all of them: of hipq jobs alone.
+	// limit is the number of newest results; 0 is all. shard is only for hipq jobs; noShard is all.
 	limit, shard int
-	// unless are the states of jobs that are listed unless --state says otherwise; nil is all.
+	// unless holds the states of jobs that are listed without --state; nil is all.
 	unless []admin.Status
 	of     filtered
 }
 
 type filtered struct {
-	// what it lets pass, such as jobs; --since and --until go by when these happened, a word of the help.
+	// what names the results, such as jobs. happened describes for the help what --since and --until compare.
 	what, happened string
-	// states are what --state takes.
+	// states are the values of --state.
 	states []string
-	// limit is the newest how many there are without --limit; 0 are all. each is where there may be so many.
+	// limit is the default of --limit; 0 is all. each is a phrase for the help if the limit is per queue.
 	limit int
 	each  string
-	// fingerprinted says that --fingerprint narrows it down, too.
+	// fingerprinted adds the flag --fingerprint.
 	fingerprinted bool
 }
 
-// wordsOfFlag is where a flag has the words that it takes, for completion.
+// wordsOfFlag annotates a flag with its possible values, for completion.
 const wordsOfFlag = "hipq_words"
 
 const noShard = -1
@@ -64,12 +64,12 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 	flags.IntVar(&f.limit, "limit", of.limit, "only the newest N"+of.each+" "+all)
 }
 
-// narrows says whether a flag is there that tells jobs of a queue from its others.
+// narrows reports whether a flag selects some of a queue's jobs.
 func (f *filterFlags) narrows() bool {
 	return f.jobType != "" || f.key != "" || f.state != "" || f.errorText != "" || f.fingerprint != "" || f.since != "" || f.until != ""
 }
 
-// check refuses what can't be, whatever the database says. Programs get all there is unless they say otherwise.
+// check refuses invalid flags without asking the database. With --json there is no limit by default.
 func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	switch {
 	case f.state != "" && !slices.Contains(f.of.states, f.state):
@@ -89,7 +89,7 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	return nil
 }
 
-// ofQueue is the name of the queue, by --queue or the argument; none is all queues.
+// ofQueue returns the queue's name from --queue or the argument; empty is all queues.
 func (f *filterFlags) ofQueue(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
@@ -108,7 +108,7 @@ func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queu
 	}, err
 }
 
-// places are the numbers by which the tables know the shard that is asked for, one for each of the queues; 0 for all shards.
+// places returns the place of the requested shard in each queue; 0 is all shards.
 func (f *filterFlags) places(cmd *cobra.Command, queues []*queue.Queue) ([]int, error) {
 	places := make([]int, len(queues))
 	if f.shard == noShard {
@@ -128,7 +128,7 @@ func (f *filterFlags) places(cmd *cobra.Command, queues []*queue.Queue) ([]int, 
 	return places, nil
 }
 
-// entries is the filter for the activity, of these queues if it is about jobs.
+// entries returns the filter for the activity. queues is nil unless it is about jobs.
 func (f *filterFlags) entries(cmd *cobra.Command, i *instance, queues []*queue.Queue) (activity.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	by := activity.Filter{
@@ -136,12 +136,12 @@ func (f *filterFlags) entries(cmd *cobra.Command, i *instance, queues []*queue.Q
 		Until: until, Limit: f.limit,
 	}
 	if f.jobType != "" || f.key != "" {
-		by.Kind = activity.Job // for a worker's entry has the word for none
+		by.Kind = activity.Job // workers' entries have NONE as type and key
 	}
 	return by, err
 }
 
-// resolve reads the times, and refuses a type that none of the queues knows.
+// resolve parses the times, and refuses a type that no queue knows.
 func (f *filterFlags) resolve(cmd *cobra.Command, i *instance, queues []*queue.Queue) (since, until time.Time, err error) {
 	if since, err = i.ago(cmd, "--since", f.since); err != nil {
 		return since, until, err
@@ -158,8 +158,7 @@ func (f *filterFlags) resolve(cmd *cobra.Command, i *instance, queues []*queue.Q
 	return since, until, nil
 }
 
-// operateFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
-// all.
+// operateFlags select the jobs that a command changes: by ids, by the filter, or all of a queue.
 type operateFlags struct {
 	filterFlags
 	all, yes, dryRun bool
@@ -173,21 +172,21 @@ func (f *operateFlags) add(c *cobra.Command, standings ...admin.Status) {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 
-// standingsNote is where a command has the standings of the jobs about which it can do something, and a flag those that it adds.
+// standingsNote annotates a command with the statuses that it can change, and a flag with those that it adds.
 const standingsNote = "hipq_standings"
 
-// about notes that a command can do something about the jobs of these standings.
+// about notes that a command can change jobs with these statuses.
 func about(c *cobra.Command, standings ...admin.Status) *cobra.Command {
 	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
-// alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
+// alsoAbout notes that with a boolean flag, a command can also change jobs with these statuses.
 func alsoAbout(c *cobra.Command, flag string, standings ...admin.Status) {
-	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
+	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails only if there is no such flag
 }
 
-// standingsOf are those of the jobs about which a command can do something, with the flags that are given.
+// standingsOf returns the statuses of the jobs that a command can change with the given flags.
 func standingsOf(c *cobra.Command) []admin.Status {
 	words := strings.Fields(c.Annotations[standingsNote])
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -198,8 +197,8 @@ func standingsOf(c *cobra.Command) []admin.Status {
 	return texts.Map(words, func(w string) admin.Status { return admin.Status(w) })
 }
 
-// operateCommand completes a command that changes jobs of the standings in does. With --state it also takes those in takes. set says what
-// the command does to the jobs.
+// operateCommand completes a command that changes jobs. The command changes jobs with the statuses in does. --state also
+// takes those in takes. set defines the change.
 func (a *app) operateCommand(
 	c *cobra.Command, result string, does, takes []admin.Status, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
 ) *cobra.Command {
@@ -218,8 +217,8 @@ func (a *app) operateCommand(
 	return about(c, does...)
 }
 
-// operation is what to do to which jobs, but for the doing. Without --state it is done to all about which the command can do
-// something.
+// operation returns which jobs to change, without the change itself. Without --state these are all that the command
+// can change.
 func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args []string) (operation, error) {
 	verb, standings := cmd.Name(), standingsOf(cmd)
 	if f.queue == "" {
@@ -254,7 +253,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	}, nil
 }
 
-// find gives the ids of the jobs that a filter lets pass, before the first is changed, because that job may match no more.
+// find returns the ids of all jobs that match, before the first is changed. A changed job may no longer match.
 func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
 	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// A command at one node sees what was enqueued at another just before, also when its node is late.
+// A command at one node sees a job that was just enqueued at another, even if its node lags.
 func TestGaleraCommandsSeeOthers(t *testing.T) {
 	nodes := dbtest.Nodes(t)
 	run := func(node int, args ...string) string {

@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// gone is the error of a database that is not there any more: what was never there wants hipq init, but of one that was there
-// an init would make an empty one, which is in the way when the disk is mounted again.
+// gone is the error for a database that existed before and is missing now. An empty one from hipq init would be in the
+// way when the disk is mounted again.
 type gone struct {
 	error
 	config *config.Config
@@ -33,9 +33,9 @@ func (e gone) hint() string {
 	return e.until() + "; " + e.where() + " Only if the data are really gone: hipq init --yes makes an empty one"
 }
 
-// seen is when a tick of this user last found the config's database; nil where that can't be noted.
+// seen returns the note of when this user's ticks last found the config's database; nil if it can't be stored.
 func seen(c *config.Config) *alert.Seen {
-	where := c.Database.Path // of SQLite
+	where := c.Database.Path // only SQLite has one
 	if where == "" {
 		where = schema.WithoutPassword(c.Database.DSN)
 	}
@@ -46,14 +46,14 @@ func seen(c *config.Config) *alert.Seen {
 	return s
 }
 
-// noteSeen notes that the database is there. Where it can't, a database that is gone is one that was never there.
+// noteSeen notes that the database is there. If that fails, a database that is gone later looks new.
 func noteSeen(c *config.Config) {
 	if s := seen(c); s != nil {
 		_ = s.Note(time.Now())
 	}
 }
 
-// orGone is err, or gone if it means that there is no database where there was one.
+// orGone returns gone if err means that a database that existed is missing, otherwise err.
 func orGone(c *config.Config, err error) error {
 	if s := seen(c); s != nil && errors.Is(err, schema.ErrAbsent) {
 		if last, unread := s.Last(); unread == nil && !last.IsZero() {
@@ -63,18 +63,18 @@ func orGone(c *config.Config, err error) error {
 	return err
 }
 
-// isAway says whether err means that the database is away for now: it can't be used, or is gone.
+// isAway reports whether err means that the database is unusable for now, or gone.
 func (a *app) isAway(err error) bool {
 	code, _ := a.diagnose(err)
 	return code == exitTryLater || errors.As(err, new(gone))
 }
 
-// confirmEmpty asks on a terminal before an empty database replaces one that is gone. Elsewhere it refuses.
+// confirmEmpty asks on a terminal before init replaces a database that is gone. Without a terminal it refuses.
 func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	err := connect(ctx, c, func(*instance) error { return nil })
 	was, ok := errors.AsType[gone](err)
 	switch {
-	case !ok: // to make it, or to say what is wrong with it, is what init is for
+	case !ok: // init creates the database, or reports what is wrong with it
 		return nil
 	case !a.onTerminal() || a.json:
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// What init --print-grants prints suffices: init makes the tables with the rights of the first user, all other commands do with
-// those of the second, and what an application inserts with those of the third, hostile as it may be, stops no job.
+// The privileges that init --print-grants prints suffice: the first user's for init, the second's for all other
+// commands. With the third's, an application can insert any row, but stop no other job.
 func TestGrantsSuffice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -26,7 +26,7 @@ func TestGrantsSuffice(t *testing.T) {
 	cfg, err := mysql.ParseDSN(source)
 	must(t, err)
 	const password = "s3cret"
-	// others test on the same server, and MySQL takes no more than 32 characters
+	// other tests share the server, and MySQL allows 32 characters
 	user := func(name string) string { return strings.TrimPrefix(cfg.DBName, "hipq_") + "_" + name }
 	root := openAs(t, cfg, cfg.User, cfg.Passwd)
 	for _, name := range []string{"hipq_init", "hipq", "application"} {
@@ -90,7 +90,7 @@ func TestGrantsSuffice(t *testing.T) {
 	for _, queue := range []string{"plain", "limited"} {
 		good := goodJobs
 		if queue == "plain" {
-			good++ // that of onceOnly
+			good++ // the job of onceOnly
 		}
 		done := strings.Count(hipq("", "jobs", queue, "--state", "finished", "--json"), `"job_key":"good `)
 		dbtest.Ensure(t, done == good, "%s: %d of %d good jobs are done", queue, done, good)
@@ -114,8 +114,8 @@ func TestGrantsSuffice(t *testing.T) {
 	}
 }
 
-// onceOnly inserts jobs unless there are live ones of their keys, as docs/howto/unique.md has it for an application that may do nothing
-// but insert.
+// onceOnly inserts jobs whose keys have no live job, as docs/howto/unique.md shows it for an application with only the
+// privilege INSERT.
 func onceOnly(t *testing.T, app *sql.DB) {
 	t.Helper()
 	tx, err := app.BeginTx(t.Context(), nil)
@@ -129,7 +129,7 @@ func onceOnly(t *testing.T, app *sql.DB) {
 		my, ok := errors.AsType[*mysql.MySQLError](err)
 		dbtest.Ensure(t, ok && my.Number == want, "%s: %v, want error %d", statement, err, want)
 	}
-	// the transaction goes on
+	// the errors leave the transaction usable
 	if _, err = tx.ExecContext(t.Context(), "INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good and new')"); err == nil {
 		err = tx.Commit()
 	}

@@ -19,7 +19,7 @@ import (
 
 const guardCommand = "guard"
 
-// guardCommand is what a worker starts beside itself; it isn't for people.
+// guardCommand runs the guard of a worker's programs. The worker starts it; it isn't for people.
 func (a *app) guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    guardCommand,
@@ -34,21 +34,21 @@ func (a *app) guardCommand() *cobra.Command {
 func (a *app) selfArgv(command string) []string {
 	exe, err := os.Executable()
 	if err != nil {
-		// the file was replaced while we run; Linux still finds it here
+		// the binary was replaced while it runs; Linux still finds it here
 		exe = "/proc/self/exe"
 	}
 	return []string{strings.TrimSuffix(exe, " (deleted)"), command}
 }
 
-// warnOfUnkilled says what a dead worker's handlers have left on this host and could not be killed.
+// warnOfUnkilled names a dead worker's processes on this host that could not be killed.
 func (a *app) warnOfUnkilled(workerID string, processes []string) {
 	a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(processes, "; ")))
 }
 
 const quarantineCommand = "quarantine"
 
-// quarantineCommand is what a worker starts for a job that has ended its worker twice in a row; it isn't for people. It exits with 0 if
-// the attempt has finished.
+// quarantineCommand runs a job whose worker died twice in a row. Workers start it; it isn't for people. It exits with
+// 0 if the attempt finished.
 func (a *app) quarantineCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    quarantineCommand + " QUEUE ID WORKER TOKEN",
@@ -70,8 +70,8 @@ func (a *app) quarantineCommand() *cobra.Command {
 	}
 }
 
-// quarantine starts this binary once more for a job, as a worker of its own, and waits for its end. When the worker is told to stop, so is
-// that process; when the worker dies, it goes on under its own lock.
+// quarantine runs this binary again as a separate worker for one job, and waits for it. Stopping the worker also
+// stops that process. If the worker dies, the process goes on under its own lock.
 func (a *app) quarantine(i *instance, runners *runners, workerID string) func(context.Context, string, *job.Job) error {
 	return func(ctx context.Context, queue string, j *job.Job) error {
 		argv := append(a.selfArgv(quarantineCommand), "--config", i.File, "--", queue, strconv.FormatInt(j.ID, 10), workerID, j.Token)

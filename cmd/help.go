@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is how wide help is at most: longer lines are hard to read.
+// helpWidth limits the width of help, because longer lines are hard to read.
 const helpWidth = 100
 
 // group adds commands below a heading of hipq --help.
@@ -21,7 +21,7 @@ func group(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// wrapHelp makes help as wide as the terminal.
+// wrapHelp wraps help to the terminal's width.
 func (a *app) wrapHelp(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -37,7 +37,7 @@ func (a *app) wrapHelp(root *cobra.Command) {
 	})
 }
 
-// reflow wraps paragraphs. Indented lines are left as they are: they are commands and crontab lines.
+// reflow wraps paragraphs. It keeps indented lines, because they are commands and crontab lines.
 func reflow(text string, width int) string {
 	var done, paragraph []string
 	for line := range strings.Lines(text + "\n\n") {

@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// places are the lines that a row may be in, each with what a row there has: in the words of SQL.
+// places maps each status that a row may have to its columns, in SQL.
 var places = map[string]map[string]string{
 	"submitted": {},
 	"available": {"status": "'available'"},
@@ -38,8 +38,8 @@ var places = map[string]map[string]string{
 
 const someTime = "'2026-01-02 03:04:05.000006'"
 
-// hostile are values that an application could write into each column. Made when asked for: this binary is started thousands of
-// times as hipq, which needs no such megabytes.
+// hostile returns values that an application could write into each column. It is a function because this binary also
+// runs as hipq thousands of times, and the values take megabytes.
 func hostile() map[string][]string {
 	numbers := []string{
 		"0", "1", "-1", "7", "2147483646", "2147483647", "2147483648", "-2147483648", "4294967295", "316224001", "9223372036854775807",
@@ -55,7 +55,7 @@ func hostile() map[string][]string {
 		"''", "'NONE'", "NULL", "X'ff'", "X'c3'", "X'00'", "X'eda080'", "5", "'a\nb'", "'\x1b[31m'", "'😀'",
 		"'" + strings.Repeat("x", 65) + "'", "'" + strings.Repeat("x", 256) + "'",
 		"X'" + strings.Repeat("ff", 254) + "'", "X'" + strings.Repeat("ff", 64) + "'", "'data.region='", "'never'", "'5m'",
-		"CAST(X'73656e64ff' AS TEXT)", // which only SQLite takes for a text
+		"CAST(X'73656e64ff' AS TEXT)", // only SQLite takes it for a text
 	}
 	words := []string{"''", "'bogus'", "NULL", "0", "1", "99", "X'ff'"}
 	return map[string][]string{
@@ -72,7 +72,7 @@ func hostile() map[string][]string {
 	}
 }
 
-// hostileExec takes a process of its own for each job, hostileStream one for all.
+// hostileExec starts a process for each job. hostileStream starts one for all.
 const (
 	hostileExec   = `{exec: ["true"]}`
 	hostileStream = `{stream: [sh, -c, 'while IFS=:, read -r _ id _; do echo "{\"id\":$id,\"outcome\":\"finished\"}"; done']}`
@@ -97,8 +97,8 @@ queues:
 `, database, plain, hostileStream)
 }
 
-// One row must never stop the others, whatever an application writes into it: the table refuses it, or it fails alone. So it
-// is where the constraints are out of force, and hipq has only its own eyes.
+// No value in a row may stop other rows: the table refuses it, or its job fails alone. This also holds if the
+// constraints are off and only hipq checks the values.
 func TestOneRowStopsNoOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of rows")
@@ -123,7 +123,7 @@ func TestOneRowStopsNoOther(t *testing.T) {
 				h.insertGood("limited")
 				h.spoilOthers()
 				h.hipq("work")
-				h.hipq("work") // what is late because of what the first has done
+				h.hipq("work") // jobs that became due in the first run
 				began := time.Now()
 				h.hipq("work")
 				if took := time.Since(began); took > 20*time.Second {
@@ -139,7 +139,7 @@ func TestOneRowStopsNoOther(t *testing.T) {
 	})
 }
 
-// What stands in an environment without a = is no variable: neither hipq's nor a handler's, nor is it shown.
+// An environment entry without "=" is no variable: neither hipq nor a handler gets it, and no output shows it.
 func TestBrokenEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	config := `
@@ -183,7 +183,7 @@ func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
 	if h.conn, err = db.Conn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// an application's session, which takes what it can
+	// an application's session with the fewest checks
 	session := "SET sql_mode = 'ALLOW_INVALID_DATES'"
 	switch {
 	case driver == "mysql" && !checked:
@@ -202,7 +202,7 @@ func (h hostileDB) exec(query string) error {
 	return err
 }
 
-// hipq runs a command that must go well, and say nothing on standard error.
+// hipq runs a command that must succeed and print nothing on standard error.
 func (h hostileDB) hipq(args ...string) string {
 	h.t.Helper()
 	code, out, errs := h.apart(append(args, "--config", h.config())...)
@@ -212,7 +212,7 @@ func (h hostileDB) hipq(args ...string) string {
 	return out
 }
 
-// ask runs a command that only looks, in this process: for there are many.
+// ask runs a read-only command in this process, because there are many.
 func (h hostileDB) ask(args ...string) string {
 	h.t.Helper()
 	code, out, errs := shown(append(args, "--config", h.config())...)
@@ -222,7 +222,7 @@ func (h hostileDB) ask(args ...string) string {
 	return out
 }
 
-// attack inserts each hostile value in each place.
+// attack inserts each hostile value with each status.
 func (h hostileDB) attack(queue string) {
 	h.t.Helper()
 	in, hostile := 0, hostile()
@@ -243,13 +243,13 @@ func (h hostileDB) attack(queue string) {
 		}
 	}
 	must(h.t, h.exec("COMMIT"))
-	// one that waits for an answer until then counts against the limit until then, as it says
+	// a job that waits for an answer counts against the limit until wake_time
 	must(h.t, h.exec("DELETE FROM shop_"+queue+" WHERE status = 'awaiting' AND wake_time > "+h.now()))
 	h.t.Logf("%s takes %d rows", queue, in)
 }
 
-// spoilOthers writes rows into hipq's own tables that only a hand can have written there: a worker that lives, one that is
-// dead, and entries of the activity.
+// spoilOthers writes invalid rows into hipq's own tables: a live and a dead worker, and entries of the activity. Only
+// manual changes could do that.
 func (h hostileDB) spoilOthers() {
 	h.t.Helper()
 	host, err := os.Hostname()
@@ -304,7 +304,7 @@ func (h hostileDB) count(queue, where string) (n int) {
 	return n
 }
 
-// ids are those of some rows.
+// ids returns the ids of the matching rows.
 func (h hostileDB) ids(queue, where string) (ids []string) {
 	h.t.Helper()
 	rows, err := h.conn.QueryContext(context.Background(), "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
@@ -326,18 +326,18 @@ func (h hostileDB) now() string {
 	return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 }
 
-// wantNoneLeft finds jobs that are not done although nothing holds them up.
+// wantNoneLeft finds jobs that are not done although nothing delays them.
 func (h hostileDB) wantNoneLeft(queue string) {
 	h.t.Helper()
 	if !h.checked {
-		return // no worker reaches some of them
+		return // some are out of every worker's reach
 	}
 	for _, id := range h.ids(queue, "state <> 'final' AND job_type = 'send' AND NOT (status IN ('scheduled', 'awaiting') AND wake_time > "+h.now()+")") {
 		h.t.Errorf("%s %s: %s", queue, id, h.ask("why", queue, id))
 	}
 }
 
-// wantListed wants every row to be shown by those who only look.
+// wantListed checks that the read-only commands show every row.
 func (h hostileDB) wantListed() {
 	h.t.Helper()
 	total := 0

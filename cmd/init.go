@@ -104,12 +104,12 @@ type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
 	Tables  []string `json:"tables"`
-	// Divided are the queues that were divided again, or whose jobs still had to be moved.
+	// Divided are the queues with a new division, or with jobs that an interrupted init had not moved.
 	Divided []divided `json:"divided"`
-	// Procedures are the stored procedures that were made; LeftOut says why none could be.
+	// Procedures are the stored procedures that were created. LeftOut says why there are none.
 	Procedures []string `json:"procedures"`
 	LeftOut    string   `json:"procedures_left_out,omitempty"`
-	// RightsLost names the users that need the rights to call them again.
+	// RightsLost names the users that need the privilege to call the procedures again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 
@@ -185,7 +185,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		return locate(c, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	owned, _ := db.Owned(cmd.Context()) // a new database has no such table
+	owned, _ := db.Owned(cmd.Context()) // it fails in a new database, which has no tables
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	return err
 }
 
-// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the middle of that.
+// register registers a queue and divides its jobs by the config. It also completes an interrupted division.
 func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Options) error {
 	q, err := queue.New(db, o)
 	if err != nil {
@@ -232,12 +232,12 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 		err = q.Register(ctx)
 	}
 	if errors.Is(err, queue.ErrShards) {
-		return fmt.Errorf("queue %s: %w", q.Name, err) // another init was faster
+		return fmt.Errorf("queue %s: %w", q.Name, err) // another init with another config was faster
 	}
 	return err
 }
 
-// learn makes the config's schedules known to the database: they begin now, and not when a worker meets them first.
+// learn stores the config's schedules, so that they begin now and not at the next tick.
 func learn(ctx context.Context, db *schema.DB, c *config.Config) error {
 	if len(c.Schedules) == 0 {
 		return nil
@@ -246,8 +246,8 @@ func learn(ctx context.Context, db *schema.DB, c *config.Config) error {
 	return errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 }
 
-// writeStarter writes a first config where the next command will look for it, never over one that is there, and says whether it
-// did: another init may have been faster.
+// writeStarter writes a first config where the next command finds it. It never replaces a file. wrote is false if
+// another init was faster.
 func (a *app) writeStarter() (wrote bool, err error) {
 	file := a.configFile
 	if file == "" {
@@ -256,7 +256,7 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	err = files.Write(file, config.Starter(), 0o600, os.Link) // it may get a password one day
+	err = files.Write(file, config.Starter(), 0o600, os.Link) // the user may add a password
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}

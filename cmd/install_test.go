@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built,
-// whose file HIPQ_TEST_DEB names, is looked at in the same way.
+// install runs make install and checks the installed files against the packages' list. HIPQ_TEST_DEB may name a built
+// package, which gets the same check.
 func (d docs) install(t *testing.T) {
 	for _, tool := range []string{"make", "install"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -38,7 +38,7 @@ func (d docs) install(t *testing.T) {
 	}
 }
 
-// installed looks at what is installed below a folder: it has all its parts, hipq runs, and so do the examples.
+// installed checks that all parts are installed below a folder, and that hipq and the examples work.
 func (d docs) installed(t *testing.T, dir string) {
 	t.Helper()
 	all := strings.Join(filesIn(t, dir), "\n")
@@ -58,7 +58,7 @@ func (d docs) installed(t *testing.T, dir string) {
 	d.units(t, examples)
 }
 
-// units has systemd check its units, where it is installed.
+// units verifies the examples' units with systemd-analyze, if it is installed.
 func (d docs) units(t *testing.T, examples string) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -71,7 +71,7 @@ func (d docs) units(t *testing.T, examples string) {
 	args := []string{"verify", "--man=no"}
 	for _, file := range found {
 		text := dbtest.Must(os.ReadFile(file))(t)
-		// where this hipq is systemd doesn't look for programs
+		// systemd doesn't search this hipq's folder
 		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
 		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
 		must(t, os.WriteFile(unit, text, 0o600))
@@ -82,7 +82,7 @@ func (d docs) units(t *testing.T, examples string) {
 	}
 }
 
-// packages looks whether packages have all that make install brings, and whether what is in the source for them is there.
+// packages checks that packages have all files of make install, and that their sources exist.
 func (d docs) packages(t *testing.T, installed []string) {
 	t.Helper()
 	text := dbtest.Must(os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml")))(t)
@@ -110,7 +110,7 @@ func (d docs) packages(t *testing.T, installed []string) {
 	}
 }
 
-// filesIn are the files below a folder.
+// filesIn lists the files below a folder.
 func filesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -124,14 +124,14 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// uncommented is a file without the lines that are comments.
+// uncommented returns a file's lines without comments.
 func uncommented(t *testing.T, file string) string {
 	t.Helper()
 	text := dbtest.Must(os.ReadFile(file))(t)
 	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
 }
 
-// The pages for operators show the examples as they are installed.
+// The how-to pages show the examples as they are installed.
 func TestExamplesAreShown(t *testing.T) {
 	for name, pageName := range map[string]string{
 		"crontab": "cron.md", "hipq-work@.service": "cron.md", "hipq-work@.timer": "cron.md", "work-loop.sh": "container.md", "to-slack.sh": "alerts.md",
@@ -142,7 +142,7 @@ func TestExamplesAreShown(t *testing.T) {
 	}
 }
 
-// What GitHub and goreleaser read is YAML: a mistake in it would come to light with the first release, or the first issue.
+// The files for GitHub and goreleaser are valid YAML. Otherwise the first release or issue would show the mistake.
 func TestYAML(t *testing.T) {
 	for _, pattern := range []string{".goreleaser.yaml", ".github/*/*.yml"} {
 		names, err := filepath.Glob(filepath.Join("..", pattern))
@@ -155,7 +155,7 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// What a release holds is signed by its workflow, and lists its libraries.
+// The release workflow signs a release's files and lists its libraries.
 func TestReleaseIsSigned(t *testing.T) {
 	for name, parts := range map[string][]string{
 		".github/workflows/release.yml": {"id-token: write", "uses: actions/attest@", "subject-checksums: dist/checksums.txt", "run: make release"},
@@ -168,7 +168,7 @@ func TestReleaseIsSigned(t *testing.T) {
 	}
 }
 
-// An action is code that runs with a workflow's rights: each is the commit that somebody has looked at, with its version for people.
+// Actions run with the workflow's rights. Each is pinned to a reviewed commit, with its version as a comment.
 func TestActionsArePinned(t *testing.T) {
 	workflows, err := filepath.Glob("../.github/workflows/*.yml")
 	dbtest.Require(t, err == nil && len(workflows) > 0, "%v, %v", workflows, err)
@@ -183,7 +183,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// make lint passes without the database of vulnerabilities, and says so, but not on GitHub. What govulncheck has found it never passes.
+// Without the vulnerability database, make lint passes and says so, except on GitHub. All findings make it fail.
 func TestVulnerabilities(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip(err)

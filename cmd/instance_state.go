@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// state reads how the instance is. To what the database knows it adds the queues that can't be used, overdue schedules, and the disk.
-// It counts up to most jobs of a type; 0 is all.
+// state reads the instance's state. It adds unusable queues, overdue schedules and the disk to the database's
+// figures. It counts up to most jobs of a type; 0 is all.
 func (i *instance) state(ctx context.Context, most int64) (monitor.State, error) {
 	s, err := monitor.New(i.db).State(ctx, i.Alert.Over, most)
 	if err != nil {

@@ -24,7 +24,7 @@ job's last transition. --shard takes the number of a shard; the first is 0.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
-// tableRows is how many rows of a listing people get unless they ask for another number.
+// tableRows is the default --limit of tables.
 const tableRows = 100
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func filterOfJobs(limit int, standings ...admin.Status) filtered {
 	return of
 }
 
-// openJobs opens the instance for a list of jobs: of these queues, by this filter.
+// openJobs opens the instance and passes on the queues and the filter of a list of jobs.
 func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags, do func(*instance, []*queue.Queue, admin.Filter) error) error {
 	name, err := f.ofQueue(args)
 	if err == nil {
@@ -125,7 +125,7 @@ func (a *app) listJobs(
 	})
 }
 
-// standing is a job's state, and how far it has come if it runs and has said so.
+// standing is a job's state, with the progress that a running job has reported.
 func standing(j *job.Job) string {
 	if p, ok := j.Reached(); ok && j.State() == job.Running {
 		return fmt.Sprintf("%s %d%%", j.State(), p.Percent)
@@ -154,7 +154,7 @@ func links(j *job.Job) string {
 	return dash(strings.Join(said, ", "))
 }
 
-// knownType refuses a type that none of the queues has ever had: it is misspelt. what says which of the words it was.
+// knownType refuses a type that no queue has ever had. what says in the message where the type stood.
 func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
 	var known []string
 	for _, q := range queues {
@@ -170,7 +170,7 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 	return unknownType(what, name, known)
 }
 
-// printLimit says that a table has only the newest of some things: there may be more.
+// printLimit says that there may be more rows than a table shows.
 func (a *app) printLimit(things string, listed, limit int) {
 	if limit > 0 && listed == limit {
 		a.out.line("%s: the newest %s; --limit 0 lists all", things, texts.Thousands(listed))

@@ -53,7 +53,7 @@ var documents = map[string]any{
 	}{},
 }
 
-// TestJSONIsDocumented: docs/reference/json.md has each field of each object, with its type, and no other.
+// TestJSONIsDocumented checks that docs/reference/json.md lists exactly the fields of each object, with types.
 func TestJSONIsDocumented(t *testing.T) {
 	text := dbtest.Must(os.ReadFile("../docs/reference/json.md"))(t)
 	told := map[string]map[string]string{}
@@ -65,7 +65,7 @@ func TestJSONIsDocumented(t *testing.T) {
 			told[heading] = map[string]string{}
 		}
 		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) >= 4 {
-			for field := range strings.SplitSeq(cells[1], ",") { // a row may have several of a type
+			for field := range strings.SplitSeq(cells[1], ",") { // a row may list several fields of a type
 				told[heading][strings.Trim(field, " `")] = strings.TrimSpace(cells[2])
 			}
 		}
@@ -90,14 +90,14 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 }
 
-// fieldsOf puts the fields of an object into all, with their types.
+// fieldsOf adds an object's fields with their types to all.
 func fieldsOf(all map[string]string, under string, object reflect.Type) {
 	for i := range object.NumField() {
 		f := object.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && f.Type == reflect.TypeFor[monitor.Counts]() && under != "":
-			all[under+"*"] = "the counts" // they have a table of their own
+			all[under+"*"] = "the counts" // they have their own table
 		case f.Anonymous && name == "":
 			fieldsOf(all, under, f.Type)
 		case !f.IsExported() || name == "-":

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// mailedWithin is how long a tick takes at most for what it mails, when it was told to stop too.
+	// mailedWithin limits the time that a tick spends on mails, also after it was told to stop.
 	mailedWithin = 10 * time.Second
-	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that no worker handles.
+	// mailedAgain is how often a kind of failure is mailed. unhandledAgain is for a type without a worker.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
-	// outageAgain is after how long ticks tell again that the database is away, misconfiguredAgain what exit code 78 is for.
+	// outageAgain is how often an outage is mailed while it lasts. misconfiguredAgain is for exit code 78.
 	outageAgain, misconfiguredAgain = 15 * time.Minute, time.Hour
-	// inTurnAgain is after how long each schedule is told again that starts over again and again.
+	// inTurnAgain is how often a schedule is mailed that keeps starting over.
 	inTurnAgain = 24 * time.Hour
 )
 
-// mails says whether what the tick prints becomes a mail of cron's, most likely.
+// mails reports whether cron probably mails what the tick prints.
 func (a *app) mails(c *config.Config) bool {
 	return c.Mail && !a.verbose && !a.onTerminal() && !a.err.isTerminal()
 }
 
-// unsaid is an error of which nothing is printed: cron would mail it again.
+// unsaid is an error that is not printed, because cron would mail it again.
 type unsaid struct{ error }
 
 func (e unsaid) Unwrap() error { return e.error }
 
-// mailOutage has an error that each tick would have said now and then only. what is what the tick works: other crontab lines have
-// outages of their own. One that has started jobs has more to say.
+// mailOutage thins out an error that each tick would print. what is what the tick works on, because each crontab line
+// has its own outages. A tick that started jobs always reports its error.
 func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
 	switch {
 	case err == nil:
@@ -54,7 +54,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return a.mailMisconfigured(c, what, err)
 	case !a.tellsOutages():
 		return err
-	case a.command != "work" && fails(outageOf(c, "work", what)): // which it has told
+	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
 		return unsaid{err}
 	}
 	now, from := time.Now(), done.Answered
@@ -67,10 +67,10 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	}
 	outage, none := outageOf(c, a.command, what)
 	switch {
-	case caught && (lost || from.IsZero()): // perhaps this host stood still, or something was held
+	case caught && (lost || from.IsZero()): // this host may have stalled, or a lock was held
 	case !c.Mail && !caught:
 		return unsaid{err}
-	case none == nil: // else this user has no folder for it
+	case none == nil: // otherwise this user has no folder for notes
 		if from.IsZero() {
 			from = now
 		}
@@ -97,7 +97,7 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-// misconfigured is the outage of a command that exits with 78. The config may be what is wrong, so the command line says which it is.
+// misconfigured is the outage of a command that exits with 78. The command line identifies it, not the config.
 func misconfigured(a *app, command string, what []string) (*alert.Outage, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -106,14 +106,14 @@ func misconfigured(a *app, command string, what []string) (*alert.Outage, error)
 	return alert.OutageOf(strings.Join(append([]string{"78", command, a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
 }
 
-// mailMisconfigured has an error of exit code 78 said at first and once an hour. c is nil where it is the config that can't be read.
+// mailMisconfigured prints an error of exit code 78 at first, then once an hour. Without a config, c is nil.
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
 	outage, none := misconfigured(a, a.command, what)
 	if code != exitConfig || none != nil || !a.tellsOutages() {
 		return err
 	}
-	if a.command != "work" && fails(misconfigured(a, "work", what)) { // which it has told
+	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
 		return unsaid{err}
 	}
 	now, zone := time.Now(), time.UTC
@@ -130,7 +130,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
 }
 
-// mailBack tells that an outage is over.
+// mailBack prints that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	if none == nil && a.tellsOutages() {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
@@ -142,21 +142,21 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	}
 }
 
-// tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
+// tellsOutages reports whether outages go to mails rather than to a user.
 func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
 
-// byHand says that the output is for the caller, by a terminal, --json or --verbose: nothing is left out as said before. A worker's
-// ByHand is another thing.
+// byHand reports whether the caller reads the output (terminal, --json or --verbose), so that nothing is left out as
+// mailed before. A worker's ByHand is something else.
 func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
 
 func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
 }
 
-// fails says whether an outage is known to go on, or has ended only now.
+// fails reports whether an outage lasts, or its end was not yet told.
 func fails(outage *alert.Outage, none error) bool { return none == nil && outage.IsKnown() }
 
-// say prints what is news, and no error.
+// say prints news that is not an error.
 func (a *app) say(text string, more ...string) {
 	said := oneLines(append([]string{text}, more...))
 	if a.json {
@@ -166,14 +166,14 @@ func (a *app) say(text string, more ...string) {
 	a.err.text("hipq: %s\n", strings.Join(said, "\n  "))
 }
 
-// tell prints what is news. The caller counts it as told if there is no error.
+// tell prints news and returns an error if it could not. Without an error, the caller notes the news as told.
 func (a *app) tell(text string, more ...string) error {
 	a.say(text, more...)
 	return texts.Wrap(a.err.err, "print")
 }
 
-// mailNews says what a tick that took so long should tell, if no other has. What it can't find out the next one may, and
-// changes nothing of what the tick has done.
+// mailNews prints the news of a tick that took so long, unless another tick did. What it can't read is left to the next
+// tick; the tick's result stays the same.
 func (a *app) mailNews(ctx context.Context, i *instance, p worker.Params, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
@@ -197,7 +197,7 @@ func (a *app) mailNews(ctx context.Context, i *instance, p worker.Params, took t
 	}
 }
 
-// mailed are the queues of whose jobs a tick tells: those of its config.
+// mailed returns the queues whose jobs a tick mails about: those of its config.
 func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	for _, c := range i.Queues {
 		if i.unfit[c.Name] != nil {
@@ -212,7 +212,7 @@ func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	return queues, nil
 }
 
-// command is a command as the reader of a mail can run it, without the crontab's variables and outside of its folder.
+// command completes a command for the reader of a mail, who has neither the crontab's variables nor its folder.
 func (i *instance) command(text string) string {
 	passwd, _ := os.ReadFile("/etc/passwd")
 	text = asService(string(passwd), me()) + text
@@ -222,7 +222,7 @@ func (i *instance) command(text string) string {
 	return text + " --config " + texts.ShellWord(i.File)
 }
 
-// asService is what root puts before a command of a service's user, which has no shell in which the command could be pasted.
+// asService is the prefix with which root runs a command of a service's user, because that user has no login shell.
 func asService(passwd, name string) string {
 	for line := range strings.Lines(passwd) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
@@ -240,7 +240,7 @@ func me() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// runAs says as whom to run the commands of a mail, where, and of which instance they are.
+// runAs says as which user and on which host to run a mail's commands, and names the instance.
 func (i *instance) runAs() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -253,7 +253,7 @@ func (i *instance) runAs() string {
 	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }
 
-// mailInTurn tells of schedules that start over again and again. It looks once an hour.
+// mailInTurn mails schedules that keep starting over. It looks once an hour.
 func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error {
 	if len(i.Schedules) == 0 {
 		return nil

@@ -18,34 +18,34 @@ import (
 )
 
 const (
-	// lately is how long before a tick attempts may have failed without a tick that tells: some crontab lines apart.
+	// lately is how far before its start a tick looks for failures that no tick has mailed: a few crontab intervals.
 	lately = 5 * time.Minute
-	// lookedAgain is how long before the last look a tick begins to look: entries are there when they are committed.
+	// lookedAgain is the overlap with the last look, because entries appear only at their commit.
 	lookedAgain = 30 * time.Second
-	// lookedLong is after how long a look is noted, for other ticks to go on from there; lookedWithin is how long it may take.
+	// lookedLong is the duration from which a look is noted for other ticks. lookedWithin limits a look.
 	lookedLong, lookedWithin = 100 * time.Millisecond, 5 * time.Second
-	// mailedMost is how many new kinds of a queue's failures a tick tells apart, of kindsMost that there may be, and mailedWhole
-	// how many it tells in full. Those of a kind are counted among mailedAmong of the queue's newest jobs.
+	// mailedMost limits the new kinds of a queue that a tick mails. kindsMost limits those that it collects. mailedWhole
+	// limits those mailed in full. mailedAmong is how many of a queue's newest jobs it counts.
 	mailedMost, kindsMost, mailedWhole, mailedAmong = 50, 1000, 10, 100_000
 )
 
 type failedWay struct{ jobType, fingerprint string }
 
-// notice is that of jobs of a queue that failed for good in this way, or, with another state, of attempts.
+// notice names the notice for jobs of a queue that failed for good in this way, or by another state, for their attempts.
 func (w failedWay) notice(state activity.State, queue string) string {
 	return fmt.Sprintf("%s %s %s %s", state, queue, w.fingerprint, cmp.Or(w.jobType, job.None))
 }
 
-// ended is the notice of when it was over.
+// ended names the notice for the end of these failures.
 func (w failedWay) ended(queue string) string {
 	return endedNotice + " " + w.notice(activity.Failed, queue)
 }
 
-// name is the type of the jobs of a queue that failed in this way, for people.
+// name is the queue and the job type for people.
 func (w failedWay) name(queue string) string { return queue + "/" + texts.ShellWord(w.jobType) }
 
-// mailFailures tells of attempts that failed since a time: of each kind once an hour, and at once if a job then fails for good. A look
-// that took long is noted, and the next one, on whichever host, goes on from there.
+// mailFailures mails attempts that failed since a time: each kind once an hour, and at once if a job then fails for
+// good. A look that took long is noted, and the next look, on any host, continues from there.
 func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
 	queues, err := i.mailed()
 	if err != nil || len(queues) == 0 {
@@ -76,7 +76,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 			}
 		}
 		if err != nil {
-			for _, w := range ways { // the next tick tells them
+			for _, w := range ways { // leave them to the next tick
 				_, failed := board.Over(ctx, w.notice(newest[q.Name][w].State, q.Name))
 				err = errors.Join(err, failed)
 			}
@@ -95,8 +95,8 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	return nil
 }
 
-// lookSince is since when to look for what has failed in queues: a time, or if all of them have been looked at since, shortly before
-// that. noted are the notices of it.
+// lookSince returns the time from which to look for failures: since, or if later, shortly before the last look at all
+// queues. noted are the notices of looks.
 func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
 	noted = texts.Map(queues, func(q *queue.Queue) string { return "looked for failed jobs of " + q.Name })
 	times, err := board.Times(ctx, noted)
@@ -112,9 +112,9 @@ func lookSince(ctx context.Context, board alert.Log, queues []*queue.Queue, now,
 	return since, noted, err
 }
 
-// failedSince are the ways in which attempts of queues failed since a time, with the newest entry of each, which is of a job that failed
-// for good if there is one, and how far back it has looked if not all. Attempts that only lost their worker, or that it gave back, say
-// nothing of a handler before their jobs fail.
+// failedSince returns the ways in which attempts failed since a time. Each has its newest entry, preferably of a job
+// that failed for good. back is how far it looked if not to the beginning. It skips attempts that lost their worker,
+// unless the job failed: they say nothing about a handler.
 func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since time.Time) (newest map[string]map[failedWay]activity.Entry, back time.Time, err error) {
 	newest = map[string]map[failedWay]activity.Entry{}
 	for _, q := range queues {
@@ -126,7 +126,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 			return
 		}
 		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
-		if w.jobType == job.None { // the row had none
+		if w.jobType == job.None { // an invalid row has no type
 			w.jobType = ""
 		}
 		if was, ok := of[w]; !ok && len(of) < kindsMost || ok && was.State == activity.Error && e.State == activity.Failed {
@@ -136,8 +136,8 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	return newest, back, err
 }
 
-// untold are the kinds of failure of a queue that no tick has told for an hour, the latest first, and that the caller has
-// claimed to tell. Failed attempts are no news if a job that failed for good in the same way was told.
+// untold claims the kinds of failure of a queue that no tick has mailed for an hour, latest first. Failed attempts are
+// no news if a job that failed for good in the same way was mailed.
 func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
 	if len(newest) == 0 {
 		return nil, nil
@@ -159,7 +159,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 			break
 		}
 		unsaid := slices.Contains(left, said[n]) && slices.Contains(left, forGood[n])
-		if end := over[ended[n]]; !unsaid && !end.IsZero() && newest[w].At.After(end) { // it has come back
+		if end := over[ended[n]]; !unsaid && !end.IsZero() && newest[w].At.After(end) { // it failed again after its end was mailed
 			if unsaid, err = board.Over(ctx, ended[n]); unsaid {
 				_, err = board.Over(ctx, said[n])
 			}
@@ -181,7 +181,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	return ours, nil
 }
 
-// mailQueue tells of these ways in which attempts of a queue failed: what, since when, how often, and what to do.
+// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often, and what to do.
 func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
 	found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Failed, Among: mailedAmong})
 	if err != nil {
@@ -207,7 +207,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			}
 			err = a.tell(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(k.Failure.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
-		default: // discarded, or dismissed or tried again by now
+		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
 			if e.State == activity.Failed {
 				failed = "for good"
@@ -225,7 +225,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 	return nil
 }
 
-// among is the kind of these failures that is this way; nil if there is none.
+// among returns the failures of this way; nil if there are none.
 func (w failedWay) among(found admin.Failures) *admin.Failure {
 	at := slices.IndexFunc(found.Kinds, func(k admin.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
 	if at < 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// TestMailOutage: what ticks say of an outage that has caught one of them, and those that come after it.
+// TestMailOutage checks the messages of a tick that an outage interrupted, and of later ticks.
 func TestMailOutage(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HOME", cache)
@@ -41,22 +41,22 @@ func TestMailOutage(t *testing.T) {
 		"  the database last answered at "+since+", 3 min ago; the results of 2 jobs could not be saved: they count as lost with their worker, and run again",
 		"; hipq work first failed at "+since+"; this is said every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
-	// one that was caught says it anyway; of a lost lock another tick knows whether the database is there
+	// an interrupted tick always reports; a lost lock alone doesn't prove an outage
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work first failed at "+since)
 	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "the results of 1 job could not be saved")
 	dbtest.Ensure(t, !strings.Contains(out.String(), "first failed"), "a lost lock is an outage: %s", &out)
-	// where the database was away the lock was lost for that reason
+	// if the database was away, that is why the lock was lost
 	ends(worker.Summary{Started: 1, Answered: at}, fmt.Errorf("the database is away: %w (%w)", schema.ErrNoAnswer, worker.ErrLockLost),
 		"hipq: the database is away: the database does not answer (worker lost its lock)\n", "hipq work first failed at "+since)
 	dbtest.Ensure(t, !strings.Contains(out.String(), "stalled"), "it guesses: %s", &out)
-	// who has an answer, though no good one, says what it is
+	// an error that the database returned is reported as it is
 	ends(worker.Summary{Started: 1}, schema.ErrHeld, schema.ErrHeld.Error()+"\n")
 	c.Mail = false
 	ends(worker.Summary{}, schema.ErrNoAnswer)
 	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "the results of 1 job could not be saved")
 }
 
-// TestAsService: root can paste a command of a user that has no shell; other users' commands are as they are.
+// TestAsService checks that root can paste the commands of a user without a shell. Other users' commands are unchanged.
 func TestAsService(t *testing.T) {
 	const passwd = "root:x:0:0:root:/root:/bin/bash\nhipq:x:998:998::/var/lib/hipq:/usr/sbin/nologin\nann:x:1000:1000:Ann:/home/ann:/bin/sh\n"
 	for name, want := range map[string]string{"root": "", "ann": "", "nosuch": "", "hipq": "runuser -u hipq -- "} {

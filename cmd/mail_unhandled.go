@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// mailUnhandled tells of job types that have due jobs and that no worker has handled for a day. It checks each queue once an hour.
+// mailUnhandled mails job types that have due jobs, but no worker for a day. It checks each queue once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
 	board := alert.NewLog(i.db)
 	queues, err := i.mailed()
@@ -26,7 +26,7 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 	}
 	const looked = "looked for unhandled types of "
 	names := texts.Map(queues, func(q *queue.Queue) string { return looked + q.Name })
-	if len(names) > 0 { // most ticks end here, with one read for all queues
+	if len(names) > 0 { // most ticks end here, after one read for all queues
 		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
 			return err
 		}
@@ -67,10 +67,10 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 	return nil
 }
 
-// leftNotice begins the notices of the job types that workers of a host leave out.
+// leftNotice is the prefix of the notices for job types that workers of a host leave out.
 func leftNotice(host string) string { return "left out " + host }
 
-// mailHandled tells which job types that workers of this host had to leave out have their handlers again.
+// mailHandled mails which left-out job types of this host have their handlers again.
 func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
 	log := alert.NewLog(i.db)
 	said, err := log.Under(ctx, leftNotice(p.Host))
@@ -87,7 +87,7 @@ func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) err
 	return err
 }
 
-// handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.
+// handledLately reports whether a job of a type started since a time. The activity fills gaps in the metrics.
 func (i *instance) handledLately(ctx context.Context, queue, jobType string, since time.Time) (bool, error) {
 	some, all, err := monitor.New(i.db).Started(ctx, queue, jobType, since)
 	if err != nil || some || all {

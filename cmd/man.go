@@ -32,7 +32,7 @@ func writeMan(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root := Root() // one of its own, whose texts are changed
+	root := Root() // a separate tree, because describe changes its texts
 	describe(root)
 	header := &doc.GenManHeader{Section: "1", Source: "hipq", Manual: "hipq"}
 	if err := doc.GenManTree(root, header, dir); err != nil {
@@ -58,19 +58,19 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command) error) error {
 	return err
 }
 
-// describe makes Markdown, which pages are made of, of the texts that the commands print as help.
+// describe converts the help texts to Markdown, the source of the pages.
 func describe(c *cobra.Command) {
-	c.DisableAutoGenTag = true // its date is not that of the source
+	c.DisableAutoGenTag = true // its date would be the build's
 	c.Long = markdown(c.Long)
 	for _, sub := range c.Commands() {
 		describe(sub)
 	}
 }
 
-// special is what Markdown would take for a mark.
+// special matches the characters that Markdown interprets.
 var special = texts.Pattern("[\\\\`*_<>\\[\\]#|~]")
 
-// markdown leaves lines that are indented as they are, and joins the others.
+// markdown escapes a text's paragraphs, and makes indented lines code blocks.
 func markdown(text string) string {
 	var b strings.Builder
 	code := false
@@ -89,5 +89,5 @@ func markdown(text string) string {
 	return b.String()
 }
 
-// minus makes roff show the dashes of flags as they are typed, not as hyphens.
+// minus makes roff print the dashes of flags as typed, not as hyphens.
 var minus = strings.NewReplacer(`\fB--`, `\fB\-\-`, `\fB-`, `\fB\-`, "--", `\-\-`)

@@ -13,8 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Each command that people see has a page, which shows it as its help does: crontab's lines are no list with asterisks. The same
-// date gives the same pages.
+// Each visible command has a page like its help: crontab lines don't become lists. The same date gives the same pages.
 func TestMan(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	pages := manPages(t)

@@ -23,8 +23,8 @@ queues:
   - name: emails
 `
 
-// mistakes are command lines that people type, with what they are told: a sentence, with what may be meant if that can be known,
-// and the usage line of which command. One without a usage line is a good line about what isn't there.
+// mistakes are mistyped command lines with their messages: one sentence, a suggestion if possible, and the command's
+// usage line. Lines without usage are correct, but name something that doesn't exist.
 var mistakes = []struct{ line, says, usage string }{
 	// commands
 	{"pause files", `there is no command "pause"; did you mean hipq queues pause?`, "COMMAND"},
@@ -130,7 +130,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"enqueue files compress --key ''", `--key is empty; give it a value, or leave it out`, ""},
 }
 
-// foreign are words of cobra's, pflag's and strconv's, which are for programmers.
+// foreign are words from messages of cobra, pflag and strconv, which are for programmers.
 var foreign = []string{
 	"arg(s)", "accepts", "requires at least", "received", "flags in the group", "none of the others", "unknown command", "unknown flag",
 	"unknown shorthand", "flag needs an argument", "invalid argument", "bad flag syntax", "no such flag", "strconv", "parsing \"",
@@ -159,7 +159,7 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// Whatever flags and arguments a command has: it speaks of mistakes in hipq's own words.
+// Every command reports mistakes in its flags and arguments in hipq's words.
 func TestMistakesOfEachCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -171,7 +171,7 @@ func TestMistakesOfEachCommand(t *testing.T) {
 		with := func(args ...string) []string { return append(append([]string{}, path...), args...) }
 		seen++
 		h.tell(t, 64, with("--nonsense")...)
-		if len(path) > 0 && path[0] != "work" { // which takes any number of queues, and has no other arguments
+		if len(path) > 0 && path[0] != "work" { // work takes any number of queues, and no other arguments
 			h.tell(t, 64, with("1", "2", "a", "b", "c", "d", "e")...)
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -190,7 +190,7 @@ func TestMistakesOfEachCommand(t *testing.T) {
 	dbtest.Ensure(t, seen >= 20, "commands found: %d", seen)
 }
 
-// each calls f with a command and those below it.
+// each calls f for a command and its subcommands.
 func each(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, sub := range c.Commands() {
@@ -200,7 +200,7 @@ func each(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// hand is somebody who types command lines.
+// hand types command lines.
 type hand struct{ config string }
 
 func mistaken(t *testing.T, driver, source string) hand {
@@ -212,7 +212,7 @@ func mistaken(t *testing.T, driver, source string) hand {
 	return h
 }
 
-// tell runs a command that must end with this code, and say nothing if it fails but why, in its own words.
+// tell runs a command that must end with this code. A failed command prints only its error, in hipq's words.
 func (h hand) tell(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	code, out, errs := shown(args...)
@@ -224,7 +224,7 @@ func (h hand) tell(t *testing.T, want int, args ...string) string {
 	return errs
 }
 
-// words are those of a command line, on which quotes stand for nothing but an empty word or a whole one.
+// words splits a command line. Quotes only enclose an empty or a whole word.
 func words(line string) []string {
 	args := strings.Fields(line)
 	for i := range args {

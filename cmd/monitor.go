@@ -144,13 +144,13 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	return err
 }
 
-// reportHour writes the page and prints the metrics, as it was asked for, up to an hour.
+// reportHour writes the page and prints the metrics up to an hour, as requested.
 func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format string, o monitorOptions) (err error) {
 	if r.Report, err = monitor.New(i.db).Report(ctx, r.Hour); err != nil {
 		return err
 	}
-	if o.at == "" { // how it is now says nothing about a past hour
-		most := int64(0) // what is printed counts all jobs
+	if o.at == "" { // the present state says nothing about a past hour
+		most := int64(0) // printed figures count all jobs
 		if format == "" {
 			most = i.Alert.Enough()
 		}

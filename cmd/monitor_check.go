@@ -16,15 +16,15 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// exitUnknown is the exit code of a check that could not find out. The others are a severity's rank.
+// exitUnknown is the exit code of a check without a verdict. The other codes are the severity's rank.
 const exitUnknown = 3
 
-// verdict is the end of a check that has found something, and has said so.
+// verdict is the error that ends a check after its findings are printed.
 type verdict struct{ monitor.Severity }
 
 func (v verdict) Error() string { return string(v.Severity) }
 
-// runCheck judges the instance, and says so in the one line that the monitoring plugins' guidelines want.
+// runCheck judges the instance and prints one line as the monitoring plugins' guidelines require.
 func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	late := fmt.Errorf("no verdict within %s", timeout)
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, late)
@@ -43,7 +43,7 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	var r result
 	select {
 	case r = <-done:
-	case <-ctx.Done(): // whatever hangs is left behind
+	case <-ctx.Done(): // the goroutine may hang; leave it behind
 		r.err = ctx.Err()
 	}
 	switch {
@@ -62,7 +62,7 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 }
 
 type judged struct {
-	// Instance is nil if there is no config to be read.
+	// Instance is nil if no config could be read.
 	Instance *string `json:"instance"`
 	// Severity is that of a monitor.Health, or unknown.
 	Severity string            `json:"severity"`
@@ -75,9 +75,9 @@ type measured struct {
 	Label string `json:"label"`
 	// Value is nil if it isn't known.
 	Value *float64 `json:"value"`
-	// Unit is s, % or nothing, of a number.
+	// Unit is s, %, or empty for a number.
 	Unit string `json:"unit"`
-	// Warning and Critical are the limits; nil without one.
+	// Warning is the limit for a warning; nil if there is none.
 	Warning  *float64 `json:"warning"`
 	Critical *float64 `json:"critical"`
 }
@@ -108,7 +108,7 @@ func (a *app) printCheck(j judged) error {
 }
 
 func checkLine(status, text, perfdata string) string {
-	const most = 1000 // some who read it have no room for more than a few thousand
+	const most = 1000 // some plugins read only a few thousand characters
 	text = strings.ReplaceAll(oneLine(texts.Clip(text, most)), "|", "¦")
 	if perfdata != "" {
 		perfdata = " | " + perfdata
@@ -116,8 +116,8 @@ func checkLine(status, text, perfdata string) string {
 	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
 }
 
-// measures are always the same ones for the same queues, so that a graph has no gaps: an hour without attempts has an error rate of 0.
-// Those of a queue are over all of its types, and so have no limits, which are by type.
+// measures always returns the same measures for the same queues, so that graphs have no gaps. An hour without attempts
+// has an error rate of 0. A queue's measures cover all its types; they have no limits, because limits are by type.
 func measures(a monitor.Alert, s monitor.State) []measured {
 	var all []measured
 	limit := func(l float64) *float64 {
@@ -165,7 +165,7 @@ func measures(a monitor.Alert, s monitor.State) []measured {
 	return all
 }
 
-// perfdata are measures as the guidelines want them: label=value[unit];[warning];[critical];[min];[max], apart by blanks.
+// perfdata formats measures by the guidelines: label=value[unit];[warning];[critical];[min];[max].
 func perfdata(all []measured) string {
 	words := make([]string, len(all))
 	for n, m := range all {
@@ -185,13 +185,13 @@ func limitText(limit *float64) string {
 	return decimal(*limit)
 }
 
-// decimal writes a number without an exponent, and with no more of it than anybody reads.
+// decimal formats a number with at most three decimals and no exponent.
 func decimal(f float64) string {
 	text := strconv.FormatFloat(f, 'f', 3, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// endCheck is exit for a check: whatever it could not find out is one line and one code more.
+// endCheck is exit for a check. It prints any error as the one line of a check, and returns its code.
 func (a *app) endCheck(err error, hint string) int {
 	if v, ok := errors.AsType[verdict](err); ok {
 		return v.Rank()
@@ -206,6 +206,6 @@ func (a *app) endCheck(err error, hint string) int {
 	if l, ok := errors.AsType[located](err); ok {
 		said += "; " + l.where
 	}
-	_ = a.printCheck(judged{Severity: "unknown", Text: said, Findings: []monitor.Finding{}, Measures: []measured{}}) // the code says it too
+	_ = a.printCheck(judged{Severity: "unknown", Text: said, Findings: []monitor.Finding{}, Measures: []measured{}}) // so does the code
 	return exitUnknown
 }

@@ -25,7 +25,7 @@ func (o *missingOptions) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("missing", "again")
 }
 
-// check refuses what says something of --missing where it isn't.
+// check refuses flags that need --missing.
 func (o *missingOptions) check(cmd *cobra.Command) error {
 	for _, name := range []string{"since", "dry-run"} {
 		if !o.all && cmd.Flags().Changed(name) {
@@ -35,15 +35,15 @@ func (o *missingOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// missed is the result for an hour that was missed, or in a dry run what it would be.
+// missed is the result for a missed hour, or in a dry run the expected result.
 type missed struct {
 	Hour time.Time `json:"hour"`
-	// Result is taken, already (somebody else was faster), or gone: nothing is left of its time, if anything happened then.
+	// Result is taken, already (another run was faster), or gone (the hour's activity was purged, if there was any).
 	Result string `json:"result"`
 	DryRun bool   `json:"dry_run"`
 }
 
-// aggregateMissing aggregates the hours that were missed. When it is told to stop, it does so behind the hour that it is at.
+// aggregateMissing aggregates the missed hours. When asked to stop, it completes the current hour first.
 func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions) error {
 	since, err := i.ago(cmd, "--since", o.since)
 	if err != nil {
@@ -70,8 +70,8 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 		}
 		result := "taken"
 		if !o.dryRun {
-			// to the end, because the result of a commit that was cut short is unknown; the backlog of now is that of the
-			// last hour's end
+			// A cut-off commit has an unknown result, so the hour is completed. Only the last hour takes the present
+			// backlog as that of its end.
 			done, err := m.Aggregate(context.WithoutCancel(cmd.Context()), hour, monitor.AggregateOptions{Gauge: hour.Equal(last)})
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 	return nil
 }
 
-// tellMissed prints the result for an hour. People read it on a terminal, or in a dry run.
+// tellMissed prints the result for an hour. Text appears only on a terminal or in a dry run.
 func (a *app) tellMissed(h missed) error {
 	switch hour := h.Hour.Format(time.RFC3339); {
 	case a.json:
@@ -109,7 +109,7 @@ func (a *app) tellMissed(h missed) error {
 	return nil
 }
 
-// checkBegun refuses an hour before anything happened: more likely the year is wrong.
+// checkBegun refuses an hour before the first activity, because the year is probably wrong.
 func checkBegun(ctx context.Context, m *monitor.Monitor, t time.Time) error {
 	begin, err := m.Begin(ctx)
 	if err == nil && t.Before(begin) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// The forms in which the metrics are printed.
+// Formats of the metrics.
 const (
 	asTable      = "table"
 	asJSON       = "json"
@@ -26,18 +26,18 @@ var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
 
 type monitored struct {
 	monitor.Report
-	// Current is what has happened since the last complete hour; null with --at.
+	// Current is the activity since the last complete hour; null with --at.
 	Current *monitor.Current `json:"current"`
 	// Retrying are the job types with jobs that wait for a retry now; null with --at.
 	Retrying []monitor.Retrying `json:"retrying"`
 	// Health is null with --at.
 	Health *monitor.Health `json:"health"`
 	state  monitor.State
-	// taken: this run has aggregated the hour.
+	// taken reports whether this run aggregated the hour.
 	taken bool
 }
 
-// format is how the metrics are to be printed; empty is not at all.
+// format returns the output format; empty prints nothing.
 func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 	format := o.output
 	switch {
@@ -50,7 +50,7 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 	case a.json:
 		format = asJSON
 	case format == asJSON:
-		a.json = true // for what else it says
+		a.json = true // also for errors and notices
 	case format == "" && o.to != "":
 		return "", usagef("--to needs --output, or --json")
 	case format == "" && a.onTerminal() && o.report != standardOutput:
@@ -105,7 +105,7 @@ func (a *app) printHealth(h monitor.Health) {
 	}
 }
 
-// printCSV prints a line for each job type of each window, with the counts that JSON has.
+// printCSV prints a line for each job type of each window, with the same counts as JSON.
 func (a *app) printCSV(r monitor.Report) error {
 	w := csv.NewWriter(a.out)
 	header := []string{"window", "from", "to", "hours", "of", "queue", "job_type", "added", "started", "finished", "errors", "failed"}
@@ -152,7 +152,7 @@ func appendNumbers(row []string, numbers ...int64) []string {
 	return row
 }
 
-// csvCell is a text that others have chosen, on one line; a spreadsheet would take some for a formula, and run it.
+// csvCell makes a foreign text safe: on one line, and quoted if a spreadsheet would run it as a formula.
 func csvCell(text string) string {
 	text = oneLine(text)
 	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "@") {

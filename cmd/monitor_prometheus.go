@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// printMetrics prints what Prometheus' textfile collector reads. All are gauges: what is counted is counted over windows, and so
-// may become less. They have no timestamps, because the collector accepts none.
+// printMetrics prints the metrics for Prometheus' textfile collector. All are gauges, because counts over a window
+// may fall. They have no timestamps, because the collector refuses them.
 func (a *app) printMetrics(instance string, r monitored) error {
 	g := gauges{prometheus.NewRegistry(), prometheus.Labels{"hipq": label(instance)}}
 	s := r.state
@@ -139,7 +139,7 @@ func (g gauges) windows(windows []monitor.Window) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// label is a text that others have chosen, as the value of a label: on one line, and visible.
+// label makes a foreign text a visible, one-line value of a label.
 func label(text string) string { return oneLine(strings.ToValidUTF8(text, "\uFFFD")) }
 
 func maybeLabel(text *string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// TestPrometheus: promtool's linter, which reads it too, has nothing against what is printed, whatever job types are called.
+// TestPrometheus checks that promtool's linter accepts the output for any names of job types.
 func TestPrometheus(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 6, 40, 500e6, time.UTC)
 	p95 := int64(1500)

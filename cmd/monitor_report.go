@@ -16,13 +16,13 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// pageMode is that of a report's file: it quotes errors, which are not for everybody.
+// pageMode is the mode of the report's file. The report quotes errors, which not everyone may read.
 const pageMode = 0o640
 
-// failuresOfQueue is how many of the newest kinds of failures the page has of each queue.
+// failuresOfQueue limits the kinds of failures of each queue on the page.
 const failuresOfQueue = 10
 
-// writePage writes the report as a page, instead of that which is there, or prints it.
+// writePage prints the report's page, or replaces the file with it.
 func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
 	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Alert: i.Alert, Retrying: r.Retrying, Current: r.Current}
 	if i.File != config.Everywhere {
@@ -31,7 +31,7 @@ func (a *app) writePage(ctx context.Context, i *instance, r monitored, file stri
 	if p.Made, err = i.db.SQL.Clock(ctx); err != nil {
 		return err
 	}
-	if r.Health != nil { // of now
+	if r.Health != nil { // the report is about now
 		p.Health = new(i.health(r.state, i.shared))
 		if err = i.reportNow(ctx, &p); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (a *app) writePage(ctx context.Context, i *instance, r monitored, file stri
 	return i.replaceFile(file, page.Bytes(), pageMode)
 }
 
-// reportNow adds to the page what is true only at the moment.
+// reportNow adds the present state to the page.
 func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	queues, err := i.queues(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (i *instance) firstJob() string {
 
 type failureList = report.List[report.Failure]
 
-// reportedFailures are the kinds of failed jobs with the most jobs, or of those that will be retried the next ones.
+// reportedFailures returns the kinds of failures with the most jobs, or for retries those that come next.
 func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, state admin.Status) (l failureList, err error) {
 	var all []report.Failure
 	others := int64(0)
@@ -126,7 +126,7 @@ func (i *instance) reportedFailures(ctx context.Context, queues []*queue.Queue, 
 	return l, nil
 }
 
-// reportWork adds the jobs that run, and the workers.
+// reportWork adds the running jobs and the workers' hosts.
 func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *report.Page) error {
 	last, err := workers.New(i.db).Last(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *rep
 		return err
 	}
 	var hosts []report.Host
-	at := map[string]int{} // where a worker's host is
+	at := map[string]int{} // index in hosts by worker
 	for _, w := range atWork {
 		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
 			hosts = append(hosts, report.Host{Name: w.Host, Since: w.StartTime.Time})

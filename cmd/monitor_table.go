@@ -32,7 +32,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 	for _, trend := range r.Trends {
 		a.out.line("worse: %s", trend.Words(i.Location))
 	}
-	if err := a.printTicks(i, r.Windows[2]); err != nil { // the last day's
+	if err := a.printTicks(i, r.Windows[2]); err != nil { // the window of one day
 		return err
 	}
 	for _, g := range r.gauges() {
@@ -54,7 +54,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 	return nil
 }
 
-// gauges are those of now, if that was read: those of the last hour's end may show a backlog that is gone.
+// gauges returns the present backlog if it was read, because that of the last hour's end may be gone.
 func (r monitored) gauges() []monitor.Gauge {
 	if r.Health == nil {
 		return r.Gauges
@@ -81,7 +81,7 @@ func timeCell(ms *int64) string {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// printTaken says what this run has aggregated.
+// printTaken says what this run aggregated.
 func (a *app) printTaken(i *instance, r monitored) {
 	var all monitor.Counts
 	for _, h := range r.Hours {
@@ -116,7 +116,7 @@ func (a *app) printWindows(i *instance, r monitored) error {
 
 const sparkHours = 24
 
-// printHours draws how many jobs of each queue were finished in the hours of the last day, where people see it.
+// printHours draws the finished jobs of each queue in each hour of the last day, if the terminal can show it.
 func (a *app) printHours(r monitored) {
 	if !a.onTerminal() || !canRewrite() || a.out.plain("…") != "…" {
 		return
@@ -167,7 +167,7 @@ func (a *app) printTicks(i *instance, w monitor.Window) error {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline is a bar for each value, as high as it is beside the greatest; -1 is an unknown one, and a gap.
+// sparkline draws a bar for each value, relative to the greatest. -1 is an unknown value, drawn as a gap.
 func sparkline(values []int64) string {
 	most := max(slices.Max(values), 1)
 	var line strings.Builder
@@ -175,7 +175,7 @@ func sparkline(values []int64) string {
 		switch {
 		case v < 0:
 			line.WriteByte(' ')
-		default: // rounded up: one job must show
+		default: // rounded up, so that one job shows
 			line.WriteRune(bars[(v*int64(len(bars)-1)+most-1)/most])
 		}
 	}

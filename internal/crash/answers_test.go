@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// answeredNo is the error of an answer that says that the work has failed.
+// answeredNo is the error in an answer that the work failed.
 const answeredNo = "answered: no"
 
-// answers are those that come from outside for the asynchronous jobs, some of them too late.
+// answers settles asynchronous jobs from outside, some of them too late.
 type answers struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
 
 	mu sync.Mutex
-	// given has the answers that counted.
+	// given has the accepted answers.
 	given map[answered]string
 }
 
-// answered is an attempt: jobs that were started together have the same token.
+// answered names an attempt. Jobs that start together share a token.
 type answered struct{ queue, key, token string }
 
 func newAnswers(h hipq, db *database, rng *rand.Rand) *answers {
@@ -44,7 +44,7 @@ func (a *answers) keep(ctx context.Context, t *testing.T) {
 	}
 }
 
-// answer answers for some of the jobs of a queue that wait, and for some that have waited too long.
+// answer answers some waiting jobs of a queue, and some whose timeout has passed.
 func (a *answers) answer(ctx context.Context, queue string) error {
 	type waiting struct{ key, token string }
 	var list []waiting
@@ -74,9 +74,9 @@ func (a *answers) answer(ctx context.Context, queue string) error {
 	return nil
 }
 
-// give gives an answer, which may come too late by now.
+// give sends an answer. Its attempt may be over by now.
 func (a *answers) give(ctx context.Context, token string, args ...string) error {
-	// to its end, because the last answer of all may count
+	// not cancelled, because the last answer may be accepted
 	_, err := a.hipq.run(context.WithoutCancel(ctx), append(args, "--token", token)...)
 	if err != nil && ctx.Err() == nil && !strings.Contains(err.Error(), "the answer changes nothing") {
 		return err

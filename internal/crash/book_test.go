@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// step is what the handler does in one attempt; the last one holds for all that follow.
+// step is the handler's action in one attempt. The last step repeats for all further attempts.
 type step struct {
 	Do    string `json:"do"`
 	MS    int    `json:"ms,omitempty"`
 	Print int    `json:"print,omitempty"`
-	// Still says that the handler notes its beginning and its end alone.
+	// Still makes the handler note only its start and its end.
 	Still bool `json:"still,omitempty"`
 }
 
-// What a handler can do.
+// Actions of a handler.
 const (
 	doDone   = "done"
 	doExit1  = "exit1"
 	doExit65 = "exit65"
 	doCrash  = "crash" // kills itself
 	doHang   = "hang"  // until the timeout
-	doLate   = "late"  // come back when another runs the job: of a worker that speaks SQL, all others are done
+	doLate   = "late"  // SQL workers settle when another runs the job; for all others it is done
 )
 
-// slow is a step that takes so long that a test can come on it.
+// slow is the minimum in ms of a step that a test can catch while it runs.
 const slow = 300
 
-// name is what a job is known by before it has an id.
+// name identifies a job before it has an id.
 type name struct{ queue, jobType, key string }
 
 // spec is a job as it was enqueued.
@@ -45,24 +45,24 @@ type spec struct {
 	weight int
 }
 
-// usual is the weight of a job about which nothing is said.
+// usual is the default weight.
 const usual = 1
 
 func (s spec) step(attempt int) step { return s.steps[min(attempt, len(s.steps))-1] }
 
-// book knows what was enqueued.
+// book records what was enqueued.
 type book struct {
 	rng  *rand.Rand
 	make func(*book) spec
-	// invented and files are how many there are.
+	// invented counts the jobs that were made up, files the NDJSON files.
 	invented, files int
 
 	mu    sync.Mutex
 	specs map[name]spec
 	order []spec
-	// rows is how many jobs hipq said it added, and the test inserted.
+	// rows counts the jobs that hipq reported as added, and those that the test inserted.
 	rows int
-	// asked counts how often each was to be enqueued; ids has those of which hipq printed the id.
+	// asked counts how often each job was enqueued. ids has the ids that hipq printed.
 	asked map[name]int
 	ids   map[name]int64
 }
@@ -71,21 +71,21 @@ func newBook(rng *rand.Rand, invent func(*book) spec) *book {
 	return &book{rng: rng, make: invent, specs: map[name]spec{}, asked: map[name]int{}, ids: map[name]int64{}}
 }
 
-// spec gives what is known of a job.
+// spec returns the spec of a job.
 func (b *book) spec(n name) spec {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.specs[n]
 }
 
-// named makes up a job that does nothing yet.
+// named makes up a job without steps.
 func (b *book) named() spec {
 	b.invented++
 	return spec{name: name{queue: queues[b.rng.IntN(len(queues))], jobType: "steady", key: fmt.Sprintf("job-%06d", b.invented)}, weight: usual}
 }
 
-// invent makes up a job. Most are done at once, so that much happens; enough take long enough to be hit by what happens to
-// their worker, or end otherwise.
+// invent makes up a job. Most are short, so that much happens. The others last long enough to lose their worker, or
+// fail.
 func (b *book) invent() spec {
 	s := b.named()
 	done, again := step{Do: doDone}, 1+b.rng.IntN(2)
@@ -131,8 +131,8 @@ func (b *book) invent() spec {
 	return s
 }
 
-// enqueue brings in n jobs and some duplicates: most as NDJSON, now and then by two processes at once that get the same
-// lines; a few one by one; a few by plain SQL.
+// enqueue adds n jobs and some duplicates: most as NDJSON, a few one by one, a few with plain SQL. Sometimes two
+// processes enqueue the same file at once.
 func (b *book) enqueue(ctx context.Context, h hipq, db *database, n int) error {
 	const single, plain = 2, 5
 	var alone, bulk []spec
@@ -147,7 +147,7 @@ func (b *book) enqueue(ctx context.Context, h hipq, db *database, n int) error {
 	for range 1 + len(bulk)/20 {
 		bulk = append(bulk, b.order[b.rng.IntN(len(b.order))])
 	}
-	b.order = append(b.order, alone...) // from now on they may have duplicates too
+	b.order = append(b.order, alone...) // later calls may duplicate them too
 	b.rng.Shuffle(len(bulk), func(i, j int) { bulk[i], bulk[j] = bulk[j], bulk[i] })
 	file, err := b.write(h, bulk)
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *book) count(rows int) {
 func (s spec) data() string {
 	data, err := json.Marshal(map[string][]step{"steps": s.steps})
 	if err != nil {
-		panic(err) // there is nothing in it that could fail
+		panic(err) // steps always encode
 	}
 	return string(data)
 }

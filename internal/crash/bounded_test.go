@@ -20,19 +20,19 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// mostMemory is how much memory a worker may have come to use, in MiB, at a concurrency of 4.
+// mostMemory limits the peak memory of a worker in MiB, at a concurrency of 4.
 const mostMemory = 64
 
-// briefly is the error of jobs that would take for ever.
+// briefly is the error of jobs that never end.
 const briefly = "timeout after 3s"
 
-// ignored follows where their programs ignore that they are told to end.
+// ignored is its suffix for programs that ignore SIGTERM.
 const ignored = "; ignored SIGTERM for 1s, killed"
 
-// misdeeds are what handlers do that behave badly, and what must come of their jobs.
+// misdeeds are the actions of bad handlers, and the results of their jobs.
 var misdeeds = []struct {
 	kind, do string
-	// part of the flood is what it prints.
+	// part divides the size of the flood that it prints.
 	part  int64
 	error string
 }{
@@ -49,7 +49,7 @@ var misdeeds = []struct {
 	{"stream", "deaf", 0, briefly + ignored + "; the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"},
 }
 
-// TestBounded: whatever handlers do, the tick ends in its time, in little memory, and nothing of them is left.
+// TestBounded checks that with any misdeed, the tick ends in time, uses little memory and leaves nothing behind.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	flood := int64(10 << 30)
@@ -111,7 +111,7 @@ func TestBounded(t *testing.T) {
 	dbtest.Same(t, len(got), len(misdeeds), "jobs: %q", slices.Sorted(maps.Keys(got)))
 }
 
-// configureHostile is a hipq with a queue for each kind of handlers.
+// configureHostile returns a hipq with a queue for each kind of handler.
 func configureHostile(t *testing.T, url string) hipq {
 	t.Helper()
 	h := hipq{binaries: build(t), driver: "sqlite"}
@@ -133,7 +133,7 @@ func configureHostile(t *testing.T, url string) hipq {
 	return h.by(t, filepath.Join(t.TempDir(), "hipq.db"))
 }
 
-// watchMemory runs a command, and gives the most memory that it has come to use, in MiB, and what it said.
+// watchMemory runs a command and returns its peak memory in MiB and its output.
 func watchMemory(t *testing.T, c *exec.Cmd) (most int, said string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -143,7 +143,7 @@ func watchMemory(t *testing.T, c *exec.Cmd) (most int, said string) {
 	go func() { ended <- c.Wait() }()
 	tooLong := time.After(2 * *patienceFlag)
 	for {
-		// rusage has that of the process from which it was forked
+		// rusage starts with the peak of the process that forked it
 		if f, err := os.Open(fmt.Sprintf("/proc/%d/status", c.Process.Pid)); err == nil {
 			for lines := bufio.NewScanner(f); lines.Scan(); {
 				if kib, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {

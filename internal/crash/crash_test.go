@@ -1,5 +1,5 @@
-// Package crash has the test that kills workers: real processes of the real program, killed and stopped at random
-// moments, while the handlers of their jobs keep a ledger. Afterwards ledger, activity and jobs must agree.
+// Package crash tests hipq with real processes. It kills and stops workers at random moments while handlers keep a
+// ledger. Afterwards the ledger, the activity and the jobs must agree.
 package crash
 
 import (
@@ -21,14 +21,14 @@ var (
 	seedFlag   = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
 	cronFlag   = flag.Int("crash.cron", 0, "for how many minutes to live with cron, too: 50 at least")
 	queueFlag  = flag.String("crash.queue", "", "a setting that each queue has besides, as the config says it (shards: 4)")
-	// An undisturbed machine of two cores needs a third of it.
+	// An idle machine with two cores needs a third of it.
 	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
 )
 
-// size is how much of everything a run has.
+// size is the size of a run.
 type size struct{ jobs, kills, stops, rounds int }
 
-// wanted is the size by the flags, of what the test has at all.
+// wanted applies the flags to a test's size. They don't change parts of it that are 0.
 func wanted(full, short size) size {
 	s := full
 	if testing.Short() {
@@ -45,31 +45,31 @@ func wanted(full, short size) size {
 	return s
 }
 
-// plan is what one test has otherwise than the next.
+// plan is how one test differs from others.
 type plan struct {
 	size
-	// otherKills is how many workers in other languages are killed between grab and start, and as many in the middle of a job.
+	// otherKills is how many workers in other languages are killed between claim and start, and as many during a job.
 	otherKills int
-	// workers is how many overlap, beside those that are stopped.
+	// workers is how many workers overlap, besides those that are stopped.
 	workers int
-	// backlog is how many jobs wait for them as long as they are in danger.
+	// backlog is how many jobs wait while workers are killed and stopped.
 	backlog int
-	// late says that workers in other languages come late with some of the jobs.
+	// late makes workers in other languages settle some jobs late.
 	late bool
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
-	// shards are those of each queue at first, 0 for one; then reshard is what an operator makes of them in turns. rate bounds the
-	// starts of each queue, if it isn't empty: so many in a second.
+	// shards is each queue's number of shards at first, 0 for one. An operator then sets those in reshard in turn. rate
+	// limits each queue's starts in a second, 0 for none.
 	shards  int
 	reshard []int
 	rate    int
-	// lockFor is how long a lock lasts, at least.
+	// lockFor is the minimum of worker.lock_for.
 	lockFor    time.Duration
 	invent     func(*book) spec
 	invariants []invariant
 }
 
-// TestCrash runs thousands of jobs with workers that are killed and stopped all the while, and checks the invariants.
+// TestCrash runs thousands of jobs while workers are killed and stopped, and checks the invariants.
 func TestCrash(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{jobs: 5000, kills: 100, stops: 9}, size{jobs: 500, kills: 10, stops: 3}),
@@ -91,7 +91,7 @@ func chosenSeed() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// run is one test, on one engine.
+// run is one test on one engine.
 type run struct {
 	t *testing.T
 	plan
@@ -101,7 +101,7 @@ type run struct {
 	fleet *fleet
 	watch *watch
 	gauge *gauge
-	// answers are given to the asynchronous jobs.
+	// answers settles the asynchronous jobs.
 	answers *answers
 	seed    uint64
 }
@@ -121,7 +121,7 @@ func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint
 	return r
 }
 
-// random is a source of its own for each actor: their order in time must not change what the others do.
+// random returns a separate source for each actor, so that their timing doesn't change each other's choices.
 func (r *run) random(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, actor)) }
 
 func (r *run) run() {
@@ -136,7 +136,7 @@ func (r *run) run() {
 	harm.Go(func() { r.fleet.killOthers(ctx, r.otherKills, r.random(6)) })
 	harm.Go(func() { r.divide(ctx) })
 	harm.Go(func() {
-		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
+		// a busy machine may never reach the moment; leave time for the remaining jobs
 		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)
 		defer stop()
 		r.fleet.stopAll(ctx, r.stops, r.random(4), r.book)
@@ -155,7 +155,7 @@ func (r *run) run() {
 	r.judge()
 }
 
-// begin lets the workers and those who watch them begin. What it gives waits until every job is final, and ends them.
+// begin starts the workers and the observers. end waits until every job is final, then stops them.
 func (r *run) begin(ctx context.Context) (end func()) {
 	var crew sync.WaitGroup
 	working, rest := context.WithCancel(ctx)
@@ -174,7 +174,7 @@ func (r *run) begin(ctx context.Context) (end func()) {
 	}
 }
 
-// feed enqueues so many jobs.
+// feed enqueues n jobs.
 func (r *run) feed(ctx context.Context, n int) error {
 	for n > 0 && ctx.Err() == nil {
 		some := min(n, 250)
@@ -186,8 +186,8 @@ func (r *run) feed(ctx context.Context, n int) error {
 	return nil
 }
 
-// feedUntil keeps the workers busy as long as they are in danger, and until they have tried often enough, and enqueues the
-// rest afterwards.
+// feedUntil keeps the workers busy until the killing is over and there were enough rounds. Then it enqueues the
+// remaining jobs.
 func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 	for ctx.Err() == nil {
 		select {
@@ -217,7 +217,7 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 	}
 }
 
-// awaitFinal waits until every job is final. If time runs out, I4 tells which are not.
+// awaitFinal waits until every job is final. After a timeout, I4 names those that are not.
 func (r *run) awaitFinal(ctx context.Context) {
 	for ctx.Err() == nil {
 		open, err := r.db.open()
@@ -229,7 +229,7 @@ func (r *run) awaitFinal(ctx context.Context) {
 	}
 }
 
-// awaitBurial lets ticks come, as cron would, until the last of those killed has been found dead.
+// awaitBurial runs ticks like cron, until all killed workers were found dead.
 func (r *run) awaitBurial() {
 	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(500 * time.Millisecond) {
 		r.hipq.mustRun(r.t, "work")

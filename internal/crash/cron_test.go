@@ -26,14 +26,14 @@ queues:
       - {name: invoice, handler: {exec: [sh, -c, "test -e mended || { echo the printer is on fire >&2; exit 1; }"]}}
 `
 
-// mail is one thing that a command has printed: cron would mail it.
+// mail is one message that a command printed, and that cron would mail.
 type mail struct {
 	minute  int
 	command string
 	text    string
 }
 
-// cronHost runs commands as cron would.
+// cronHost runs commands like cron.
 type cronHost struct {
 	t       *testing.T
 	program string
@@ -44,7 +44,7 @@ type cronHost struct {
 	mails   []mail
 }
 
-// run begins a command and doesn't wait for its end.
+// run starts a command without waiting for it.
 func (c *cronHost) run(args ...string) {
 	minute := c.minute
 	c.running.Go(func() {
@@ -64,17 +64,17 @@ func (c *cronHost) run(args ...string) {
 	})
 }
 
-// trouble is a cause of mails: it is there from one minute on, and its end is in another one.
+// trouble is a cause of mails. It begins in minute from and ends in minute to.
 type trouble struct {
 	from, to   int
 	begin, end func()
-	// named and over are what the mails about it say, each once.
+	// named matches the mail about it, over the mail about its end. Each is sent once.
 	named, over string
 }
 
-// TestHourOfCron lives an hour with cron: hipq work each minute, hipq monitor every five. The database is away twice, a handler is
-// broken, the line of hipq work is out of the crontab for a while, and a disk is full. Each cause is mailed once, and its end too,
-// and nothing else is. It takes as many minutes as -crash.cron says.
+// TestHourOfCron runs hipq work each minute and hipq monitor every five. The database is away twice, a handler is
+// broken, hipq work is missing in the crontab for a while, and a disk is full. Each cause and its end are mailed once,
+// and nothing else. -crash.cron sets the minutes.
 func TestHourOfCron(t *testing.T) {
 	if *cronFlag == 0 {
 		t.Skip("it takes an hour: make crash")
@@ -138,7 +138,7 @@ func TestHourOfCron(t *testing.T) {
 	c.judge(troubles)
 }
 
-// judge wants each trouble to be named once, and its end, and nothing else.
+// judge checks that each trouble and its end were mailed once, and nothing else.
 func (c *cronHost) judge(troubles []trouble) {
 	told := map[int]bool{}
 	for _, what := range troubles {

@@ -15,17 +15,17 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// database reads hipq's tables by SQL of its own: what is to be tested must not be its own witness.
+// database reads hipq's tables with its own SQL, so that the tested code is not its own witness.
 type database struct {
 	*sql.DB
-	// now is the database's clock.
+	// now is the SQL for the database's clock.
 	now    string
 	sqlite bool
-	// cluster says that others write on other nodes: ids say nothing of when a row came.
+	// cluster means that several nodes write, so ids don't show the order of rows.
 	cluster bool
 }
 
-// must ends a test where there is an error.
+// must ends a test with an error.
 var must = dbtest.OK
 
 const (
@@ -50,7 +50,7 @@ func openDatabase(t *testing.T, driver, source string) *database {
 	return d
 }
 
-// sourceOf makes a database.
+// sourceOf creates a database.
 func sourceOf(t *testing.T, driver string) string {
 	t.Helper()
 	if driver == "sqlite" {
@@ -90,13 +90,13 @@ func (d *database) working() (n int, err error) {
 	return n, err
 }
 
-// slots are how many jobs the workers that count as alive may run.
+// slots is the number of slots of all workers that count as alive.
 func (d *database) slots() (n int, err error) {
 	err = d.QueryRow("SELECT COALESCE(SUM(slots), 0) FROM " + workersTable + " WHERE state = 'working' AND lock_until > " + d.now).Scan(&n)
 	return n, err
 }
 
-// workerOf gives the id of the worker that is this process, "" before it has registered.
+// workerOf returns the id of the worker with this pid, or "" before it has registered.
 func (d *database) workerOf(pid int) (id string, err error) {
 	err = d.QueryRow("SELECT id FROM "+workersTable+" WHERE pid = ? AND state = 'working' ORDER BY start_time DESC LIMIT 1", pid).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -110,13 +110,13 @@ func (d *database) workerState(id string) (state string, err error) {
 	return state, err
 }
 
-// rounds counts how often workers have tried to start jobs of queues with a throttle limit.
+// rounds counts the rounds of workers in queues with a throttle limit.
 func (d *database) rounds() (n int, err error) {
 	err = d.QueryRow("SELECT COALESCE(SUM(turn), 0) FROM " + shardsTable + " WHERE queue <> 'NONE'").Scan(&n)
 	return n, err
 }
 
-// insert does what an application may do: two columns are enough, and the key is there to know the job again.
+// insert adds a job as an application may: two columns suffice; the key identifies the job for the test.
 func (d *database) insert(s spec) error {
 	columns, values := "job_type, job_data, job_key", []any{s.jobType, s.data(), s.key}
 	if s.weight != usual {
@@ -126,7 +126,7 @@ func (d *database) insert(s spec) error {
 	return err
 }
 
-// held are the jobs that a worker has: those that run, and those about which it decides.
+// held returns the jobs that a worker has locked, runs, or decides about.
 func (d *database) held(worker string) (jobs []row, err error) {
 	for _, q := range queues {
 		some, e := d.jobs(q, "WHERE status IN ('locked', 'running', 'answered', 'deciding') AND worker_id = ?", worker)
@@ -151,7 +151,7 @@ func (d *database) running() (pids map[int]int, err error) {
 	return pids, err
 }
 
-// again reads jobs again.
+// again rereads jobs.
 func (d *database) again(jobs []row) (now []row, err error) {
 	for _, q := range queues {
 		var ids []string
@@ -201,10 +201,10 @@ func (d *database) jobs(queue, where string, args ...any) (jobs []row, err error
 	return jobs, err
 }
 
-// layout is how both engines show times.
+// layout is the format of times in both engines.
 const layout = "2006-01-02 15:04:05.000000"
 
-// clock finds out how far the database's clock is ahead of ours, and how exact that is.
+// clock returns how far the database's clock is ahead of ours, and how precisely that is known.
 func (d *database) clock() (ahead, tolerance time.Duration, err error) {
 	var text string
 	before := time.Now()
@@ -217,12 +217,12 @@ func (d *database) clock() (ahead, tolerance time.Duration, err error) {
 	return now.Sub(before.Add(took / 2)), took/2 + 2*time.Millisecond, err
 }
 
-// stuck says whether a transaction is open that does not go on: that of a worker which was stopped in the middle of it.
-// With SQLite it holds up everybody, with MySQL those who need its rows.
+// stuck reports whether a transaction stays open, because its worker was stopped. In SQLite it blocks everyone, in MySQL
+// all who need its rows.
 func (d *database) stuck() (bool, error) {
 	const breath = 300 * time.Millisecond
 	if d.sqlite {
-		// who is kept from the log is told so after ten seconds: too late for all others that wait
+		// SQLite reports a locked log only after 10 s, too late for all others that wait
 		type answer struct {
 			busy bool
 			err  error
@@ -253,7 +253,7 @@ func (d *database) stuck() (bool, error) {
 	return false, err
 }
 
-// fileBusy says whether SQLite's one write lock can't be had for so long.
+// fileBusy reports whether SQLite's write lock stays taken for so long.
 func (d *database) fileBusy(patience time.Duration) (bool, error) {
 	ctx := context.Background()
 	conn, err := d.Conn(ctx)
@@ -272,7 +272,7 @@ func (d *database) fileBusy(patience time.Duration) (bool, error) {
 	return busy != nil, errors.Join(err, e)
 }
 
-// transactions are those in the test's database that hold locks.
+// transactions returns the transactions in the test's database that hold locks.
 func (d *database) transactions() (map[string]bool, error) {
 	ids := map[string]bool{}
 	query := "SELECT t.trx_id FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id" +
@@ -286,7 +286,7 @@ func (d *database) transactions() (map[string]bool, error) {
 	return ids, err
 }
 
-// session has a connection of its own do this. What it gives makes an end of that.
+// session runs statements on a separate connection. letGo runs end on it.
 func (d *database) session(t *testing.T, end string, begin ...string) (letGo func()) {
 	t.Helper()
 	conn := dbtest.Must(d.Conn(context.Background()))(t)
@@ -300,7 +300,7 @@ func (d *database) session(t *testing.T, end string, begin ...string) (letGo fun
 	}
 }
 
-// hold opens a transaction that has done this, until it is let go.
+// hold keeps a transaction with this statement open until letGo.
 func (d *database) hold(t *testing.T, statement string) (letGo func()) {
 	t.Helper()
 	if d.sqlite {
@@ -309,7 +309,7 @@ func (d *database) hold(t *testing.T, statement string) (letGo func()) {
 	return d.session(t, "ROLLBACK", "BEGIN", statement)
 }
 
-// readOnly prevents all writes on the server, as some backups do.
+// readOnly blocks all writes on the server, as some backups do.
 func (d *database) readOnly(t *testing.T) (end func()) {
 	t.Helper()
 	return d.session(t, "UNLOCK TABLES", "FLUSH TABLES WITH READ LOCK")

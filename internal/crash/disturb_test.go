@@ -12,15 +12,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// disturbance is what another client of the server does to the workers: it is gone in the middle of a transaction, or it
-// holds something that they need.
+// disturbance is what another client does to the workers: it vanishes within a transaction, or holds locks that they
+// need.
 type disturbance struct {
 	name string
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
-	// begin does it; what it gives makes an end of it.
+	// begin starts it; end ends it.
 	begin func(*stage) (end func())
-	// stopped is the queue that has to stand still as long as it lasts, or everything. What counts is the pace of the rest.
+	// stopped is the queue that stands still meanwhile, or everything. The test measures the other queues' pace.
 	stopped string
 }
 
@@ -52,9 +52,8 @@ var disturbances = []disturbance{
 	{name: "all tables are read only", begin: func(s *stage) func() { return s.db.readOnly(s.t) }, stopped: everything},
 }
 
-// TestDisturbed: nothing waits for the dead, and no transaction stops the queue. While one client is gone in the middle
-// of a transaction, or keeps one open, the others' pace is that of before, some seconds after it has begun. Other programs on the
-// machine change the pace, so make test leaves it to make crash.
+// TestDisturbed checks that no dead client and no open transaction stops a queue. Some seconds after a disturbance
+// begins, the others reach their former pace. Other programs on the machine change the pace, so only make crash runs it.
 func TestDisturbed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures the pace of workers, which needs a quiet machine")
@@ -77,7 +76,7 @@ func TestDisturbed(t *testing.T) {
 	})
 }
 
-// caught cuts the victim off in the middle of a transaction in which it has sent such statements, and holds something.
+// caught cuts off the victim in a transaction that has sent such statements and holds locks.
 func (s *stage) caught(statements string) {
 	s.t.Helper()
 	s.lost = s.idOf(s.victim)
@@ -96,7 +95,7 @@ func (s *stage) caught(statements string) {
 	s.t.Fatalf("the victim never holds anything when it has sent %q", statements)
 }
 
-// holds says whether the connection on which the victim was caught holds something, and waits for its client.
+// holds reports whether the victim's transaction holds locks while the server waits for the victim.
 func (s *stage) holds() bool {
 	s.t.Helper()
 	n := 0
@@ -106,7 +105,7 @@ func (s *stage) holds() bool {
 	return n > 0
 }
 
-// stopped stops the victim's process in the middle of such a transaction, and lets it go on in the end.
+// stopped stops the victim's process within such a transaction. Its end resumes the process.
 func stopped(statements string) func(*stage) func() {
 	return func(s *stage) func() {
 		s.caught(statements)
@@ -116,8 +115,8 @@ func stopped(statements string) func(*stage) func() {
 	}
 }
 
-// vanished swallows all that the victim and the server send each other, from the middle of such a transaction on. The victim
-// has to end by itself.
+// vanished drops all traffic between the victim and the server from within such a transaction on. The victim must end by
+// itself.
 func vanished(statements string) func(*stage) func() {
 	return func(s *stage) func() {
 		s.caught(statements)
@@ -143,17 +142,17 @@ var (
 	theQueue = "SELECT turn FROM " + shardsTable + " WHERE queue = '" + queues[0] + "' AND ? <> '' FOR UPDATE"
 )
 
-// To which: three that are soon to start, or three of different workers that have just started.
+// Which jobs: three that start soon, or three of different workers that just started.
 var (
 	due     = "status = 'available' ORDER BY " + schema.ClaimOrder + " LIMIT 3 OFFSET 5"
 	running = "id IN (SELECT MAX(id) FROM " + jobsTable(queues[0]) + " WHERE status IN ('locked', 'running', 'answered', 'deciding') AND " +
 		"start_time > UTC_TIMESTAMP(6) - INTERVAL 1 SECOND GROUP BY worker_id) LIMIT 3"
 )
 
-// held keeps an application's transaction open that has done something to some jobs.
+// held keeps a transaction open in which an application locks or enqueues some jobs.
 func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() {
 	return func(s *stage) func() {
-		if what == again { // on MySQL the gap behind such a key is locked too, and must not be that in which all new keys are
+		if what == again { // MySQL also locks the gap behind the key, where all new keys would go
 			must(s.t, s.feed(s.t.Context(), 100))
 		}
 		s.touch(which)
@@ -178,7 +177,7 @@ func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() 
 	}
 }
 
-// touch chooses three jobs of the first queue, as soon as there are so many.
+// touch chooses three jobs of the first queue as soon as there are three.
 func (s *stage) touch(which string) {
 	s.t.Helper()
 	for range 2000 {
@@ -199,7 +198,7 @@ func (s *stage) touch(which string) {
 	s.t.Fatalf("there are never three jobs with %s", which)
 }
 
-// touchNext touches the job with the next key: a gap in front of it is locked with this key.
+// touchNext also marks the job with the next key, because its lock includes the gap before it.
 func (s *stage) touchNext(key string) {
 	s.t.Helper()
 	var id int64

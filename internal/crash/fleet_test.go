@@ -16,36 +16,37 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// fleet are the workers: processes of hipq work, as overlapping ticks of cron would be.
+// fleet runs the workers: processes of hipq work that overlap like ticks of cron.
 type fleet struct {
 	t    *testing.T
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
-	// ways are the same hipq by other ways to the database, which workers take by turns.
+	// ways are configs with other ways to the database. Workers take them in turns.
 	ways []hipq
-	// others are workers in other languages, which are started by turns with hipq's own.
+	// others start workers in other languages, in turns with hipq's own.
 	others []func() *exec.Cmd
 	turn   int
-	// size is how many workers overlap, beside those that are taken.
+	// size is how many workers overlap, besides those that are taken.
 	size int
-	// aim says that kills are for workers that have jobs: under a throttle limit few have any.
+	// aim makes kills prefer workers that have jobs, because under a throttle limit few have any.
 	aim bool
 
 	mu   sync.Mutex
 	live []*worker
-	// over are those that have ended.
+	// over are the ended workers.
 	over []*worker
-	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
+	// kills counts the killed workers whose row was working. with counts those of them with running handlers.
 	kills, with int
-	// between is how many of them had grabbed jobs and started none, within those in other languages that had started one.
+	// between counts the killed workers that had claimed jobs and started none. within counts other languages' with a
+	// started job.
 	between, within int
-	// running, deciding and grabbed are the jobs that those killed had.
+	// running, deciding and grabbed count the jobs of killed workers: started, in the retry decision, and not started.
 	running, deciding, grabbed int
 	stops                      []string
-	// inStart counts those that were stopped in the middle of a handler's start, and killed when their locks were about to end.
+	// inStart counts workers stopped while they started a handler, and killed before their lock expired.
 	inStart int
-	// missed counts the stops that were taken back, see stopAll.
+	// missed counts the stops without a comeback; see stop.
 	missed int
 }
 
@@ -54,15 +55,15 @@ type worker struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	began  time.Time
-	// ended is closed when the process is.
+	// ended is closed when the process has ended.
 	ended chan struct{}
-	// taken says that somebody is about to send it signals, and others must leave it alone. Under fleet.mu.
+	// taken reserves the worker for an actor that sends it signals. fleet.mu guards it.
 	taken bool
-	// excused says that it may end with 75.
+	// excused allows it to end with 75.
 	excused bool
-	// id is known of those that were killed or stopped while they worked.
+	// id is set if it was killed or stopped while it worked.
 	id string
-	// killed says that somebody has killed it, stopped that somebody has stopped it.
+	// killed is set after a test's SIGKILL, stopped after a test's SIGSTOP.
 	killed, stopped bool
 }
 
@@ -72,7 +73,7 @@ func newFleet(t *testing.T, h hipq, db *database, rng *rand.Rand, size int) *fle
 	return f
 }
 
-// keep replaces workers that have ended, until ctx does.
+// keep replaces ended workers until ctx ends.
 func (f *fleet) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -86,12 +87,12 @@ func (f *fleet) keep(ctx context.Context) {
 		if free < f.size {
 			f.launch()
 		}
-		// ticks that find nothing to do end at once: this bounds how fast they follow
+		// a tick without jobs ends at once; this limits the rate of new ones
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// launch starts a worker with options of its own.
+// launch starts a worker with random options.
 func (f *fleet) launch() {
 	f.turn++
 	if i := f.turn % (len(f.others) + 1); i > 0 {
@@ -103,14 +104,14 @@ func (f *fleet) launch() {
 	dbtest.Ensure(f.t, err == nil, "%v", err)
 	share := []int{2, 4, 8}
 	if f.aim {
-		share = []int{1, 2} // under a throttle limit, few jobs are to be many workers'
+		share = []int{1, 2} // under a throttle limit, spread the few jobs over many workers
 	}
 	pick := func(of ...int) int { return of[f.rng.IntN(len(of))] }
 	args := []string{
-		// verbose, because it then says when it has lost a lock
+		// --verbose reports a lost lock
 		"work", "--verbose", "--run-for", fmt.Sprint(pick(2, 5, 20), "s"), "--batch", fmt.Sprint(pick(1, 10, 50, 100)),
-		// concurrency is over all workers of the host, the dead included until their locks expire: one more than they
-		// have would be one slot for it
+		// --concurrency covers all workers of the host, including dead ones until their locks expire. So it must exceed
+		// their slots.
 		"--concurrency", fmt.Sprint(min(slots+pick(share...), 40)),
 	}
 	if f.rng.IntN(2) == 0 {
@@ -131,7 +132,6 @@ func (f *fleet) launch() {
 	}
 }
 
-// start starts a worker.
 func (f *fleet) start(c *exec.Cmd) (*worker, error) {
 	w := &worker{cmd: c, began: time.Now(), ended: make(chan struct{})}
 	w.cmd.Stderr = &w.stderr
@@ -146,9 +146,9 @@ func (f *fleet) start(c *exec.Cmd) (*worker, error) {
 	return w, nil
 }
 
-// await moves a worker that has ended.
+// await moves a worker to over when it ends.
 func (f *fleet) await(w *worker) {
-	_ = w.cmd.Wait() // the process's state has it too
+	_ = w.cmd.Wait() // ProcessState has the error too
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, other := range f.live {
@@ -163,7 +163,7 @@ func (f *fleet) await(w *worker) {
 
 func anyWorker(*worker) bool { return true }
 
-// take gives one of these workers that was not taken yet.
+// take reserves a random worker among those that qualify, or returns nil.
 func (f *fleet) take(rng *rand.Rand, these func(*worker) bool) *worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,25 +187,25 @@ func (f *fleet) leave(w *worker) {
 	w.taken = false
 }
 
-// signal sends one. The process has not been waited for, or this does nothing: its id can't be another's.
+// signal sends a signal. It does nothing after Wait, so it can't hit a new process with the same id.
 func (w *worker) signal(s syscall.Signal) {
 	w.stopped = w.stopped || s == syscall.SIGSTOP
 	_ = w.cmd.Process.Signal(s)
 }
 
-// endedByKill says of a worker that has ended whether a SIGKILL was its end.
+// endedByKill reports whether a SIGKILL ended the worker.
 func (w *worker) endedByKill() bool {
 	status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// complaints are what it said that is not about its ordinary work.
+// complaints are the first lines that the worker printed, without its debug log.
 func (w *worker) complaints() string {
 	lines := slices.DeleteFunc(strings.Split(w.stderr.String(), "\n"), func(line string) bool { return strings.Contains(line, "level=DEBUG") })
 	return strings.Join(lines[:min(len(lines), 20)], "\n")
 }
 
-// killAll kills workers at random moments, until so many of them were at work.
+// killAll kills workers at random moments, until n of them were at work.
 func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {
 	for f.kills < n && ctx.Err() == nil {
 		time.Sleep(time.Duration(150+rng.IntN(700)) * time.Millisecond)
@@ -219,7 +219,7 @@ func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {
 	}
 }
 
-// takeBusy gives one that has jobs, if there comes one soon: there may be none for any of them.
+// takeBusy takes a worker that has jobs. If none appears soon, it takes any worker.
 func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	for range 100 {
 		running, err := f.db.running()
@@ -238,7 +238,7 @@ func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	return f.take(rng, anyWorker)
 }
 
-// killOthers kills workers in other languages, until so many were hit between grab and start, and in the middle of a job.
+// killOthers kills workers in other languages: n between claim and start, and n during a job.
 func (f *fleet) killOthers(ctx context.Context, n int, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -270,11 +270,11 @@ func (f *fleet) kill(w *worker) {
 	<-w.ended
 	dbtest.Ensure(f.t, err == nil, "%v", err)
 	if !w.endedByKill() {
-		return // it had ended just before
+		return // it had just ended
 	}
 	w.killed = true
 	if id == "" {
-		return // it had not registered yet
+		return // it had not registered
 	}
 	state, err := f.db.workerState(id)
 	held, e := f.db.held(id)
@@ -307,13 +307,13 @@ func (f *fleet) kill(w *worker) {
 	}
 }
 
-// sendHome tells those that are left to end, and waits.
+// sendHome ends the remaining workers with SIGTERM and waits for them.
 func (f *fleet) sendHome() {
 	f.mu.Lock()
 	left := append([]*worker(nil), f.live...)
 	f.mu.Unlock()
 	for _, w := range left {
-		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // one that has just begun doesn't listen to signals yet
+		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // a new process doesn't catch signals yet
 		f.awaitRegistered(w)
 		w.signal(syscall.SIGTERM)
 	}
@@ -328,7 +328,7 @@ func (f *fleet) sendHome() {
 	}
 }
 
-// awaitRegistered waits until a worker in another language is known: these take their time to begin.
+// awaitRegistered waits until a worker in another language has registered, because these start slowly.
 func (f *fleet) awaitRegistered(w *worker) {
 	for limit := time.Now().Add(time.Minute); w.cmd.Path != f.hipq.program && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
 		id, err := f.db.workerOf(w.cmd.Process.Pid)
@@ -344,7 +344,7 @@ func (f *fleet) awaitRegistered(w *worker) {
 	}
 }
 
-// destroy ends what a failed test would leave.
+// destroy kills what a failed test would leave behind.
 func (f *fleet) destroy() {
 	f.mu.Lock()
 	left := append([]*worker(nil), f.live...)

@@ -12,18 +12,18 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// harm is what happens to a node of a cluster. It has an end, after which the node comes back by itself.
+// harm is what happens to a node of a cluster. After its end, the node recovers by itself.
 type harm struct {
 	name string
-	// do begins it; what it gives makes an end of it.
+	// do starts it; end ends it.
 	do func(*dbtest.Node) (end func())
-	// lasts is for how long.
+	// lasts is its duration.
 	lasts time.Duration
-	// long says that it is left out of the short run.
+	// long excludes it from short runs.
 	long bool
 }
 
-// The other nodes do without one of which they hear nothing after 5 seconds.
+// The other nodes exclude a node that is silent for 5 s.
 var harms = []harm{
 	{name: "killed", lasts: 10 * time.Second, do: func(n *dbtest.Node) func() {
 		n.Kill()
@@ -43,10 +43,10 @@ var harms = []harm{
 	{name: "read only", lasts: 8 * time.Second, do: (*dbtest.Node).ReadOnly, long: true},
 }
 
-// clusterLimit is the throttle limit of each queue: room for several jobs, since each round of a cluster takes its time.
+// clusterLimit is the throttle limit of each queue. It has room for several jobs, because rounds in a cluster are slow.
 const clusterLimit = 10
 
-// inventForCluster makes up a job as inventWeighted does, now and then one that weighs more than the limit.
+// inventForCluster is inventWeighted, but sometimes a job weighs more than the limit.
 func (b *book) inventForCluster() spec {
 	s := b.inventWeighted()
 	if b.rng.IntN(100) == 0 {
@@ -55,8 +55,8 @@ func (b *book) inventForCluster() spec {
 	return s
 }
 
-// TestGalera does harm to a node of a cluster in the middle of jobs that have weights, while workers with all nodes in their
-// DSNs, each in another order, are killed too. Each job is done once, no more runs at once than the limit lets, nothing is lost.
+// TestGalera harms a node of a cluster while weighted jobs run, and kills workers. Each worker's DSN names all nodes, in
+// varying order. Each job is done once, no more run at once than the limit allows, and nothing is lost.
 func TestGalera(t *testing.T) {
 	p := plan{
 		size:    wanted(size{jobs: 3000, kills: 3}, size{jobs: 600, kills: 1}),
@@ -74,10 +74,10 @@ func TestGalera(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			nodes := dbtest.Nodes(t)
 			dbtest.Equal(t, nodes)
-			// the test itself looks at a node to which nothing happens
+			// the test itself reads from an unharmed node
 			r := newRun(t, p, bin.own(t), "mysql", nodes[(i+1)%len(nodes)].DSN, seed)
 			r.db.cluster = true
-			r.watch.every, r.gauge.every = time.Second, 10*time.Millisecond // the machine has three servers to run
+			r.watch.every, r.gauge.every = time.Second, 10*time.Millisecond // the machine runs three servers
 			for first := range nodes {
 				var dsns []string
 				for n := range nodes {
@@ -90,7 +90,7 @@ func TestGalera(t *testing.T) {
 	}
 }
 
-// suffer lets a harm happen to a node in the middle of the jobs.
+// suffer harms a node while the jobs run.
 func (r *run) suffer(h harm, victim *dbtest.Node) {
 	ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
 	defer stop()
@@ -119,7 +119,7 @@ func (r *run) suffer(h harm, victim *dbtest.Node) {
 	r.t.Log(standstill(r.hipq.ledger, harmed))
 }
 
-// enqueueNew enqueues so many jobs with keys of their own, by the ways to the database in turns.
+// enqueueNew enqueues n jobs with new keys, through the nodes in turns.
 func (r *run) enqueueNew(ctx context.Context, n int) {
 	r.t.Helper()
 	specs := make([]spec, n)
@@ -134,8 +134,8 @@ func (r *run) enqueueNew(ctx context.Context, n int) {
 	dbtest.Ensure(r.t, err == nil, "%v", err)
 }
 
-// doneOnce: in the ledger, for each job that has finished. A job whose worker lost its lock, or its life, just when it was done, is
-// done again: its activity tells of it.
+// doneOnce checks the ledger for each finished job. If a worker loses its lock or its life just when a job is done, the
+// job is done again, and its activity says so.
 func doneOnce(c *record) (bad []string, checked string) {
 	finished, again := 0, 0
 	for id, j := range c.jobs {
@@ -160,7 +160,7 @@ func doneOnce(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d jobs finished, %d of them done before by a worker that was killed", finished, again)
 }
 
-// standstill is the longest time in which no handler was heard of since then.
+// standstill reports the longest time without an entry in the ledger since then.
 func standstill(ledger string, since time.Time) string {
 	entries, err := readLedger(ledger)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// binaries are what is built for the test.
+// binaries are the programs that are built for the test.
 type binaries struct{ program, handler string }
 
 func build(t *testing.T) binaries {
@@ -36,7 +36,7 @@ func build(t *testing.T) binaries {
 	return b
 }
 
-// own are the same binaries under names of their own, so that a test that runs beside others knows its processes.
+// own links the binaries under new names, so that a parallel test can recognise its processes.
 func (b binaries) own(t *testing.T) binaries {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,10 +45,10 @@ func (b binaries) own(t *testing.T) binaries {
 	return mine
 }
 
-// shortestLock is the shortest that the config allows.
+// shortestLock is the minimum that the config allows.
 const shortestLock = 5 * time.Second
 
-// The attempts that jobs have. Kills must not exhaust those of the ordinary types; those of fragile jobs they may.
+// Attempts of jobs. Kills must not exhaust those of ordinary types, but may exhaust those of fragile jobs.
 const (
 	attempts        = 50
 	fragileAttempts = 3
@@ -58,7 +58,7 @@ const (
 type hipq struct {
 	binaries
 	config, ledger string
-	// driver and settings are what the config says, but for where the database is.
+	// driver and settings are the config without the place of the database.
 	driver, settings string
 }
 
@@ -73,11 +73,11 @@ func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 	return h.by(t, source)
 }
 
-// settingsOf are what the config says of workers and queues.
+// settingsOf returns the part of the config about workers and queues.
 func (h hipq) settingsOf(p plan) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\n", max(p.lockFor, shortestLock))
-	// long enough for a late worker to come on a job that waits for its next attempt
+	// long enough for a late worker to meet a job that waits for its next attempt
 	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 500ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
 	for _, q := range queues {
 		handler := fmt.Sprintf("handler: {exec: [%q, %q]}", h.handler, h.ledger)
@@ -102,7 +102,7 @@ func (h hipq) settingsOf(p plan) string {
 	return c.String()
 }
 
-// by is the same hipq with a config of its own, by which its database is there.
+// by returns the same hipq with a config that reaches the database through source.
 func (h hipq) by(t *testing.T, source string) hipq {
 	t.Helper()
 	h.config = filepath.Join(t.TempDir(), "hipq.yaml")
@@ -111,18 +111,18 @@ func (h hipq) by(t *testing.T, source string) hipq {
 	return h
 }
 
-// command is one that ctx does not kill: what the test ends, it ends on purpose.
+// command returns a command that no context kills, so that a test ends it only on purpose.
 func (h hipq) command(args ...string) *exec.Cmd {
 	c := exec.Command(h.program, append(args, "--config", h.config)...)
-	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=") // with no place to note an outage each worker says why it ended
+	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=") // without a folder for outages, each worker prints why it ended
 	return c
 }
 
-// run runs a command to its end and gives what it printed. Success is silent: cron mails what is on standard error.
+// run runs a command and returns its output. On success, standard error must be empty, because cron would mail it.
 func (h hipq) run(ctx context.Context, args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	c := h.command(args...)
-	c.Env = append(c.Env, "HIPQ_MAIL=off") // jobs are to fail for good
+	c.Env = append(c.Env, "HIPQ_MAIL=off") // jobs fail for good on purpose
 	c.Stdout, c.Stderr = &out, &complaints
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("hipq %s: %w: %s", strings.Join(args, " "), err, complaints.String())

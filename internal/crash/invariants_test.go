@@ -11,13 +11,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// invariant is what must always hold. check returns what violates it, and a word about what it was checked on.
+// invariant is a rule that always holds. check returns its violations, and a summary of what was checked.
 type invariant struct {
 	name, says string
 	check      func(*record) (violations []string, checked string)
 }
 
-// invariants have the names that the specification gives them.
+// invariants have the names of the specification.
 var invariants = []invariant{
 	{"I1", "no accepted job is missing", noneMissing},
 	{"I2", "what is final without an error was done", finishedWasDone},
@@ -34,7 +34,7 @@ var invariants = []invariant{
 	{"I10", "a live key is there once", keysAreUnique},
 }
 
-// noneMissing (I1): as many rows as hipq said it added, each job among them, under the id that was printed.
+// noneMissing (I1) checks that there are as many rows as hipq added, including each job, with the id that was printed.
 func noneMissing(c *record) (bad []string, checked string) {
 	rows := map[name]int{}
 	for _, j := range c.jobs {
@@ -63,7 +63,7 @@ func (c *record) duplicates() (n int) {
 	return n
 }
 
-// finishedWasDone (I2): the handler of the very attempt that finished, under the lock that the row has, got to its end.
+// finishedWasDone (I2) checks that the handler of the attempt that finished, with the row's token, got to its end.
 func finishedWasDone(c *record) (bad []string, checked string) {
 	finished := 0
 	for id, j := range c.jobs {
@@ -71,7 +71,7 @@ func finishedWasDone(c *record) (bad []string, checked string) {
 			continue
 		}
 		finished++
-		// an answer may come for an attempt whose worker was killed before its handler began
+		// the answer may be for an attempt whose worker was killed before its handler began
 		done := j.jobType == "sent" && c.answers[answered{j.queue, j.key, j.token}] == "complete" || slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool {
 			answered := j.jobType == "sent" && c.answers[answered{j.queue, j.key, e.token}] == "complete"
 			return e.event == "done" && (e.token == j.token && j.jobType != "sent" || answered)
@@ -83,7 +83,7 @@ func finishedWasDone(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d jobs finished", finished)
 }
 
-// startsOnce (I3): in the ledger, of attempts that the activity knows to have started.
+// startsOnce (I3) checks that in the ledger each attempt starts once, and that the activity has its start.
 func startsOnce(c *record) (bad []string, checked string) {
 	starts := 0
 	for id, tries := range c.tries {
@@ -113,24 +113,24 @@ func startsOnce(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d handlers started", starts)
 }
 
-// reasons are why an attempt may have gone wrong, by how its error begins, with the step that explains it: none if it
-// was done to the attempt.
+// reasons are the possible errors of attempts, by their beginning. do is the step that explains the error. It is empty
+// for an error from outside.
 var reasons = []struct{ text, do string }{
 	{"exit status 1", doExit1},
 	{"Exception: exit status 1", doExit1},
 	{"exit status 65", doExit65},
 	{"worker lost: ", ""},
 	{"worker lost its lock", ""},
-	// by itself, or by the guard of a worker that was stopped
+	// by the handler itself, or by the guard of a stopped worker
 	{"killed by signal 9 (SIGKILL)", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
-	{"not begun: its quarantine: ", ""}, // while the queue is divided again
+	{"not begun: its quarantine: ", ""}, // while the queue is divided
 	{answeredNo, ""},
 }
 
-// furtherAttemptsHaveReasons (I3): before each further attempt an error, and one that can be: what the handler was to
-// do, or what was done to its worker.
+// furtherAttemptsHaveReasons (I3) checks that each failed attempt has an error that its handler's step or its worker's
+// fate explains.
 func furtherAttemptsHaveReasons(c *record) (bad []string, checked string) {
 	count := map[string]int{}
 	for id, history := range c.history {
@@ -161,8 +161,8 @@ func furtherAttemptsHaveReasons(c *record) (bad []string, checked string) {
 	return bad, "errors: " + strings.Join(words, ", ")
 }
 
-// lostRunAgain: the next attempt begins soon after the one that was lost. Workers look more often than a tick of cron, so this bound
-// holds on a busy machine too.
+// lostRunAgain checks that the attempt after a lost one begins soon. The bound allows for a busy machine, because
+// workers look more often than each minute.
 func lostRunAgain(c *record) (bad []string, checked string) {
 	const bound = time.Second + shortestLock + time.Minute
 	var waits []time.Duration
@@ -187,8 +187,8 @@ func lostRunAgain(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d lost attempts, the next after %s (median), %s at most", len(waits), waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 }
 
-// noneAtOnce (I3): what the ledger has of an attempt comes before what it has of the next, and the handler began before
-// the attempt was declared over.
+// noneAtOnce (I3) checks that an attempt's entries in the ledger precede those of the next, and that its handler began
+// before its outcome was written.
 func noneAtOnce(c *record) (bad []string, checked string) {
 	again := 0
 	for id, entries := range c.order {
@@ -214,7 +214,7 @@ func noneAtOnce(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d further attempts", again)
 }
 
-// askedOnEveryError: of the type that has a retry handler, also when a crash came in between.
+// askedOnEveryError checks jobs with a retry handler, also after a crash during the decision.
 func askedOnEveryError(c *record) (bad []string, checked string) {
 	errors, again := 0, 0
 	for id, history := range c.history {
@@ -243,7 +243,7 @@ func askedOnEveryError(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d errors, %d of them asked about again", errors, again)
 }
 
-// allFinal (I4).
+// allFinal (I4) checks that every job is final.
 func allFinal(c *record) (bad []string, checked string) {
 	count := map[string]int{}
 	for id, j := range c.jobs {
@@ -255,7 +255,7 @@ func allFinal(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d finished, %d failed", count["finished"], count["failed"])
 }
 
-// nothingLeavesFinal (I5): what was seen final looks the same ever after, and no attempt comes after the last.
+// nothingLeavesFinal (I5) checks that a final row never changes, and that no attempt follows the last.
 func nothingLeavesFinal(c *record) (bad []string, checked string) {
 	bad = slices.Sorted(maps.Keys(c.watch.left))
 	for id, before := range c.watch.finals {
@@ -273,8 +273,8 @@ func nothingLeavesFinal(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d looks, %d jobs seen final while others ran", c.watch.looks, len(c.watch.finals))
 }
 
-// activityAgrees (I7): added, then for each attempt from 1 to the row's one starting and one outcome, of which the last
-// alone is final and says what the row says.
+// activityAgrees (I7) checks for added, then for each attempt one start and one outcome. Only the last outcome is final,
+// and it agrees with the row.
 func activityAgrees(c *record) (bad []string, checked string) {
 	for id, j := range c.jobs {
 		last := "finished/%d"
@@ -313,7 +313,7 @@ func activityAgrees(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d jobs, %d rows of activity", len(c.jobs), events)
 }
 
-// nothingLeft (I9): no processes, transactions, locks.
+// nothingLeft (I9) checks that no processes, transactions or locks are left.
 func nothingLeft(c *record) (bad []string, checked string) {
 	bad = append(bad, c.left...)
 	for id, j := range c.jobs {
@@ -324,9 +324,9 @@ func nothingLeft(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d processes of hipq work", len(c.fleet.over))
 }
 
-// allAccountedFor (I9): the killed have an error, once, and so have those that were stopped as they started a handler, until their
-// lock was about to end; the others ended well, or because their lock was lost, or some few because they came to SQLite's file too
-// late each time, because the machine was busy, or a node that was gone kept silent.
+// allAccountedFor (I9) checks how workers ended. Killed workers have one error, as have those stopped while they started
+// a handler. The others ended in order or because they lost their lock. A few may fail because a busy SQLite file or a
+// silent node kept them waiting.
 func allAccountedFor(c *record) (bad []string, checked string) {
 	lost, late, inVain := 0, 0, 0
 	for _, w := range c.fleet.over {
@@ -352,19 +352,19 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 			bad = append(bad, fmt.Sprintf("worker %s is %s, and died %d times", id, state, c.deaths[id]))
 		}
 	}
-	if late == 0 && len(c.fleet.stops) > 0 && !testing.Short() { // a few stops may all have been too short, or too long, to leave one
+	if late == 0 && len(c.fleet.stops) > 0 && !testing.Short() { // a few stops may all be too short or too long
 		bad = append(bad, "no late settlement was refused: the stops have lost their bite")
 	}
 	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost, %d because the database was away; %d late settlements refused",
 		len(c.deaths), lost, inVain, late)
 }
 
-// databaseWasAway says whether a worker ended because SQLite's file was held whenever it came, or it heard nothing.
+// databaseWasAway reports whether a worker ended because SQLite's file was always locked, or the database silent.
 func databaseWasAway(said string) bool {
 	return strings.Contains(said, "waited for the database without success") || strings.Contains(said, "the database does not answer")
 }
 
-// keysAreUnique (I10): never seen twice while they were live, and by the activity each was over before it came again.
+// keysAreUnique (I10) checks that a live key was never seen twice, and that its job ended before its next job was added.
 func keysAreUnique(c *record) (bad []string, checked string) {
 	bad = slices.Sorted(maps.Keys(c.watch.twice))
 	same := map[name][]jobID{}

@@ -14,13 +14,13 @@ import (
 const (
 	// enqueuers is how many processes enqueue the same keys at once.
 	enqueuers, enqueuersShort = 16, 6
-	// manyKeys are more than a batch: while one process adds its second, others still add their first.
+	// manyKeys is more than a batch, so that some processes add their second batch while others add their first.
 	manyKeys = 1000
 )
 
-// TestSameKeys enqueues the same keys from many processes at once, each in an order of its own: while nothing else goes
-// on, then to replace what is there, then while workers finish the jobs, so that keys are free again. Each process must end
-// well and in silence, and what they say they added must be what is there.
+// TestSameKeys enqueues the same keys from many processes at once, each in a random order. It does so on an idle queue,
+// then to replace jobs, then while workers finish jobs and free keys. Each process must succeed silently, and the jobs
+// they report as added must be there.
 func TestSameKeys(t *testing.T) {
 	each(t, plan{workers: 3, invent: (*book).named, invariants: invariants}, func(r *run) {
 		ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
@@ -49,7 +49,7 @@ func TestSameKeys(t *testing.T) {
 	})
 }
 
-// enqueuers is how many processes enqueue at once: each waits for all others, so on a busy machine many take very long.
+// enqueuers returns how many processes enqueue at once. Each waits for all others, so many take long on a busy machine.
 func (r *run) enqueuers() int {
 	if testing.Short() {
 		return enqueuersShort
@@ -57,7 +57,7 @@ func (r *run) enqueuers() int {
 	return enqueuers
 }
 
-// sameKeys makes up jobs of one queue, because a batch is of one.
+// sameKeys makes up jobs of one queue, because a batch has only one.
 func (r *run) sameKeys(n int) []spec {
 	specs := make([]spec, n)
 	for i := range specs {
@@ -67,7 +67,7 @@ func (r *run) sameKeys(n int) []spec {
 	return specs
 }
 
-// together has all the processes enqueue the same jobs, with these answers to duplicates by turns.
+// together enqueues the same jobs in all processes, which take these values of --on-duplicate in turns.
 func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string) {
 	r.t.Helper()
 	before := r.book.rows
@@ -86,7 +86,7 @@ func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string)
 	var all sync.WaitGroup
 	for i, file := range files {
 		all.Go(func() {
-			// each of them must account for every line
+			// each process must account for every line
 			errs[i] = r.book.enqueueFile(ctx, r.hipq, file, len(specs), "--on-duplicate", onDuplicate[i%len(onDuplicate)])
 		})
 	}
@@ -99,7 +99,7 @@ func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string)
 	r.t.Logf("%d processes enqueued %d keys (%v): %d added, %d duplicates", n, len(specs), onDuplicate, added, n*len(specs)-added)
 }
 
-// wantAdded: so many jobs were added, say the processes, the queue and the activity.
+// wantAdded checks that the processes, the queue and the activity agree on n added jobs.
 func (r *run) wantAdded(n int) {
 	r.t.Helper()
 	var rows, told int
@@ -111,7 +111,7 @@ func (r *run) wantAdded(n int) {
 	}
 }
 
-// wantLive: each of these is there once and as it was enqueued last, and nothing else is.
+// wantLive checks that exactly these jobs are live, once each, with the data that was enqueued last.
 func (r *run) wantLive(specs []spec) {
 	r.t.Helper()
 	want := map[string]string{}

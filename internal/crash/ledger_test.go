@@ -18,8 +18,8 @@ type entry struct {
 	at      time.Time
 }
 
-// readLedger reads the lines in the order in which they were written. One without its end is by a handler that was killed within its
-// write: what it was to say has not happened.
+// readLedger reads the lines in the order of their writes. It skips incomplete lines: their handlers were killed during
+// the write, before the event.
 func readLedger(file string) (ledger []entry, err error) {
 	f, err := os.Open(file)
 	if err != nil {

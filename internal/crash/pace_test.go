@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// window is how long a pace is measured. That is done again if the machine had something else to do meanwhile.
+	// window is how long a pace is measured. windows is how often, because the machine may be busy with something else.
 	window, windows = 5 * time.Second, 3
-	// keptPace is which part of their undisturbed pace the others keep at least: the machine may be busy with other tests.
+	// keptPace is the part of their pace that the others must keep. It is low because other tests may use the machine.
 	keptPace = 0.5
-	// soon is how late the results of undisturbed jobs may be written.
+	// soon limits the delay of results of undisturbed jobs.
 	soon = 8 * time.Second
 )
 
 // span is a time by the database's clock.
 type span struct{ from, to time.Time }
 
-// look waits for as long as a pace is measured.
+// look waits for one window.
 func (s *stage) look() span {
 	from := s.now()
 	time.Sleep(window)
 	to := s.now()
-	time.Sleep(breath / 10) // a commit is later than the time that the activity has of it
+	time.Sleep(breath / 10) // a commit follows the time in its activity entry
 	return span{from, to}
 }
 
-// wantPace complains if the others don't keep their pace, in all queues but one.
+// wantPace fails unless the others keep their pace, in all queues except but.
 func (s *stage) wantPace(when string, before span, but string) {
 	s.t.Helper()
 	for n := 1; ; n++ {
@@ -54,8 +54,8 @@ func (s *stage) wantPace(when string, before span, but string) {
 	}
 }
 
-// apart are the queues of which each has to keep its pace: with a throttle limit they have turns of their own. Else all together
-// keep it, because they share the slots.
+// apart returns the queues that each must keep their pace. Only queues with a throttle limit have separate turns;
+// otherwise all share the slots and are measured together.
 func (s *stage) apart() []string {
 	if s.limit > 0 {
 		return queues
@@ -63,7 +63,7 @@ func (s *stage) apart() []string {
 	return []string{everything}
 }
 
-// finishedByOthers are the jobs that count, in the activity: it has them when their results are written.
+// finishedByOthers selects the others' finished jobs in the activity, which has them once their results are written.
 const finishedByOthers = " FROM " + activityTable + " WHERE kind = 'job' AND state = 'finished' AND worker_id <> ?"
 
 // pace is how many jobs of a queue, or of everything, the others finished in a second.
@@ -76,7 +76,7 @@ func (s *stage) pace(in span, of string) float64 {
 	return float64(n) / in.to.Sub(in.from).Seconds()
 }
 
-// wantSoon complains if results were written late, of undisturbed jobs of the others.
+// wantSoon fails if results of the others' undisturbed jobs were written late.
 func (s *stage) wantSoon(disturbed time.Time) {
 	s.t.Helper()
 	query := "SELECT f.queue, f.job_id, f.job_key, s.at, f.at, f.worker_id, TIMESTAMPDIFF(MICROSECOND, s.at, f.at) / 1000000 - f.run_ms / 1000 AS late FROM " +
@@ -104,7 +104,7 @@ func (s *stage) wantSoon(disturbed time.Time) {
 	}
 }
 
-// meanwhile shows what is open on the server, longest first, and which transaction waits for which.
+// meanwhile lists the connections with their transactions, oldest first, with state, locks and statement.
 func (s *stage) meanwhile() (text string) {
 	s.t.Helper()
 	query := "SELECT CONCAT_WS(' ', TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 's', t.trx_state, p.id, p.command, p.time, t.trx_rows_locked, 'rows:', LEFT(COALESCE(p.info, ''), 3000))" +

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// processes finds those of this program and of its handlers, with their command lines. Only Linux shows them that way;
+// processes finds the processes of this program and of its handlers, with their command lines. It needs Linux's /proc;
 // elsewhere it finds none.
 func (h hipq) processes() map[int]string {
 	found := map[int]string{}

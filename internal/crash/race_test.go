@@ -2,5 +2,5 @@
 
 package crash
 
-// Under the race detector the workers are built with it too.
+// raceDetector means that the workers are built with -race too.
 const raceDetector = true

@@ -11,40 +11,40 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// record is all that is known when it is over.
+// record is all that is known after a run.
 type record struct {
 	plan  plan
 	book  *book
 	watch *watch
 	gauge *gauge
 	fleet *fleet
-	// answers are those that counted.
+	// answers are the accepted answers.
 	answers map[answered]string
 
 	jobs map[jobID]row
-	// rounds counts how often workers have tried to start jobs of queues with a throttle limit.
+	// rounds counts the rounds of workers in queues with a throttle limit.
 	rounds int
-	// history is each job's activity, by when it was written.
+	// history is each job's activity in the order of its writes.
 	history map[jobID][]event
-	// ledger is all of it, in the order in which it was written.
+	// ledger has all entries in the order of their writes.
 	ledger []entry
-	// tries are what the ledger has of each attempt, in order; order is that of a job's attempts in the ledger.
+	// tries has the ledger's entries by attempt. order has all entries of a job.
 	tries map[jobID]map[int][]entry
 	order map[jobID][]entry
-	// parts are what the shards of each queue have together.
+	// parts sums up the shards of each queue.
 	parts map[string]parts
-	// workers are the states of the workers, by id; deaths counts the errors that the activity has of each.
+	// workers has the states of the workers by id. deaths counts the errors of each in the activity.
 	workers map[string]string
 	deaths  map[string]int
-	// ahead is how far the database's clock is ahead of the ledger's; tolerance is how well that is known.
+	// ahead is how far the database's clock is ahead of the ledger's. tolerance is the error of ahead.
 	ahead, tolerance time.Duration
-	// left are processes and transactions that are still there.
+	// left are the remaining processes and transactions.
 	left []string
-	// told are the jobs whose stories the invariant that is checked has told.
+	// told are the jobs whose stories the current invariant has printed.
 	told map[jobID]bool
 }
 
-// event is a line of a job's activity.
+// event is an entry of a job's activity.
 type event struct {
 	id      int64
 	at      time.Time
@@ -53,7 +53,7 @@ type event struct {
 	error   string
 }
 
-// outcome says whether the event ends an attempt.
+// outcome reports whether the event ends an attempt.
 func (e event) outcome() bool {
 	return e.state == "finished" || e.state == "error" || e.state == "failed"
 }
@@ -138,7 +138,7 @@ func (c *record) readActivity(db *database) error {
 	})
 }
 
-// leftovers waits a moment for processes and connections that are just ending.
+// leftovers returns the remaining processes and transactions. It waits a moment for those that are about to end.
 func (r *run) leftovers() (left []string, err error) {
 	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		left = slices.Sorted(maps.Values(r.hipq.processes()))
@@ -161,7 +161,7 @@ func (r *run) leftovers() (left []string, err error) {
 	}
 }
 
-// judge checks every invariant and prints what it was checked on.
+// judge checks every invariant and prints its summary.
 func (r *run) judge() {
 	c := dbtest.Must(r.record())(r.t)
 	for _, i := range r.invariants {
@@ -181,8 +181,8 @@ func (r *run) judge() {
 	}
 }
 
-// story tells all that is known of a job, for a violation to be understood: once, for a job that was started again and
-// again may have a long one, and as many violations.
+// story returns all that is known of a job, to explain a violation. It does so once, because a job with many attempts
+// has a long story and many violations.
 func (c *record) story(id jobID) string {
 	if c.told[id] {
 		return fmt.Sprintf("%s, as above", id)

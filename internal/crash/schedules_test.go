@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// scheduleTicks is how many ticks run at once, of which some are killed.
+	// scheduleTicks is how many ticks run at once. Some are killed.
 	scheduleTicks, scheduleTicksShort = 50, 10
 	// missedSlots is for how many minutes no worker ran.
 	missedSlots = 30
 )
 
-// TestSchedules runs many ticks at once, and kills some of them at any moment, after half an hour in which none ran: each minute's
-// slot has its job once, of each schedule, although the jobs are gone as soon as they have run.
+// TestSchedules runs many ticks at once after 30 min without one, and kills some of them. Each minute's slot gets one
+// job in each schedule, although the jobs vanish as soon as they have run.
 func TestSchedules(t *testing.T) {
 	bin := build(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -55,7 +55,7 @@ schedules:
 					time.Sleep(rand.N(2 * time.Second))
 					_ = tick.Process.Kill()
 				}
-				if _, killed := tick.Wait().(*exec.ExitError); killed && n%3 != 0 { //nolint:errorlint // Wait gives no other
+				if _, killed := tick.Wait().(*exec.ExitError); killed && n%3 != 0 { //nolint:errorlint // Wait doesn't wrap it
 					t.Errorf("tick %d: %s", n, tick.ProcessState)
 				}
 			})
@@ -65,7 +65,7 @@ schedules:
 		defer stop()
 		slots := map[string]int{}
 		for len(slots) < 2*missedSlots && patience.Err() == nil {
-			h.mustRun(t, "work") // what a killed one has held is free when the database knows of it
+			h.mustRun(t, "work") // a killed tick's locks are free when the database notices its death
 			clear(slots)
 			err := db.each("SELECT output FROM crash_activity WHERE state = 'added'", nil, func(rows *sql.Rows) error {
 				var slot string
@@ -84,7 +84,7 @@ schedules:
 					at++
 				}
 			}
-			if at < missedSlots || at > missedSlots+10 { // minutes have begun meanwhile
+			if at < missedSlots || at > missedSlots+10 { // more minutes have begun meanwhile
 				t.Errorf("%s: %d slots", name, at)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestShards is TestThrottle in queues that are divided into shards, with a rate, and workers that are stopped too; meanwhile hipq init
-// divides the queues again, by turns. What the limit and the rate let run is judged over all shards.
+// TestShards is TestThrottle with shards, a rate and stopped workers. Meanwhile hipq init changes the number of shards.
+// The limit and the rate are checked over all shards.
 func TestShards(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, stops: 4}, size{kills: 5, stops: 1}),
@@ -23,8 +23,8 @@ func TestShards(t *testing.T) {
 	}, (*run).run)
 }
 
-// divide does what an operator does who wants other shards: another config for the workers that come, and hipq init while the others
-// work on.
+// divide changes the number of shards like an operator: a new config for new workers, and hipq init while the others go
+// on.
 func (r *run) divide(ctx context.Context) {
 	for _, n := range r.reshard {
 		for left := 20; left > 0 && ctx.Err() == nil; left-- {
@@ -56,7 +56,7 @@ func (r *run) divide(ctx context.Context) {
 	}
 }
 
-// startsKeepRate: by the activity, whose times are those of the turns in which jobs were started.
+// startsKeepRate checks the activity, whose times are those of the turns that started the jobs.
 func startsKeepRate(c *record) (bad []string, checked string) {
 	starts := map[string][]event{}
 	for id, history := range c.history {
@@ -84,7 +84,7 @@ func startsKeepRate(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d starts in a second, of %d", most, c.plan.rate)
 }
 
-// shardsAreWhole, when all is over.
+// shardsAreWhole checks the shards after the run.
 func shardsAreWhole(c *record) (bad []string, checked string) {
 	n := 0
 	for queue, parts := range c.parts {
@@ -96,7 +96,7 @@ func shardsAreWhole(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d shards", n)
 }
 
-// parts are what the shards of a queue have together.
+// parts sums up the shards of a queue.
 type parts struct{ shards, share, rate int }
 
 func (d *database) parts(queue string) (p parts, err error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// TestSnapshot: somebody keeps a snapshot open, as mysqldump --single-transaction does, while a queue with a limit is drained:
-// the server can't forget what its jobs were. The last ones cost it about as much as the first. This is its processor time,
-// for jobs per second would tell as much of what else the machine does.
+// TestSnapshot drains a queue with a limit while a snapshot is open, as of mysqldump --single-transaction. The server
+// must keep all old row versions, but the last jobs cost about as much as the first. It measures processor time, because
+// jobs per second depend on other programs.
 func TestSnapshot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes many jobs to see it")
@@ -32,18 +32,18 @@ func TestSnapshot(t *testing.T) {
 
 	costs := costs(effortsOf(t, h, db), parts)
 	t.Logf("µs for each entry of the activity, by part: %.0f", costs)
-	// the first has what is done once
+	// the first part includes one-time work
 	first, last := costs[1], costs[len(costs)-1]
 	dbtest.Ensure(t, last <= 2*first, "each entry of the activity costs the server %.0f µs in the end, and %.0f at first", last, first)
 }
 
-// effort is how much processor time the server had used when the activity had so many entries.
+// effort is the server's processor time when the activity had so many entries.
 type effort struct {
 	entries int
 	used    time.Duration
 }
 
-// effortsOf looks at the server while a worker drains the queues.
+// effortsOf measures the server while a worker drains the queues.
 func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 	t.Helper()
 	work := h.command("work", "--concurrency", "20", "--run-for", "10m")
@@ -61,7 +61,7 @@ func effortsOf(t *testing.T, h hipq, db *database) (all []effort) {
 	}
 }
 
-// effort reads the processor time as Linux has it, in hundredths of a second.
+// effort reads the processor time from Linux's /proc, in hundredths of a second.
 func (d *database) effort(t *testing.T) (e effort) {
 	t.Helper()
 	var file string
@@ -79,7 +79,7 @@ func (d *database) effort(t *testing.T) (e effort) {
 	return e
 }
 
-// costs are how many microseconds each entry cost, in so many parts of all.
+// costs returns the microseconds for an entry in each of n equal parts of the run.
 func costs(looks []effort, n int) (parts []float64) {
 	first, last, from := looks[0], looks[len(looks)-1], looks[0]
 	for _, now := range looks {

@@ -16,9 +16,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// TestSQLWorkers has workers in Python and PHP, those of examples/sql, drain queues beside hipq work. They speak the stored
-// procedures alone. Some are killed, in the middle of a job and between grab and start, and some come back when another runs
-// their job. The invariants hold as they do among hipq's own workers.
+// TestSQLWorkers drains queues with hipq work and with the Python and PHP workers of examples/sql, which use only the
+// stored procedures. Some are killed during a job or between claim and start, some settle jobs late. The invariants are
+// those of hipq's own workers.
 func TestSQLWorkers(t *testing.T) {
 	python, php, bin := dbtest.Client(t, "python"), dbtest.Client(t, "php"), build(t)
 	examples := dbtest.Must(filepath.Abs("../../examples/sql"))(t)
@@ -36,7 +36,7 @@ func TestSQLWorkers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait more than they work
+			t.Parallel() // they mostly wait
 			source := dbtest.MySQL(t)
 			r := newRun(t, p, bin.own(t), "mysql", source, chosenSeed())
 			r.fleet.aim = true
@@ -49,13 +49,13 @@ func TestSQLWorkers(t *testing.T) {
 	}
 }
 
-// sqlWorker gives what starts a worker of the examples, for one of the queues.
+// sqlWorker returns a function that creates a worker of the examples for one queue.
 func (r *run) sqlWorker(source, examples, interpreter, script string) func() *exec.Cmd {
 	c, err := mysql.ParseDSN(source)
 	must(r.t, err)
 	host, port, err := net.SplitHostPort(c.Addr)
 	must(r.t, err)
-	// with hipq's variable the process is known for one of this test
+	// HIPQ_CONFIG marks the process as one of this test
 	env := append(os.Environ(), "HIPQ_CONFIG="+r.hipq.config,
 		"DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)
 	rng, started := r.random(7), 0
@@ -68,7 +68,7 @@ func (r *run) sqlWorker(source, examples, interpreter, script string) func() *ex
 	}
 }
 
-// inventLate makes up jobs of all kinds, and now and then one whose worker comes back in the middle of the next attempt.
+// inventLate makes up jobs like invent, and sometimes one whose worker settles it during the next attempt.
 func (b *book) inventLate() spec {
 	if b.invented%30 != 0 {
 		return b.invent()
@@ -78,17 +78,17 @@ func (b *book) inventLate() spec {
 	return s
 }
 
-// share is how many jobs workers in each other language have to do: they are fed until they have.
+// share is how many jobs workers in each language must do. Jobs are enqueued until then.
 const share = 5
 
-// othersDidTheirShare says whether workers in other languages, where there are any, have done enough.
+// othersDidTheirShare reports whether workers in all other languages have done enough.
 func (r *run) othersDidTheirShare() bool {
 	if len(r.fleet.others) == 0 {
 		return true
 	}
 	ledger, err := readLedger(r.hipq.ledger)
 	if err != nil {
-		return false // a line is just being written
+		return false // a line is being written
 	}
 	if r.late && !r.fleet.late(ledger) {
 		return false
@@ -97,7 +97,7 @@ func (r *run) othersDidTheirShare() bool {
 	return len(done) > len(r.fleet.others) && slices.Min(slices.Collect(maps.Values(done))) >= share
 }
 
-// done counts the jobs that were done by each program that workers are.
+// done counts the finished jobs by the workers' program.
 func (f *fleet) done(ledger []entry) map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,14 +112,14 @@ func (f *fleet) done(ledger []entry) map[string]int {
 		}
 		name, known := program[e.pid]
 		if !known {
-			name = filepath.Base(f.hipq.program) // by its handler
+			name = filepath.Base(f.hipq.program) // its handler noted it
 		}
 		done[name]++
 	}
 	return done
 }
 
-// eachDidItsShare (I4): of hipq work, and of each of the other languages.
+// eachDidItsShare (I4) checks hipq work and each other language.
 func eachDidItsShare(c *record) (bad []string, checked string) {
 	done := c.fleet.done(c.ledger)
 	for name, n := range done {
@@ -130,7 +130,7 @@ func eachDidItsShare(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("jobs done: %v", done)
 }
 
-// late says whether there is a worker that comes late, and was not killed before.
+// late reports whether a worker that was not killed settles a job late.
 func (f *fleet) late(ledger []entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +141,7 @@ func (f *fleet) late(ledger []entry) bool {
 	})
 }
 
-// someCameLate (I5, besides what the other invariants see): there were such, and each was refused.
+// someCameLate (I5) checks that late settlements happened. The other invariants check that they changed nothing.
 func someCameLate(c *record) (bad []string, checked string) {
 	came := 0
 	for _, w := range c.fleet.over {

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// Besides the victim there are so many workers. Each worker has so many slots, and each job takes so long: the machine has
-	// time to spare, so that a pace tells how long workers waited.
+	// others is the number of workers besides the victim, slotsEach their slots, jobTakes the time of a job. The machine
+	// must have time to spare, so that the pace shows how long workers wait.
 	others, slotsEach, jobTakes = 3, 6, 1600 * time.Millisecond
-	// When a disturbance has begun the others may be slower for so long, and when it has ended.
+	// patience is how long the others may be slower after a disturbance begins, breath after it ends.
 	patience, breath = 15 * time.Second, 3 * time.Second
-	// hiring is how long it takes until a worker is at work.
+	// hiring is how long a new worker takes to be at work.
 	hiring = 6 * time.Second
 )
 
-// stage is a run whose workers are busy at a steady pace, for a disturbance to be seen.
+// stage is a run whose workers keep a steady pace, so that a disturbance shows.
 type stage struct {
 	*run
-	// victim is a worker whose way to the database is through the proxy.
+	// victim is the worker that reaches the database through the proxy.
 	victim *worker
 	proxy  *dbtest.Proxy
-	// lost is the victim's id, once something has happened to it: the others are those that count. connection is then the server's
-	// number of the one on which it left a transaction open.
+	// lost is the victim's id once it was caught. Only the others count then. connection is the server's number of the
+	// connection with the victim's open transaction.
 	lost       string
 	connection uint32
-	// touched are the keys of the first queue's jobs that somebody has a hold on, by id.
+	// touched has the keys of the first queue's held jobs, by id.
 	touched map[int64]string
 	// ahead is how far the database's clock is ahead of ours.
 	ahead time.Duration
@@ -45,7 +45,7 @@ func newStage(t *testing.T, bin binaries, source string, limit int, lockFor time
 		}},
 	}, invariants...)}
 	s := &stage{run: newRun(t, p, bin, "mysql", source, uint64(time.Now().UnixNano())), proxy: dbtest.ProxyTo(t, source)}
-	s.watch.every, s.gauge.every = 2*time.Second, 50*time.Millisecond // many stages are played at once
+	s.watch.every, s.gauge.every = 2*time.Second, 50*time.Millisecond // many stages run at once
 	var err error
 	if s.ahead, _, err = s.db.clock(); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func newStage(t *testing.T, bin binaries, source string, limit int, lockFor time
 	return s
 }
 
-// inventSteady makes up a job that takes as long as any other.
+// inventSteady makes up a job. All take the same time.
 func (b *book) inventSteady() spec {
 	s := b.named()
 	s.steps = []step{{Do: doDone, MS: int(jobTakes.Milliseconds()), Still: true}}
@@ -63,7 +63,7 @@ func (b *book) inventSteady() spec {
 // now is the time by the database's clock.
 func (s *stage) now() time.Time { return time.Now().Add(s.ahead) }
 
-// play lets a disturbance happen, and compares the others' pace with what it was.
+// play runs a disturbance and compares the others' pace with their pace before.
 func (s *stage) play(d disturbance) {
 	ctx, stop := context.WithTimeout(s.t.Context(), *patienceFlag)
 	defer stop()
@@ -80,7 +80,7 @@ func (s *stage) play(d disturbance) {
 	undo := d.begin(s)
 	disturbed := s.now()
 	if d.stopped != everything {
-		s.stock(ctx, patience+windows*window) // on a busy machine it may take long until a disturbance can begin
+		s.stock(ctx, patience+windows*window) // on a busy machine the disturbance may begin late
 	}
 	tick := s.tick(d)
 	time.Sleep(patience - s.now().Sub(disturbed))
@@ -95,7 +95,7 @@ func (s *stage) play(d disturbance) {
 	s.stock(ctx, windows*window+breath)
 	time.Sleep(breath)
 	s.wantPace("afterwards", before, "")
-	s.start("--linger", "--run-for", "10m", "--concurrency", "100") // for what is left
+	s.start("--linger", "--run-for", "10m", "--concurrency", "100") // for the remaining jobs
 	end()
 	s.judge()
 	s.t.Logf("disturbed from second %.1f to %.1f", disturbed.Sub(began).Seconds(), undone.Sub(began).Seconds())
@@ -105,7 +105,7 @@ func (s *stage) play(d disturbance) {
 	tick()
 }
 
-// stock enqueues as many jobs as it takes to keep all workers busy for so long.
+// stock enqueues as many jobs as keep all workers busy for so long.
 func (s *stage) stock(ctx context.Context, d time.Duration) {
 	s.t.Helper()
 	atOnce := slotsEach * (others + 1)
@@ -119,7 +119,6 @@ func (s *stage) stock(ctx context.Context, d time.Duration) {
 	must(s.t, err)
 }
 
-// start starts a worker.
 func (s *stage) start(options ...string) *worker {
 	s.t.Helper()
 	return s.startBy(s.hipq, options...)
@@ -130,8 +129,8 @@ func (s *stage) startBy(h hipq, options ...string) *worker {
 	return dbtest.Must(s.fleet.start(h.command(append([]string{"work", "--verbose"}, options...)...)))(s.t)
 }
 
-// hire starts another worker, and waits until it is at work. It takes the slots that the others leave it, and would like
-// more than those if there have been others before: so it goes on claiming some.
+// hire starts a worker and waits until it is at work. Its slots are those that --concurrency leaves it. If slots become
+// free, it claims more.
 func (s *stage) hire(ctx context.Context, h hipq) *worker {
 	s.t.Helper()
 	s.stock(ctx, hiring)
@@ -154,7 +153,7 @@ func (s *stage) idOf(w *worker) string {
 	return dbtest.Must(s.db.workerOf(w.cmd.Process.Pid))(s.t)
 }
 
-// tick starts a worker as cron would, in the middle of it. What it gives complains if that one could not do its work soon.
+// tick starts a worker like cron during the disturbance. check fails if it didn't do its job soon.
 func (s *stage) tick(d disturbance) (check func()) {
 	s.t.Helper()
 	if d.stopped != "" {

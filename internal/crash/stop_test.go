@@ -10,9 +10,9 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// A stopped worker comes back to find its lock expired, its handlers killed or long done, and its jobs in others'
-// hands. What it writes then must change nothing. Each of these says when it comes back. One that was stopped as it started a
-// handler doesn't come back: it is killed when its lock is about to end.
+// comebacks are the moments at which stopped workers resume. Their locks have expired, their handlers were killed or are
+// done, and others have their jobs, so their writes must change nothing. A worker stopped while it starts a handler is
+// killed before its lock expires.
 var comebacks = []struct {
 	name string
 	when func(before, now row, book *book) bool
@@ -21,7 +21,7 @@ var comebacks = []struct {
 		return before.state == "running" && (now.state == "error" || now.state == "retry")
 	}},
 	{"another runs its jobs", func(before, now row, book *book) bool {
-		// only such as run long enough for the late settlement to arrive
+		// only jobs that run long enough for the late settlement
 		return before.state == "running" && now.state == "running" && now.attempt > before.attempt &&
 			book.spec(now.name()).step(now.attempt).MS >= slow
 	}},
@@ -30,7 +30,7 @@ var comebacks = []struct {
 	}},
 }
 
-// worthwhile says whether a worker that has these jobs is worth stopping for a comeback.
+// worthwhile reports whether a worker with these jobs is worth stopping for a comeback.
 func worthwhile(mode int, jobs []row, book *book) bool {
 	return slices.ContainsFunc(jobs, func(j row) bool {
 		switch mode {
@@ -44,7 +44,7 @@ func worthwhile(mode int, jobs []row, book *book) bool {
 	})
 }
 
-// stopAll stops so many workers, one after the other, until their jobs are others'.
+// stopAll stops n workers, one after the other, until other workers have their jobs.
 func (f *fleet) stopAll(ctx context.Context, n int, rng *rand.Rand, book *book) {
 	for i := 0; i < n && ctx.Err() == nil; {
 		time.Sleep(time.Duration(20+rng.IntN(80)) * time.Millisecond)
@@ -58,7 +58,7 @@ func (f *fleet) stopAll(ctx context.Context, n int, rng *rand.Rand, book *book) 
 	}
 }
 
-// stop stops a worker until it has lost its lock and the moment for the comeback is there. False if it was not worth it.
+// stop stops a worker until its lock has expired and its comeback is due. It returns false if that did not happen.
 func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool {
 	defer f.leave(w)
 	id, err := f.db.workerOf(w.cmd.Process.Pid)
@@ -67,7 +67,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	}
 	w.signal(syscall.SIGSTOP)
 	defer w.signal(syscall.SIGCONT)
-	// one that holds locks of the database in its sleep holds up the others, and no worker could take its jobs
+	// a stopped worker that holds database locks would block all others, also from taking its jobs
 	stuck, err := f.db.stuck()
 	dbtest.Ensure(f.t, err == nil, "%v", err)
 	if stuck || err != nil {
@@ -87,7 +87,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	reached := f.awaitComeback(ctx, w, mode, held, book)
 	w.signal(syscall.SIGCONT)
 	inStart := false
-	select { // it is not killed before it has printed all
+	select { // let it print everything before others may kill it
 	case <-w.ended:
 		inStart = w.endedByKill()
 	case <-time.After(5 * time.Second):
@@ -106,7 +106,7 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	return reached && !inStart
 }
 
-// awaitComeback waits for the moment, as long as the worker can come back at all.
+// awaitComeback waits for the moment while the worker can still resume.
 func (f *fleet) awaitComeback(ctx context.Context, w *worker, mode int, before []row, book *book) bool {
 	was := map[jobID]row{}
 	for _, j := range before {

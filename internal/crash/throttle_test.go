@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// throttleLimit is that of each queue. Of the weights, 0 to 9, some are more than all of it.
+// throttleLimit is the limit of each queue. Some weights, which are 0 to 9, exceed it.
 const throttleLimit = 7
 
 // limited are the invariants of queues with a limit.
@@ -19,8 +19,8 @@ var limited = []invariant{
 	{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
 }
 
-// TestThrottle runs weighted jobs with workers that are killed all the while. At no moment may more run, by the rows
-// and by the ledger, than the throttle limit lets.
+// TestThrottle runs weighted jobs while workers are killed. By the rows and by the ledger, the running jobs never exceed
+// the throttle limit.
 func TestThrottle(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, rounds: 2000}, size{kills: 5, rounds: 300}),
@@ -29,8 +29,8 @@ func TestThrottle(t *testing.T) {
 	}, (*run).run)
 }
 
-// inventWeighted makes up a short job of any weight, more of them light than heavy, so that several fit at once, and most
-// of them for one queue, so that its workers are in each other's way.
+// inventWeighted makes up a short job. Most jobs are light, so that several fit at once, and most are in one queue, so
+// that its workers compete.
 func (b *book) inventWeighted() spec {
 	s := b.named()
 	if b.rng.IntN(8) > 0 {
@@ -51,13 +51,13 @@ func (b *book) inventWeighted() spec {
 	return s
 }
 
-// load is what counts against the limit at a moment: jobs of weight 0 don't.
+// load is what counts against the limit at a moment: the jobs whose weight isn't 0.
 type load struct{ jobs, sum int }
 
-// tooMuch says whether the limit is broken: one job that is heavier than all of it may run, alone.
+// tooMuch reports whether the limit is broken. A job heavier than the limit may run alone.
 func (l load) tooMuch(limit int) bool { return l.sum > limit && l.jobs > 1 }
 
-// tally is how often a load was just at a limit, and otherwise worth a look.
+// tally counts how often a load came near the limit.
 type tally struct{ looks, several, full, heavy int }
 
 func (t *tally) count(l load, limit int) {
@@ -78,7 +78,7 @@ func (t tally) String() string {
 		t.looks, t.several, t.full, t.heavy)
 }
 
-// toothless complains if there was never anything that could have broken the limit.
+// toothless reports a run that never came near the limit.
 func (t tally) toothless() (bad []string) {
 	if (t.several == 0 || t.full == 0 || t.heavy == 0) && !testing.Short() {
 		bad = append(bad, "it has lost its bite: "+t.String())
@@ -86,16 +86,16 @@ func (t tally) toothless() (bad []string) {
 	return bad
 }
 
-// gauge looks at what runs while all goes on.
+// gauge samples the running jobs during a run.
 type gauge struct {
 	db    *database
 	limit int
-	// every is how often it looks.
+	// every is the sampling interval.
 	every time.Duration
 
 	mu sync.Mutex
 	tally
-	// over are the moments at which it was too much.
+	// over describes the moments that broke the limit.
 	over map[string]bool
 }
 
@@ -103,7 +103,7 @@ func newGauge(db *database, limit int, every time.Duration) *gauge {
 	return &gauge{db: db, limit: limit, every: every, over: map[string]bool{}}
 }
 
-// keep looks until ctx ends.
+// keep samples until ctx ends.
 func (g *gauge) keep(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		for _, q := range queues {
@@ -116,7 +116,7 @@ func (g *gauge) keep(ctx context.Context, t *testing.T) {
 	}
 }
 
-// look is one statement, and so sees the rows as they were at one moment.
+// look uses one statement, so it sees the rows of one moment.
 func (g *gauge) look(queue string) error {
 	var l load
 	heaviest, ids := 0, ""
@@ -134,14 +134,14 @@ func (g *gauge) look(queue string) error {
 	return nil
 }
 
-// broken says whether it has seen too much: then the test may end early.
+// broken reports whether the limit was broken; the test may then end early.
 func (g *gauge) broken() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.over) > 0
 }
 
-// rowsKeepLimit: as the gauge saw it over so many rounds, by rows that have the weights which were asked for.
+// rowsKeepLimit checks what the gauge saw, the number of rounds, and that the rows have the requested weights.
 func rowsKeepLimit(c *record) (bad []string, checked string) {
 	bad = append(slices.Sorted(maps.Keys(c.gauge.over)), c.gauge.toothless()...)
 	if c.rounds < c.plan.rounds {
@@ -155,10 +155,9 @@ func rowsKeepLimit(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d rounds; %s", c.rounds, c.gauge)
 }
 
-// handlersKeepLimit: a handler is in the ledger for the first time when it has begun, and for the last time when it is
-// about to end or, if it was killed, some milliseconds before that. In between it was there, so whatever this finds is
-// true. The order is that of the lines in the file, because no clock is as exact: each was written in one piece by a process
-// that was there at that moment.
+// handlersKeepLimit checks the ledger. A handler's first line follows its start. Its last line precedes its end, by some
+// milliseconds if it was killed. So it ran in between, and each finding is true. The order is that of the lines, because
+// clocks are less exact: a live process wrote each line at once.
 func handlersKeepLimit(c *record) (bad []string, checked string) {
 	type try struct {
 		jobID

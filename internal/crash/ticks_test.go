@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// tickRuns is a tick's run_for. What it started before that must not take longer.
+	// tickRuns is a tick's run_for. What it started before must not take longer.
 	tickRuns = 4 * time.Second
-	// reserve is how long a worker that has nothing else to do waits for its database, and what a very busy machine takes in addition.
+	// reserve is how long an idle worker waits for its database, plus the delay of a very busy machine.
 	reserve = 10*time.Second + 15*time.Second
 )
 
-// outage is a way in which a database does nothing for a tick, though it doesn't refuse it.
+// outage is a way in which a database stops serving a tick without refusing it.
 type outage struct {
 	name, driver string
-	// own says that it is for a server of its own, since all databases there feel it.
+	// own asks for a separate server, because all its databases are affected.
 	own bool
-	// begin does it; what it gives makes an end of it.
+	// begin starts it; end ends it.
 	begin func(*tickTest) (end func())
-	// says is what the tick says of it, a regular expression.
+	// says is a regular expression for the tick's message.
 	says string
-	// long says that it is left out of the short run.
+	// long excludes it from short runs.
 	long bool
 	// moments are those at which it can begin.
 	moments []moment
@@ -60,7 +60,7 @@ var outages = []outage{
 	{name: "full", driver: "sqlite", begin: fileFull, says: "disk", moments: []moment{atFirst}},
 }
 
-// TestTicks: a tick keeps to its time, and to SIGTERM, whatever its database does.
+// TestTicks checks that a tick ends in time and obeys SIGTERM whatever its database does.
 func TestTicks(t *testing.T) {
 	t.Parallel()
 	bin := build(t)
@@ -92,7 +92,7 @@ type tickTest struct {
 	*run
 	outage outage
 	proxy  *dbtest.Proxy
-	// fileLimit is the size that the files which the tick writes may have, in blocks of 512 bytes; 0 is no limit.
+	// fileLimit limits the size of files that the tick writes, in blocks of 512 bytes; 0 is no limit.
 	fileLimit int
 }
 
@@ -104,7 +104,7 @@ func newTickTest(t *testing.T, bin binaries, o outage) *tickTest {
 	} else {
 		source = sourceOf(t, o.driver)
 	}
-	// its lock must not be over before its time is
+	// the lock must outlast the tick's time
 	p := plan{workers: 2, lockFor: 40 * time.Second, invent: (*book).inventLoud, invariants: invariants}
 	s := &tickTest{run: newRun(t, p, bin, o.driver, source, uint64(time.Now().UnixNano())), outage: o}
 	s.watch.every = time.Second
@@ -114,15 +114,15 @@ func newTickTest(t *testing.T, bin binaries, o outage) *tickTest {
 	return s
 }
 
-// inventLoud makes up a job that leaves much to be written.
+// inventLoud makes up a job with much output to store.
 func (b *book) inventLoud() spec {
 	s := b.named()
 	s.steps = []step{{Do: doDone, MS: 1000, Print: 16 << 10, Still: true}}
 	return s
 }
 
-// play lets the outage begin at this moment, and looks how long the tick takes and what it says. told says that the tick
-// has more time, but is told to stop then.
+// play starts the outage at this moment and checks the tick's duration and message. With told, the tick has more time,
+// but gets a SIGTERM.
 func (s *tickTest) play(m moment, told bool) {
 	ctx, stop := context.WithTimeout(s.t.Context(), *patienceFlag)
 	defer stop()
@@ -155,7 +155,7 @@ func (s *tickTest) play(m moment, told bool) {
 	said, code := w.stderr.String(), w.cmd.ProcessState.ExitCode()
 	s.t.Logf("%s, exit status %d: %s", time.Since(w.began).Round(time.Second/10), code, said)
 	dbtest.Ensure(s.t, late <= 0, "the tick has ended %s too late", late)
-	inOrder := code == 0 && told // there may have been nothing left to do
+	inOrder := code == 0 && told // nothing may have been left to do
 	if !inOrder && (code != 75 || !regexp.MustCompile(s.outage.says).MatchString(said)) {
 		s.t.Errorf("exit status %d: %s", code, said)
 	}
@@ -163,7 +163,6 @@ func (s *tickTest) play(m moment, told bool) {
 	s.judge()
 }
 
-// tick starts the tick.
 func (s *tickTest) tick(told bool) *worker {
 	s.t.Helper()
 	h := s.hipq
@@ -183,7 +182,7 @@ func (s *tickTest) tick(told bool) *worker {
 	return w
 }
 
-// await waits until the tick has come so far.
+// await waits until the tick reaches the moment.
 func (s *tickTest) await(w *worker, m moment) {
 	s.t.Helper()
 	if m == amidst {
@@ -206,7 +205,7 @@ func (s *tickTest) await(w *worker, m moment) {
 	}
 }
 
-// silent swallows all that the tick and the server send each other.
+// silent drops all traffic between the tick and the server.
 func silent(s *tickTest) func() {
 	s.proxy.Stall()
 	return s.proxy.Resume
@@ -214,7 +213,7 @@ func silent(s *tickTest) func() {
 
 func full(s *tickTest) func() { return noRoom(s.t, s.db) }
 
-// noRoom makes the server say what it says when there is no room for what happens, until end is called.
+// noRoom makes the server refuse inserts with the error of a full table, until end is called.
 func noRoom(t *testing.T, db *database) (end func()) {
 	for _, table := range []string{activityTable, workersTable} {
 		_, err := db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
@@ -229,7 +228,7 @@ func noRoom(t *testing.T, db *database) (end func()) {
 	}
 }
 
-// fileFull lets the tick write no more than the beginning of a file.
+// fileFull lets the tick write only the beginning of a file.
 func fileFull(s *tickTest) func() {
 	s.fileLimit = 80
 	return func() {}

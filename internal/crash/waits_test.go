@@ -12,17 +12,17 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// halfAMinute is how long a command may wait for others, with the time that a very busy machine takes to start and end it. It
-// waits 22 s and for one lock more.
+// halfAMinute is how long a command may wait for others (22 s and one more lock), plus its start and end on a busy
+// machine.
 const halfAMinute = 30*time.Second + 10*time.Second
 
-// wait is a command that has to wait for somebody else's transaction, and can't wait for ever.
+// wait is a command that waits for another transaction, but not for ever.
 type wait struct {
 	name string
-	// held are what that transaction has done on MySQL; with SQLite it has the file, whatever it does.
+	// held is that transaction's statement on MySQL. With SQLite any transaction locks the file.
 	held string
 	args []string
-	// says is what the command must name, of what it waited for.
+	// says is what the message must name: the thing that it waited for.
 	says string
 	long bool
 }
@@ -57,8 +57,8 @@ var waits = []wait{
 	},
 }
 
-// TestWaits: what has to wait for somebody else's transaction gives up within half a minute, and says what it has waited
-// for. When that transaction is over it can be done again.
+// TestWaits checks that a command that waits for another transaction gives up within half a minute, and names what it
+// waited for. It succeeds when repeated after that transaction.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	bin := build(t)
@@ -76,7 +76,6 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// play lets the command wait.
 func (w wait) play(t *testing.T, bin binaries, driver string) {
 	t.Helper()
 	source := sourceOf(t, driver)
@@ -102,7 +101,7 @@ func (w wait) play(t *testing.T, bin binaries, driver string) {
 	}
 }
 
-// outcome runs a command and gives how it ended, and what it said of that.
+// outcome runs a command and returns its duration, exit code and messages.
 func (h hipq) outcome(args ...string) (took time.Duration, code int, said string) {
 	var complaints bytes.Buffer
 	c := h.command(args...)

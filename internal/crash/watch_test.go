@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// watch looks at the jobs while all goes on: for what must never be, and can't be seen any more at the end.
+// watch samples the jobs during a run for violations that the end can't show.
 type watch struct {
 	db *database
-	// every is how often it looks.
+	// every is the sampling interval.
 	every time.Duration
 
 	mu     sync.Mutex
 	looks  int
 	finals map[jobID]row
-	// left are those seen changing after they were final; twice the live keys seen more than once.
+	// left are the final jobs that changed later. twice are the live keys that were seen more than once.
 	left, twice map[string]bool
 	unfinished  int
 }
@@ -27,7 +27,7 @@ func newWatch(db *database, every time.Duration) *watch {
 	return &watch{db: db, every: every, finals: map[jobID]row{}, left: map[string]bool{}, twice: map[string]bool{}}
 }
 
-// keep looks until ctx ends.
+// keep samples until ctx ends.
 func (w *watch) keep(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		if err := w.look(); err != nil {
@@ -38,7 +38,7 @@ func (w *watch) keep(ctx context.Context, t *testing.T) {
 	}
 }
 
-// open is how many jobs were not final when it looked last.
+// open is how many jobs were not final at the last look.
 func (w *watch) open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *watch) look() error {
 	return nil
 }
 
-// compare takes note of a queue's final jobs, and of those that have changed or are not among them any more.
+// compare records a queue's final jobs, and those that changed or disappeared since.
 func (w *watch) compare(queue string, final []row) {
 	seen := map[jobID]bool{}
 	for _, now := range final {

@@ -1,5 +1,5 @@
-// Command handler is what runs for the jobs of the crash test: it does what the job's data says for this attempt, and
-// keeps a ledger of it, by which the test knows what has happened whatever the database says. Usage: handler LEDGER [decide].
+// Command handler runs the crash test's jobs. It does what the job's data says for this attempt and notes it in a
+// ledger, the test's record apart from the database. Usage: handler LEDGER [decide].
 package main
 
 import (
@@ -57,7 +57,7 @@ func main() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case "hang":
-		// with a child, which must not outlive the attempt either
+		// with a child process, which must not outlive the attempt
 		self, err := os.Executable()
 		must(err)
 		must(exec.Command(self, "sleep").Start())
@@ -66,14 +66,14 @@ func main() {
 	note(ledger, "done")
 }
 
-// decide is the retry handler: each error is tried again. It takes so long that its worker may be killed meanwhile.
+// decide is the retry handler. It retries each error, slowly, so that its worker may be killed meanwhile.
 func decide(ledger *os.File) {
 	note(ledger, "asked")
 	time.Sleep(60 * time.Millisecond)
 	fmt.Println(`{"decision":"again","retry_after":"1s"}`)
 }
 
-// beat is how often a handler notes that it is still there: the last line of one that was killed is when it still was.
+// beat is how often a running handler writes a line, so that the last line of a killed handler shows when it still ran.
 const beat = 5 * time.Millisecond
 
 func work(ledger *os.File, d time.Duration) {
@@ -86,8 +86,8 @@ func work(ledger *os.File, d time.Duration) {
 	}
 }
 
-// note adds a line in one write, so that lines of many processes don't mix. A process may be killed within it: that is why a line
-// begins on one of its own and has an end.
+// note adds a line with one write, so that lines of several processes don't mix. A kill may cut the write, so each line
+// begins with a newline and ends with a mark.
 func note(ledger *os.File, event string) {
 	_, err := fmt.Fprintf(ledger, "\n%s %s %s %s %s %d %d .", event, os.Getenv("HIPQ_QUEUE"), os.Getenv("HIPQ_JOB_ID"),
 		os.Getenv("HIPQ_ATTEMPT"), os.Getenv("HIPQ_TOKEN"), os.Getpid(), time.Now().UnixNano())

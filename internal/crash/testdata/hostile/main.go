@@ -1,5 +1,5 @@
-// Command hostile is what runs for the jobs of the test of bounds: programs that behave badly. Usage: hostile exec|stream, or
-// hostile stay for a daemon. Each job says in its data what to do; whatever that is, it is answered at last, if it comes to that.
+// Command hostile behaves badly for TestBounded as the job's data says, and then answers if it still can. Usage: hostile
+// exec|stream. hostile stay is its daemon.
 package main
 
 import (
@@ -71,7 +71,7 @@ func (j job) do() {
 	}
 }
 
-// flood prints one line of n bytes, as fast as can be.
+// flood prints one line of n bytes as fast as possible.
 func flood(to *os.File, begin string, n int64) {
 	block := bytes.Repeat([]byte("x"), 1<<20)
 	_, err := to.WriteString(begin)
