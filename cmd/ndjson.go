@@ -22,37 +22,37 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// A batch is this many lines or bytes, so that memory stays bounded however long the stream is.
+// batchLines and batchBytes bound a batch, so that memory stays bounded for any stream.
 const (
 	batchLines = 500
 	batchBytes = 2 << 20
-	// maxLine leaves room for a job's data at its largest with every byte escaped.
+	// maxLine has room for the largest job data with every byte escaped.
 	maxLine = 6*job.MaxDataBytes + 64<<10
 )
 
-// byteOrderMark is what some editors begin a file with that is UTF-8 anyway.
+// byteOrderMark is what some editors put before UTF-8 text.
 const byteOrderMark = "\ufeff"
 
 type ndjson struct {
 	cmd  *cobra.Command
 	i    *instance
 	file string
-	// again says that the file can be read again.
+	// again is set if the file can be read again.
 	again  bool
 	queues map[string]*queue.Queue
 	types  map[string]accepted
 
 	onDuplicate job.OnDuplicate
-	// would are, in a dry run, the queues, types and keys of the jobs that would be added; else it is nil.
+	// would has the queue, type and key of each job that a dry run would add; nil without --dry-run.
 	would map[[3]string]bool
-	// pending are the jobs of lines that were read and not added, all of one queue.
+	// pending has the jobs of lines that were read and not added yet, all of one queue.
 	pending []job.Params
 	lines   []int
 	to      *queue.Queue
 	size    int
-	// line is the last line that was read; in is the last one up to which all are added.
+	// line is the last line that was read. All lines up to in are added.
 	line, in int
-	// mend says which line is to be mended before it can go on, if one is bad.
+	// mend names the line to correct before continuing, if one is bad.
 	mend   string
 	counts counts
 }
@@ -60,7 +60,7 @@ type ndjson struct {
 type counts struct {
 	Added      int `json:"added"`
 	Duplicates int `json:"duplicates"`
-	// replaced are some of the duplicates.
+	// replaced is how many of the duplicates were replaced.
 	replaced int
 	DryRun   bool `json:"dry_run,omitempty"`
 }
@@ -106,10 +106,10 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	})
 }
 
-// read adds every line until one is bad. What was read before is added anyway.
+// read adds every line up to the first bad one. Lines before it are added in any case.
 func (n *ndjson) read(from io.Reader) error {
 	lines := bufio.NewReaderSize(from, 256<<10)
-	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // an error comes again with the first line
+	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // the first line returns the error again
 		_, _ = lines.Discard(len(byteOrderMark))
 	}
 	for {
@@ -126,7 +126,7 @@ func (n *ndjson) read(from io.Reader) error {
 			err = n.parse(text)
 		}
 		if err != nil {
-			// the context may have ended, what was read is to be added anyway
+			// The context may have ended, but what was read must be added.
 			if failed := n.flush(context.WithoutCancel(n.cmd.Context())); failed != nil {
 				return failed
 			}
@@ -151,13 +151,13 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// bad says which line is. A bad line is no bad command line, whatever its error would be there, so it isn't wrapped.
+// bad adds the line number. It doesn't wrap the error, because a bad line is not a usage error of the command.
 func (n *ndjson) bad(err error) error {
 	n.mend = fmt.Sprintf("mend line %d; ", n.line)
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
-// refused is bad, unless the database failed when it was asked about the line (such as its clock), or a signal came.
+// refused is bad, unless a signal came or the database failed (for example its clock).
 func (n *ndjson) refused(err error) error {
 	if trouble, _ := schema.Diagnose(err); trouble == schema.NoTrouble && !errors.Is(err, context.Canceled) {
 		return n.bad(err)
@@ -294,13 +294,13 @@ func (n *ndjson) flush(ctx context.Context) error {
 	if len(added) > 0 {
 		n.in = lines[len(added)-1]
 	}
-	if errors.Is(err, job.ErrInvalid) { // what only the database knew: see bad
+	if errors.Is(err, job.ErrInvalid) { // only the database could detect it; see bad
 		err = fmt.Errorf("%s: line %d to %d: %s", n.file, lines[len(added)], lines[len(lines)-1], err.Error())
 	}
 	return err
 }
 
-// wouldEnqueue says what would become of jobs if those before them had been added. It keeps all keys in memory.
+// wouldEnqueue predicts the results of jobs, assuming that the earlier lines were added. It keeps all keys in memory.
 func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.Params) ([]job.Added, error) {
 	added, err := n.to.WouldEnqueue(ctx, jobs)
 	for i := range added {
@@ -333,7 +333,7 @@ func (n *ndjson) stopped(err error) error {
 		next = fmt.Sprintf("begin again with line %d", n.in+1)
 	}
 	if errors.Is(err, context.Canceled) {
-		err = errInterrupted // with more to say than that
+		err = errInterrupted // the advice says more
 	}
 	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); %sto go on: %s",
 		n.in+1, n.counts.Added, n.counts.Duplicates, n.mend, next)}

@@ -26,7 +26,7 @@ type jobLine struct {
 	ShardKey         string
 }
 
-// fields are where the value of each field goes.
+// fields maps the name of each field to its destination.
 func (l *jobLine) fields() map[string]any {
 	return map[string]any{
 		"queue": &l.Queue, "job_type": &l.Type, "job_data": &l.Data, "job_key": &l.Key, "scheduled_run_time": &l.ScheduledRunTime,
@@ -34,9 +34,8 @@ func (l *jobLine) fields() map[string]any {
 	}
 }
 
-// readJobLine reads a line field by field, because the json package takes a name in other letters for the same, and the last of two
-// counts: a check before hipq, which let the line pass, may have seen another job in it. An unknown field is refused,
-// because it may be misspelt.
+// readJobLine reads a line field by field. The json package ignores the case of names and takes the last of duplicates.
+// So an earlier check may have seen another job. Unknown fields are refused because they may be misspelt.
 func readJobLine(text []byte) (l jobLine, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	begin, err := d.Token()
@@ -66,7 +65,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		if err := d.Decode(&value); err != nil {
 			return l, cutShort(err)
 		}
-		if half := texts.LoneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stay JSON stay as they are
+		if half := texts.LoneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stays JSON is unchanged
 			return l, fmt.Errorf("%s has a lone surrogate, %s, which is half of a character", name, half)
 		}
 		if err := json.Unmarshal(value, into); err != nil {
@@ -85,7 +84,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 	return l, nil
 }
 
-// cutShort is the error of a line that ends too soon, as what it is.
+// cutShort replaces the error of a line that ends too soon.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends in the middle of a JSON object")

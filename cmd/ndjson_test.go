@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// TestLineIsNotToBlame: a line whose time needs the database's clock is not bad because that can't be read.
+// TestLineIsNotToBlame: a line isn't bad if only the database's clock can't be read.
 func TestLineIsNotToBlame(t *testing.T) {
 	l := dbtest.Must(readJobLine([]byte(`{"queue":"emails","job_type":"send","scheduled_run_time":"+1h"}`)))(t)
 	for want, bad := range map[error]bool{schema.ErrHeld: false, context.Canceled: false, errors.New("no time"): true} {

@@ -18,54 +18,54 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// operation is what an operator does to jobs: those of the ids, or those that a filter finds.
+// operation is what an operator does to jobs, selected by ids or by a filter.
 type operation struct {
-	// verb is the command's name, result what it makes of a job.
+	// verb is the command's name. result is what it does to a job.
 	verb, result string
 	queue        string
 	ids          []int64
-	// filter finds the jobs if there are no ids, in each of the standings.
+	// filter selects the jobs if there are no ids, in each of the standings.
 	filter    *filterFlags
 	standings []admin.Status
 	dryRun    bool
-	// ask makes a person at a terminal confirm what a filter has found; without a terminal the operation is refused.
+	// ask makes the operator confirm what a filter selected. Without a terminal the operation is refused.
 	ask bool
-	// prepare, if there is one, reads those flags that need the config or the database.
+	// prepare reads flags that need the config or the database. It may be nil.
 	prepare func(i *instance) error
-	// can says of a job of the ids, in a dry run, whether do would refuse it.
+	// can predicts, in a dry run with ids, whether do would refuse a job.
 	can func(j *job.Job) error
-	// would, if there is one, fills in what would come of a job in a dry run.
+	// would fills in what a dry run predicts for a job. It may be nil.
 	would func(q *queue.Queue, j *job.Job, c *change) error
-	// hint, if there is one, says what to do about a refusal.
+	// hint says what to do about a refusal. It may be nil.
 	hint func(q *queue.Queue, id int64, err error) string
-	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a admin.Refused; after any
-	// other nothing was done.
+	// do changes at most a batch of jobs, and may fill in their results. Its error may be an admin.Refused. After any
+	// other error nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
-	// batch is how many jobs one call of do takes; 0 is batchJobs.
+	// batch is how many jobs a call of do takes; 0 is batchJobs.
 	batch int
-	// again says that who does it again does it once more to the same jobs.
+	// again is set if repeating the command changes the same jobs again.
 	again bool
 }
 
-// batchJobs is how many jobs an operation changes in one transaction, which workers may have to wait for.
+// batchJobs is how many jobs an operation changes in one transaction, for which workers may have to wait.
 const batchJobs = 100
 
 type change struct {
 	Queue string `json:"queue"`
 	ID    int64  `json:"id"`
-	// Result is what has been done, or with DryRun would be; or "refused", for a Reason.
+	// Result is what was done, or with DryRun would be done. It is "refused" if there is a Reason.
 	Result string  `json:"result"`
 	DryRun bool    `json:"dry_run"`
 	Reason *string `json:"reason"`
-	// NewID is the job that repeats this one, or as a "duplicate" has its type and key.
+	// NewID is the job that repeats this one, or for a "duplicate" the job with its type and key.
 	NewID *int64 `json:"new_id,omitempty"`
 	// WorkerID is the worker that was asked to stop the job.
 	WorkerID *string `json:"worker_id,omitempty"`
-	// ended says that the job had been started, and no worker need be asked to stop it.
+	// ended is set if the job had started and no worker had to be asked to stop it.
 	ended bool
 }
 
-// text is what a change says to people; mostly it goes without saying.
+// text is what to print about a change; mostly nothing.
 func (c change) text() string {
 	switch {
 	case c.NewID != nil && !c.DryRun:
@@ -78,7 +78,7 @@ func (c change) text() string {
 	return ""
 }
 
-// duplicate is the result for a job whose type and key another one has that is not final.
+// duplicate is the result for a job if another job with its type and key is not final.
 const duplicate = "duplicate"
 
 func (c change) live() string {
@@ -88,17 +88,17 @@ func (c change) live() string {
 	return fmt.Sprintf("job %d has its type and key, and is not final", *c.NewID)
 }
 
-// operated is how an operation goes on.
+// operated is the progress of an operation.
 type operated struct {
 	operation
 	q *queue.Queue
-	// all are the jobs that it is about, of which so many are done.
+	// all has the selected jobs. The first done of them are processed.
 	all  []int64
 	done int
-	// quiet says that a person sees the bar, and not each job.
+	// quiet is set if the user sees a progress bar instead of each job.
 	quiet bool
-	// changed are the jobs that were, or would be; refused is how many were not; duplicates of how many another job has the
-	// type and key.
+	// changed has the jobs that were, or would be, changed. refused counts those that weren't. duplicates counts those
+	// of which another job has the type and key.
 	changed             []int64
 	refused, duplicates int
 }
@@ -111,7 +111,7 @@ func parseID(arg string) (int64, error) {
 	return id, nil
 }
 
-// operate does it. What fails for one job is reported, and the others are done anyway.
+// operate runs the operation. A job's failure is reported, and the others are still processed.
 func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operation) (err error) {
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {
@@ -160,7 +160,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 	return a.summarize(d)
 }
 
-// brokenOff says how far an operation has come that an error, or a signal, has ended, and how to go on.
+// brokenOff says how far an operation got before an error or a signal ended it, and how to go on.
 func (d *operated) brokenOff(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = errInterrupted
@@ -207,7 +207,7 @@ func (a *app) summarize(d operated) error {
 	return nil
 }
 
-// try does it to some jobs, or in a dry run finds out what would come of it. What a filter finds would not be refused.
+// try changes some jobs, or predicts the results in a dry run. Jobs selected by a filter would not be refused.
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
 	refused = make([]error, len(batch))
 	if !d.dryRun {
@@ -242,7 +242,7 @@ func (d *operated) try(ctx context.Context, batch []*change) (refused []error, e
 	return refused, nil
 }
 
-// operateBatch gives an error only for what would fail for every job.
+// operateBatch returns only errors that would affect every job.
 func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error {
 	batch := make([]*change, len(ids))
 	for n, id := range ids {
@@ -273,7 +273,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 	case refused == nil:
 		d.changed = append(d.changed, c.ID)
 	case len(d.ids) == 0 && !errors.Is(refused, job.ErrInvalid):
-		return nil // one that the filter found has gone on meanwhile
+		return nil // the job changed after the filter selected it
 	default:
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
@@ -292,10 +292,10 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 	return nil
 }
 
-// confirm asks a person at a terminal, and fails unless that is a yes.
+// confirm asks the user, and returns an error unless the answer is yes.
 func (a *app) confirm(ctx context.Context, question string) error {
 	a.out.text("%s? [y/N] ", oneLine(question))
-	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
+	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // no answer is no
 	switch answer = strings.ToLower(strings.TrimSpace(answer)); {
 	case answer == "y" || answer == "yes":
 		return nil

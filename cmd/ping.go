@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pingFor is how long a ping may take: what it is about must not wait for it.
+// pingFor bounds a ping, because the run waits for it.
 const pingFor = 5 * time.Second
 
-// pinged tells a URL that a run starts, and how it ended: a service that raises an alarm when it hears nothing. No URL is none
-// to tell. A ping that fails is a warning, and changes nothing.
+// pinged tells a monitoring URL when a run starts and how it ended; an empty URL is none. The service alerts if it
+// hears nothing. A failed ping is only a warning.
 func (a *app) pinged(cmd *cobra.Command, to string, run func() error) error {
 	if to == "" {
 		return run()
 	}
-	// an interrupted run has failed, and the service must know it
+	// Without cancel, because the service must learn that an interrupted run failed.
 	ctx := context.WithoutCancel(cmd.Context())
 	a.ping(ctx, to, "start")
 	err := run()
@@ -40,7 +40,7 @@ func (a *app) ping(ctx context.Context, to, what string) {
 	}
 }
 
-// ping asks for a URL, with one word more in its path. Errors don't contain the URL, because it is a secret.
+// ping requests a URL with what appended to its path. Errors don't contain the URL, because it is a secret.
 func ping(ctx context.Context, to, what string) error {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -84,7 +84,7 @@ func sameHost(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// withoutPath is an error that doesn't show the URL's path.
+// withoutPath removes the URL's path from an error.
 func withoutPath(err error, u *url.URL) error {
 	text := err.Error()
 	for _, secret := range []string{u.RequestURI(), u.EscapedPath(), u.Path} {

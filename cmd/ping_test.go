@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// TestPinged: what is told at a start and at an end, and that nothing of it gets in the way or shows the secret.
+// TestPinged: pings tell the start and the end, never disturb the run, and hide the secret.
 func TestPinged(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s was asked for elsewhere", r.URL)
@@ -82,7 +82,7 @@ func TestPinged(t *testing.T) {
 			ran := 0
 			err := a.pinged(command, server.URL+"/s3cret?a=b", func() error {
 				ran++
-				cancel() // a signal ends the run; its end is told anyway
+				cancel() // a signal ends the run, which is still reported
 				return failure
 			})
 			dbtest.Ensure(t, errors.Is(err, failure) && ran == 1, "it ran %d times, and gave %v", ran, err)
@@ -96,8 +96,8 @@ func TestPinged(t *testing.T) {
 	}
 }
 
-// No proxy that the environment names hears of the secret, as under sudo it may be another user's. A proxy is asked once a process
-// which the environment has, and never for this host, so this asks in a process of its own.
+// A proxy from the environment doesn't get the secret, because under sudo it may be another user's. Go reads the
+// environment's proxy once per process and ignores it for localhost, so the test runs in its own process.
 func TestPingWithoutProxy(t *testing.T) {
 	const to = "HIPQ_TEST_PING_TO"
 	if url := os.Getenv(to); url != "" {

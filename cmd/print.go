@@ -18,22 +18,21 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// output is the door through which all goes that a command prints: clean, whatever others have written into it. Each Write
-// has whole characters. It remembers the first error of writing, so that no command has to check each of its prints: Main
-// does, once.
+// output is where all output of a command goes, cleaned of control characters. Each Write must have whole characters.
+// It remembers the first write error, which Main checks once for the whole command.
 type output struct {
 	ctx context.Context
 	io.Writer
 	err error
-	// color says that states and severities are coloured.
+	// color is set if states and severities are coloured.
 	color bool
-	// pager, if there is one, shows it on the terminal that Writer is.
+	// pager shows the output page by page on the terminal; nil without one.
 	pager *pager
-	// bar, if there is one, stands on the last line of the terminal, and makes room for what is printed.
+	// bar is on the last line of the terminal, and moves for printed lines; nil without one.
 	bar *progressbar.ProgressBar
 }
 
-// stalledFor is how long a command that must end waits for a reader that has stopped.
+// stalledFor is how long a command that must end waits for a reader that doesn't read.
 const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
@@ -43,11 +42,11 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put prints a text that is clean.
+// put prints a clean text.
 func (o *output) put(text string) error {
 	clean := []byte(o.plain(text))
 	if o.bar != nil {
-		_ = o.bar.Clear() // or the lines look odd
+		_ = o.bar.Clear() // else its rest stays in the line
 	}
 	to := o.Writer
 	if o.pager != nil {
@@ -63,17 +62,17 @@ func (o *output) put(text string) error {
 	return err
 }
 
-// line prints one line: whatever the arguments hold, and no more of it than people can read.
+// line prints one line, cleaned and cut to what people can read.
 func (o *output) line(format string, args ...any) {
 	_, _ = io.WriteString(o, oneLine(fmt.Sprintf(format, args...))+"\n")
 }
 
-// text prints any number of lines, which its caller has made so that none can pass for another.
+// text prints lines. The caller ensures that no line can pass for another.
 func (o *output) text(format string, args ...any) {
 	_, _ = fmt.Fprintf(o, format, args...)
 }
 
-// terminal is where people read it at once; nil if they don't.
+// terminal is the terminal that shows the output; nil if there is none.
 func (o *output) terminal() *os.File {
 	if f, ok := o.Writer.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
@@ -83,7 +82,7 @@ func (o *output) terminal() *os.File {
 
 func (o *output) isTerminal() bool { return o.terminal() != nil }
 
-// columns is how many characters a line of the terminal has; 0 if that is unknown, or there is no terminal.
+// columns is the width of the terminal in characters; 0 if unknown or without a terminal.
 func (o *output) columns() int {
 	if f := o.terminal(); f != nil {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -93,7 +92,7 @@ func (o *output) columns() int {
 	return 0
 }
 
-// lines prints each Write as a line: a log, whose records come whole.
+// lines prints each Write as a line: a log writes whole records.
 type lines struct{ *output }
 
 func (l lines) Write(p []byte) (int, error) {
@@ -101,7 +100,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
-// await returns the result of do, or the context's error if the context ends first: do may wait for ever.
+// await returns the result of do, or the context's error if the context ends first. do may block forever.
 func await[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
 	type done struct {
 		result T
@@ -120,8 +119,8 @@ func await[T any](ctx context.Context, do func() (T, error)) (result T, err erro
 	}
 }
 
-// openFile opens a file that the command line names, for a command that must end when the context does: of a pipe without
-// a writer (of a shell's <(…) say) neither the opening nor a Read ends by itself.
+// openFile opens a file from the command line. It ends with the context, because open and read of a pipe without a
+// writer (such as a shell's <(…)) block.
 func openFile(ctx context.Context, path string) (*inputFile, error) {
 	f, err := await(ctx, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
@@ -137,14 +136,14 @@ type inputFile struct {
 
 func (f *inputFile) Close() error { return f.file.Close() }
 
-// isRegular says whether what was read of the file can be read again.
+// isRegular reports whether the file can be read again.
 func (f *inputFile) isRegular() bool {
 	info, err := f.file.Stat()
 	return err == nil && info.Mode().IsRegular()
 }
 
-// interruptible is a reader, such as a terminal or a pipe, that is left alone when the context ends: its next bytes may
-// never come.
+// interruptible is a reader, such as a terminal or a pipe. It gives up a read when the context ends, because more bytes
+// may never come.
 type interruptible struct {
 	ctx context.Context
 	io.Reader
@@ -154,14 +153,13 @@ func (r interruptible) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	buf := make([]byte, len(p)) // not p, which is the caller's again if the read is given up
+	buf := make([]byte, len(p)) // not p, which the caller may reuse after the read was given up
 	n, err := await(r.ctx, func() (int, error) { return r.Reader.Read(buf) })
 	return copy(p, buf[:n]), err
 }
 
-// startBar shows a person at a terminal how far a command has come, on standard error, until endBar: a bar if it is
-// known how many there are to do, else (with 0) their number. A pipe, a file, cron, a terminal that can't rewrite a line and
-// --json have none of it.
+// startBar shows progress on a terminal's standard error until endBar: a bar, or a count if all is 0. There is none
+// with --json, in a pipe, file or cron, or on a terminal that can't rewrite a line.
 func (a *app) startBar(what string, all int) {
 	terminal := a.err.terminal()
 	if terminal == nil || a.json || !canRewrite() {
@@ -178,7 +176,7 @@ func (a *app) startBar(what string, all int) {
 		progressbar.OptionSetWidth(20),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetElapsedTime(all == 0),
-		progressbar.OptionUseANSICodes(false), // blanks do as well
+		progressbar.OptionUseANSICodes(false), // blanks work as well
 		progressbar.OptionClearOnFinish())
 	a.err.bar = bar
 	if a.onTerminal() {
@@ -186,25 +184,25 @@ func (a *app) startBar(what string, all int) {
 	}
 }
 
-// moveBar says how many are done by now.
+// moveBar sets how many are done.
 func (a *app) moveBar(n int) {
 	if a.err.bar != nil {
-		_ = a.err.bar.Set(n) // who doesn't see it sees the end
+		_ = a.err.bar.Set(n) // progress is not essential
 	}
 }
 
-// endBar leaves the terminal as if there had been no bar.
+// endBar removes the bar from the terminal.
 func (a *app) endBar() {
 	if a.err.bar != nil {
-		_ = a.err.bar.Clear() // it is gone, or the terminal is
+		_ = a.err.bar.Clear() // an error changes nothing
 	}
 	a.err.bar, a.out.bar = nil, nil
 }
 
-// standardOutput stands for the file that is none.
+// standardOutput is the file name that means standard output.
 const standardOutput = "-"
 
-// replaceFile replaces a file as a whole or not at all: a reader finds the old one or the new one.
+// replaceFile replaces a file atomically: a reader sees the old or the new content.
 func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("%s is no regular file", path)
@@ -225,7 +223,7 @@ func (i *instance) needs(info fs.FileInfo) bool {
 	})
 }
 
-// warningsMost is how many warnings a command prints: somebody may have written any number of rows that are worth one.
+// warningsMost bounds the warnings of a command, because any number of rows may cause one.
 const warningsMost = 20
 
 type warnings struct {
@@ -233,7 +231,7 @@ type warnings struct {
 	said map[string]bool
 }
 
-// warn tells people of what a command goes on without, once.
+// warn prints a warning, once for each text.
 func (a *app) warn(err error) {
 	a.warned.mu.Lock()
 	defer a.warned.mu.Unlock()
@@ -252,8 +250,8 @@ func (a *app) warn(err error) {
 
 func (a *app) printWarning(text string) {
 	if a.json {
-		_ = a.err.json(map[string]string{"warning": text}) // a warning changes nothing
+		_ = a.err.json(map[string]string{"warning": text}) // a lost warning changes nothing
 		return
 	}
-	_ = a.err.put("hipq: " + a.err.paint("warning:") + " " + oneLine(text) + "\n") // a warning changes nothing
+	_ = a.err.put("hipq: " + a.err.paint("warning:") + " " + oneLine(text) + "\n") // a lost warning changes nothing
 }

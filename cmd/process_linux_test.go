@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a terminal: what is shown there can be read from its screen, and what is written to it is typed. Like some
-// real ones it doesn't know its size, unless it is told.
+// openTerminal makes a terminal: read its screen from screen, and write to it what is typed. Without a size it doesn't
+// know its own, like some real terminals.
 func openTerminal(size unix.Winsize) (screen, line *os.File, err error) {
 	if screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
 	}
-	// by the number of the descriptor, which Fd would make a blocking one
+	// By descriptor number, because Fd would make it blocking.
 	raw, err := screen.SyscallConn()
 	if err != nil {
 		return nil, nil, err
@@ -69,14 +69,14 @@ func onTerminal(args []string) error {
 	}
 	failed := c.Run()
 	line.Close()
-	// reading from a terminal whose other end is closed ends in EIO
+	// Reading from a terminal whose other end is closed returns EIO.
 	if err := <-shown; err != nil && !errors.Is(err, syscall.EIO) {
 		return err
 	}
 	return failed
 }
 
-// unprivileged is the program of this name: it takes root's way around permissions from the program that it becomes.
+// unprivileged is the program unprivileged: it drops root's capabilities before it executes a program.
 func unprivileged(args []string) error {
 	runtime.LockOSThread()
 	if os.Geteuid() == 0 {
@@ -93,7 +93,7 @@ func unprivileged(args []string) error {
 	return syscall.Exec(path, args, os.Environ())
 }
 
-// hold is the program of this name: it has a lease on the file, so that another process waits before it opens or executes it.
+// hold is the program hold: its lease on the file delays other processes that open or execute the file.
 func hold(args []string) error {
 	file, err := os.OpenFile(args[0], os.O_RDWR, 0)
 	if err != nil {

@@ -50,15 +50,14 @@ func (a *app) purgeCommand() *cobra.Command {
 	return c
 }
 
-// purged is the result for one kind of rows, or in a dry run what it would be: what was deleted, kept for the monitor, or is left to
-// be deleted.
+// purged is the result for one kind of rows, or its prediction in a dry run: deleted, kept for the monitor, or left.
 type purged struct {
 	What   string  `json:"what"`
 	Queue  *string `json:"queue"`
 	Result string  `json:"result"`
 	Count  int64   `json:"count"`
 	DryRun bool    `json:"dry_run"`
-	// Before says how old they are, at least.
+	// Before is later than all these rows.
 	Before time.Time `json:"before"`
 	// Hour is the hour of what was kept.
 	Hour job.Time `json:"hour"`
@@ -131,7 +130,7 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	return err
 }
 
-// warnUnmonitored says that no activity was aggregated for a day.
+// warnUnmonitored warns if no activity was aggregated for a day.
 func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
 	since, err := monitor.New(i.db).Unmonitored(ctx)
 	if err == nil && !since.IsZero() {
@@ -144,20 +143,20 @@ func unmonitored(i *instance, since time.Time) string {
 	return fmt.Sprintf("hipq monitor has not aggregated what happened since %s, so it can't be purged: is hipq monitor in crontab?", i.local(since))
 }
 
-// purging is how a purge goes on. Each step is reported at once, because it is done even if the rest fails.
+// purging is the progress of a purge. Each step is reported at once, because it stays done if the rest fails.
 type purging struct {
 	a       *app
 	i       *instance
 	queues  []*queue.Queue
 	options activity.PurgeOptions
 	now     time.Time
-	// keep is how old activity may become; longest is how long the purge may take, 0 as long as it wants.
+	// keep is the maximum age of activity. longest is how long the purge may take; 0 is no limit.
 	keep, longest time.Duration
 	// result is what happens to the rows that run counts.
 	result  string
 	counted int64
 	left    []string
-	// what is deleted at the moment.
+	// what is the kind of rows that is being deleted.
 	what string
 }
 
@@ -171,7 +170,7 @@ func (p *purging) run(ctx context.Context) error {
 	p.next("workers")
 	ofWorkers := o
 	if reported := p.now.Add(-14 * 24 * time.Hour); reported.Before(o.Before) {
-		ofWorkers.Before = reported // a report reads from them when workers have started, in its two weeks
+		ofWorkers.Before = reported // a report reads starts of workers from its last two weeks
 	}
 	workers, err := workers.New(p.i.db).Purge(ctx, ofWorkers)
 	if err := errors.Join(p.tell("workers", "", workers, ofWorkers.Before), err); err != nil {
@@ -204,7 +203,7 @@ func (p *purging) run(ctx context.Context) error {
 	return nil
 }
 
-// next begins with other things. They have a bar once the first is deleted.
+// next starts another kind of rows. Its bar appears with the first deletion.
 func (p *purging) next(what string) {
 	p.a.endBar()
 	p.what = what
@@ -212,7 +211,7 @@ func (p *purging) next(what string) {
 
 const countLeft = 2 * time.Second
 
-// stopped says what a purge has left that a signal has ended, or its time.
+// stopped reports what is left after a signal or the time limit ended a purge.
 func (p *purging) stopped(ctx context.Context) error {
 	rest := *p
 	rest.options.DryRun, rest.result = true, "left"
@@ -240,7 +239,7 @@ func (p *purging) stopped(ctx context.Context) error {
 	return nil
 }
 
-// tell says how many of a kind were deleted. People read it on a terminal, or in a dry run.
+// tell reports how many rows of a kind were deleted. Text appears only on a terminal or in a dry run.
 func (p *purging) tell(what, queue string, count int64, before time.Time) error {
 	p.counted += count
 	things := map[string]string{

@@ -78,7 +78,7 @@ func (a *app) pauseQueues(cmd *cobra.Command, i *instance, names []string, p pau
 	return errors.Join(append(failed, err)...)
 }
 
-// pausable are the queues of these names, or all. failed says which have no table that can be used.
+// pausable returns the named queues, or all. failed has the errors of queues without a usable table.
 func (i *instance) pausable(ctx context.Context, names []string) (queues []*queue.Queue, failed []error, err error) {
 	if len(names) == 0 {
 		queues, err = i.queues(ctx)
@@ -99,9 +99,9 @@ func (i *instance) pausable(ctx context.Context, names []string) (queues []*queu
 	return queues, failed, err
 }
 
-// pausing is what to do to queues or schedules: hold them back, or let them go on.
+// pausing is what to do to queues or schedules: pause or resume.
 type pausing struct {
-	// of is the command above: queues, or schedules.
+	// of is the parent command: queues or schedules.
 	of             string
 	paused, dryRun bool
 }
@@ -110,7 +110,7 @@ func (p pausing) verb() string { return map[bool]string{true: "pause", false: "r
 
 func (p pausing) so() string { return map[bool]string{true: "paused", false: "not paused"}[p.paused] }
 
-// paused is the result for a queue or a schedule, or in a dry run what it would be.
+// paused is the result for a queue or a schedule, or its prediction in a dry run.
 type paused struct {
 	Paused bool   `json:"paused"`
 	Result string `json:"result"`
@@ -127,8 +127,8 @@ type schedulePaused struct {
 	paused
 }
 
-// pauseEach calls do for each name. It pauses or resumes the n-th, or in a dry run only says whether that would change anything. If one
-// fails, the others are done anyway.
+// pauseEach calls do for each name. do pauses or resumes the n-th, or in a dry run only reports whether that would
+// change anything. After an error it continues with the others.
 func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
 	var failed, nothing []error
 	for n, name := range names {

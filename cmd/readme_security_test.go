@@ -13,7 +13,7 @@ import (
 
 var namedTest = texts.Pattern("`(Test\\w+|\\w+\\.txtar)`")
 
-// tests looks for tests that a page names and that don't exist.
+// tests checks that the tests that a page names exist.
 func (d docs) tests(t *testing.T, p page) {
 	for _, m := range namedTest().FindAllStringSubmatch(p.text, -1) {
 		where := []string{"ls", "cmd/testdata/script/" + m[1]}
@@ -26,8 +26,8 @@ func (d docs) tests(t *testing.T, p page) {
 	}
 }
 
-// claims looks for paragraphs, bullets and rows of tables in the page about security that name no test. There are none behind what
-// introduces others, and in the part about what is not defended.
+// claims finds paragraphs, bullets and table rows of the security page that name no test. Introductions and the part
+// about what is not defended need none.
 func claims(t *testing.T, p page) {
 	if p.name != "docs/explanation/security.md" {
 		return
@@ -54,7 +54,7 @@ func claims(t *testing.T, p page) {
 
 var moreLines = texts.Pattern(`^-- … and (\d+) more$`)
 
-// grants compares the statements that a page shows with those that are printed. A line may stand for so many that follow.
+// grants compares the statements on a page with the printed ones. A line may stand for several more.
 func grants(t *testing.T, p page) {
 	for _, b := range p.with("sql", "grants") {
 		names, err := schema.NewNames("shop", "")

@@ -23,27 +23,26 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// TestDocs holds the README and the guides to what hipq does. In a page, the word after a fence's language says what is
-// done with it:
+// TestDocs checks the README and the guides against hipq. The word after a fence's language says how a block is tested:
 //
-//	sh quickstart   is run, one after the other in one folder; a command that fails fails the test
-//	sh tutorial     is so too, in a folder of the page's own, with a MariaDB of its own where the page comes to that
-//	text output     is what the block before it prints, up to times, ids and hosts
+//	sh quickstart   run in order in one folder; each command must succeed
+//	sh tutorial     the same in the page's own folder, with a new MariaDB if the page uses one
+//	text output     the output of the previous block, except for times, ids and hosts
 //	sql enqueue     inserts jobs, on each engine
-//	… enqueue       in a language: takes an order and enqueues its job, over the connection db
+//	… enqueue       in any language: takes an order and enqueues its job over the connection db
 //	sh mariadb, sh sqlite3, python sqlite   enqueue a job that hipq work can run
-//	go run          is run, in an empty folder
-//	go test         is the test of the program before it
-//	sh test, python test   is run where there is what runs it, one after the other in one folder
+//	go run          run in an empty folder
+//	go test         the test of the previous program
+//	sh test, python test   run in order in one folder if the interpreter is installed
 //	… handler       fails for good, with 65, for a job without data and key
-//	… stream        answers two such jobs, each as failed
-//	… verify        has a function verified, which knows requests that hipq has signed from others
-//	… decider       decides that a job is final which has failed for good, or is at its 6th attempt, and else to try it again
-//	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
-//	crontab cron.d  is so too; there each line names a user
+//	… stream        answers two such jobs with failed
+//	… verify        has a function verified, which tells hipq's signed requests from others
+//	… decider       makes a job final after a failure for good or at its 6th attempt, else retries it
+//	crontab         run line by line, with only its own environment; must be silent
+//	crontab cron.d  the same; each line names a user
 //
-// Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, each
-// link within the repository lead somewhere, and each picture be on a page.
+// Also, each YAML config must load, each Go program compile and each hipq command with its flags exist. Links within
+// the repository must have targets, and each picture must be on a page.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a hipq of its own, without the race detector")
@@ -56,7 +55,7 @@ func TestDocs(t *testing.T) {
 	out, err := build.CombinedOutput()
 	dbtest.Require(t, err == nil, "go build: %v\n%s", err, out)
 	d := docs{root: root, bin: bin}
-	var pages, story []page // story is the quick start, and what goes on from there
+	var pages, story []page // story is the quick start and its continuation
 	for _, names := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		found := dbtest.Must(filepath.Glob(filepath.Join(root, names)))(t)
 		for _, file := range found {
@@ -97,13 +96,11 @@ type docs struct {
 	bin  string // the folder of a fresh hipq
 }
 
-// page is a page of the docs.
 type page struct {
 	name, text string
 	fences     []codeBlock
 }
 
-// codeBlock is a fence: its language, the word after it, and what is in it.
 type codeBlock struct {
 	line           int
 	language, mark string
@@ -140,7 +137,7 @@ func (p page) with(language, mark string) []codeBlock {
 	})
 }
 
-// command is a command with hipq in its PATH and a home of its own.
+// command returns a command with hipq in its PATH and its own home.
 func (d docs) command(dir, name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = dir
@@ -163,7 +160,7 @@ func (d docs) quickStart(t *testing.T, story []page) {
 	}
 }
 
-// wantOutput compares what the i-th block has printed with what the page shows behind it, if it does.
+// wantOutput compares the output of the i-th block with the output block after it, if there is one.
 func (p page) wantOutput(t *testing.T, i int, printed string) {
 	t.Helper()
 	if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
@@ -174,7 +171,7 @@ func (p page) wantOutput(t *testing.T, i int, printed string) {
 	}
 }
 
-// What differs from run to run.
+// changing matches what differs between runs.
 var changing = []struct {
 	what func() *regexp.Regexp
 	by   string
@@ -188,7 +185,7 @@ var changing = []struct {
 	{texts.Pattern(`(?m) +$`), ""},
 }
 
-// timeless gives a text without that.
+// timeless replaces what differs between runs.
 func timeless(text string) []byte {
 	for _, c := range changing {
 		text = c.what().ReplaceAllString(text, c.by)
@@ -196,7 +193,7 @@ func timeless(text string) []byte {
 	return []byte(text)
 }
 
-// demo runs the tour that make demo is.
+// demo runs the tour of make demo.
 func (d docs) demo(t *testing.T) {
 	dir := t.TempDir()
 	for from, to := range map[string]string{
@@ -229,8 +226,8 @@ var (
 	comment    = texts.Pattern(`(?m)(^|\s)#.*$`)
 )
 
-// commands looks for commands and flags that don't exist: in shell blocks, in inline code, and in tables, where the code
-// of a row is about the command in its first cell.
+// commands finds unknown commands and flags in shell blocks, inline code and tables. In a table, the code of a row is
+// about the command in its first cell.
 func (d docs) commands(t *testing.T, p page) {
 	var texts []string
 	for _, b := range p.fences {
@@ -265,7 +262,7 @@ func (d docs) commands(t *testing.T, p page) {
 	dbtest.Ensure(t, p.name != "docs/reference/commands.md" || len(helps) >= 10, "%s: commands found: %d", p.name, len(helps))
 }
 
-// configs loads each config, and each part of one with what it lacks.
+// configs loads each config. It completes partial configs first.
 func configs(t *testing.T, p page) {
 	for _, b := range p.with("yaml", "") {
 		text := b.text
@@ -282,8 +279,7 @@ func configs(t *testing.T, p page) {
 	}
 }
 
-// programs compiles each program in Go as if it were a package of this module, which takes no file in it, and runs those that
-// are marked so.
+// programs compiles each Go program as a package of this module, by an overlay, and runs the marked ones.
 func (d docs) programs(t *testing.T, p page) {
 	program := ""
 	for i, b := range p.fences {
@@ -294,7 +290,7 @@ func (d docs) programs(t *testing.T, p page) {
 		files, run := map[string]string{"main.go": b.text}, []string{"build"}
 		if b.mark == "test" {
 			files = map[string]string{"main.go": program, "main_test.go": b.text}
-			run = []string{"test", "-c", "-vet=off"} // vet wants the folder to be there
+			run = []string{"test", "-c", "-vet=off"} // vet needs an existing folder
 		}
 		program = b.text
 		dir := t.TempDir()
@@ -331,7 +327,7 @@ var (
 	crontabLine = texts.Pattern(`^(?:[0-9*/,-]+ +){5}(.*)$`)
 )
 
-// crontabs runs each line as cron would, on an instance with a job that is due.
+// crontabs runs each line as cron would, on an instance with a due job.
 func (d docs) crontabs(t *testing.T, p page) {
 	blocks, ran := p.with("crontab", ""), 0
 	for _, b := range blocks {
@@ -374,7 +370,7 @@ func (d docs) crontabs(t *testing.T, p page) {
 		"%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 }
 
-// checkPHP has PHP read a program, where there is one, without running it.
+// checkPHP lets PHP check a program's syntax, if PHP is installed.
 func checkPHP(t *testing.T, p page, b codeBlock) {
 	if _, err := exec.LookPath("php"); err != nil {
 		t.Logf("%s:%d: not read: %v", p.name, b.line, err)
@@ -389,7 +385,7 @@ func checkPHP(t *testing.T, p page, b codeBlock) {
 // interpreters run programs in other languages.
 var interpreters = map[string]string{"sh": "sh", "php": "php", "python": "python3", "ruby": "ruby", "js": "node"}
 
-// scripts runs the tests of a page that are not in Go.
+// scripts runs a page's tests in other languages than Go.
 func (d docs) scripts(t *testing.T, p page) {
 	dir, ran := t.TempDir(), 0
 	for _, b := range p.fences {
@@ -410,8 +406,8 @@ func (d docs) scripts(t *testing.T, p page) {
 	dbtest.Ensure(t, p.name != "docs/howto/testing.md" || ran >= 3, "%s: tests found: %d", p.name, ran)
 }
 
-// handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
-// can do nothing for.
+// handlers runs a page's handlers and retry handlers, if their interpreters are installed, with a job that they can't
+// process.
 func (d docs) handlers(t *testing.T, p page) {
 	const question = `{"id":7,"queue":"emails","job_type":"send","job_key":"none","job_data":null,"attempt":%d,` +
 		`"error":"no such customer","outcome":%q,"retry_after":0}`
@@ -425,16 +421,16 @@ func (d docs) handlers(t *testing.T, p page) {
 	}
 	ran := 0
 	for _, b := range p.fences {
-		if b.language == "php" && b.mark == "syntax" { // of an application, with a server of its own
+		if b.language == "php" && b.mark == "syntax" { // part of an application; it has its own server
 			checkPHP(t, p, b)
 			continue
 		}
-		if b.mark == "test" || b.mark == "verify" { // by others
+		if b.mark == "test" || b.mark == "verify" { // tested elsewhere
 			continue
 		}
 		if asked[b.mark] == nil {
 			_, known := interpreters[b.language]
-			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "sqlite" { // those are run by others
+			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "sqlite" { // those are tested elsewhere
 				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, a stream or a decider", p.name, b.line)
 			}
 			continue
@@ -470,7 +466,7 @@ func (d docs) handlers(t *testing.T, p page) {
 		"%s: handlers found: %d", p.name, ran)
 }
 
-// bothFailed are the answers of a stream.
+// bothFailed matches the answers of a stream.
 var bothFailed = texts.Pattern(`^\{"id": ?7, ?"outcome": ?"failed", ?"error":.*\}\n\{"id": ?8, ?"outcome": ?"failed", ?"error":.*\}\n$`)
 
 // inserts runs the plain INSERTs, which must become jobs.
@@ -507,7 +503,7 @@ var (
 	notID   = texts.Pattern(`[^\p{L}\p{N} _-]`)
 )
 
-// pictures checks that each picture is small and that a page shows it. links checks that the pictures on a page exist.
+// pictures checks that each picture is small and on a page. links checks that the pictures on a page exist.
 func (d docs) pictures(t *testing.T, pages []page) {
 	files := dbtest.Must(filepath.Glob(filepath.Join(d.root, "docs", "pictures", "*")))(t)
 	dbtest.Ensure(t, len(files) > 0, "there are no pictures")
@@ -519,7 +515,7 @@ func (d docs) pictures(t *testing.T, pages []page) {
 	}
 }
 
-// links follows the links that don't leave the repository.
+// links follows the links within the repository.
 func (d docs) links(t *testing.T, p page) {
 	for _, m := range link().FindAllStringSubmatch(p.text, -1) {
 		if strings.Contains(m[1], "://") {

@@ -20,7 +20,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// signed is a request as an endpoint gets it, and the secret that it knows.
+// signed is a request as an endpoint gets it, and the secret that the endpoint has.
 type signed struct {
 	Body    string            `json:"body"`
 	Headers map[string]string `json:"headers"`
@@ -28,7 +28,7 @@ type signed struct {
 	good    bool
 }
 
-// by is what the request becomes by a change, and whether that is still good.
+// by returns a changed request, and records whether it is still good.
 func (s signed) by(good bool, change func(*signed)) signed {
 	headers := map[string]string{}
 	for name, value := range s.Headers {
@@ -39,7 +39,7 @@ func (s signed) by(good bool, change func(*signed)) signed {
 	return s
 }
 
-// verifiers have what a page's function verified is asked for: all requests of a list on standard input.
+// verifiers call a page's function verified with all requests of a list on standard input.
 var verifiers = map[string]struct{ client, program string }{
 	"php": {"php", `
 foreach (json_decode(stream_get_contents(STDIN), true) as $r) {
@@ -53,7 +53,7 @@ for r in json.load(sys.stdin):
 `},
 }
 
-// verify runs what a page says of signatures, on requests that hipq has sent, and on others.
+// verify runs a page's code for signatures on hipq's requests and on others.
 func (d docs) verify(t *testing.T, p page) {
 	ran := 0
 	for _, b := range p.fences {
@@ -86,7 +86,7 @@ func (d docs) verify(t *testing.T, p page) {
 	dbtest.Ensure(t, p.name != "docs/howto/http.md" || ran >= len(verifiers), "%s: found %d of what verifies signatures", p.name, ran)
 }
 
-// sent is a request of hipq's.
+// sent returns a request of hipq.
 func sent(t *testing.T, secret string) (s signed) {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func sent(t *testing.T, secret string) (s signed) {
 	return s
 }
 
-// variants are a good request, and what may be made of it.
+// variants returns a good request and changed ones.
 func variants(s signed) []signed {
 	signature := s.Headers["webhook-signature"]
 	change := func(name, value string) func(*signed) { return func(s *signed) { s.Headers[name] = value } }
@@ -124,7 +124,7 @@ func variants(s signed) []signed {
 		s.by(false, func(s *signed) { s.Body += " " }),
 		s.by(false, func(s *signed) { s.Secret = "another secret" }),
 		s.by(false, func(s *signed) { s.Headers = map[string]string{"content-type": "application/json"} }),
-		s.by(false, func(s *signed) { s.Secret = ""; resign(s, "", time.Now()) }), // an endpoint whose file is empty
+		s.by(false, func(s *signed) { s.Secret = ""; resign(s, "", time.Now()) }), // an endpoint whose secret file is empty
 		s.by(false, func(s *signed) { s.Secret = "whsec_"; resign(s, "", time.Now()) }),
 	}
 	for minutes, good := range map[int]bool{-60: false, -6: false, -4: true, 4: true, 6: false} {
@@ -136,7 +136,7 @@ func variants(s signed) []signed {
 	return made
 }
 
-// resign signs a request as one of another time.
+// resign signs a request as of another time.
 func resign(s *signed, key string, at time.Time) {
 	s.Headers["webhook-timestamp"] = fmt.Sprint(at.Unix())
 	mac := hmac.New(sha256.New, []byte(key))

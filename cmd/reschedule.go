@@ -49,7 +49,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 				return err
 			}
 			now, err := i.db.SQL.Clock(cmd.Context())
-			if when.At.Before(now) { // or the job would seem to have been due since then
+			if when.At.Before(now) { // else the job would seem to be due since then
 				when.At = now
 			}
 			return err

@@ -67,7 +67,7 @@ func (a *app) retryCommand() *cobra.Command {
 				return again
 			}
 			last, said := i.fate(cmd.Context(), q, closed.RetriedAs)
-			if last != nil && !last.Status.IsFinal() { // it would be a duplicate of that one
+			if last != nil && !last.Status.IsFinal() { // it would be a duplicate of that job
 				return said + fmt.Sprintf(": hipq show %s %d", q.Name, last.ID)
 			}
 			return said + again
@@ -79,7 +79,7 @@ func (a *app) retryCommand() *cobra.Command {
 	return c
 }
 
-// fate finds the last of the jobs that have repeated another, the first of them id, and says how it ended; nil if it isn't there any more.
+// fate follows the retries of job id to the last one and says how that ended; nil if it was deleted.
 func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) (last *job.Job, said string) {
 	j, err := q.Get(ctx, id)
 	switch {
@@ -93,7 +93,7 @@ func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) (last *jo
 	return j, fmt.Sprintf("job %d, its retry, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
 }
 
-// wouldRetry finds the jobs that would not be retried, for another has their type and key.
+// wouldRetry finds the jobs that would not be retried because another job has their type and key.
 func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error {
 	before := map[[2]string]bool{}
 	return func(q *queue.Queue, j *job.Job, c *change) error {
@@ -111,7 +111,7 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 	}
 }
 
-// dryRunUsage is what --dry-run does, in each command that has it.
+// dryRunUsage is the usage of every command's --dry-run.
 const dryRunUsage = "say what would change, and change nothing; exit 1 if that is nothing"
 
 const dismissLong = `Closes failed jobs that need no more work. hipq status no longer counts them as failed, and hipq retry leaves them

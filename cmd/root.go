@@ -1,4 +1,4 @@
-// Package cmd is the command line: one command a file. It is the only place where the parts are wired together.
+// Package cmd is the command line: one command a file. Only this package wires the other packages together.
 package cmd
 
 import (
@@ -26,20 +26,20 @@ type app struct {
 	in  io.Reader
 	out *output
 	err *output
-	// configFile, json, verbose and color are the flags that every command has.
+	// configFile, json, verbose and color are the global flags.
 	configFile    string
 	json, verbose bool
 	color         string
-	// checking says that a monitoring system reads what is printed: monitor --check.
+	// checking is set for monitor --check, whose output a monitoring system reads.
 	checking bool
-	// command is the name of the one that began, once the command line was understood.
+	// command is the name of the running command, once the command line was parsed.
 	command string
 	warned  warnings
 	signals *signals
 }
 
-// Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
-// what happened, to what, and what to do.
+// Main runs one command line and returns the exit code. Success prints nothing that cron would mail. A failure prints
+// to err what happened, to what, and what to do.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
 	process.KeepFiles()
 	ctx, signals := watchSignals(context.Background())
@@ -47,7 +47,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}, signals: signals}
 	root := a.root()
 	root.SetArgs(args)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // a shell asks, and wants no other words
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // shell completion expects no other output
 		a.completes(root)
 		root.SetErr(io.Discard)
 	}
@@ -67,7 +67,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	return a.exit(failure, signals)
 }
 
-// Root is the tree of commands, to be described. Main runs them.
+// Root returns the tree of commands for documentation. Main runs them.
 func Root() *cobra.Command { return new(app).root() }
 
 const rootLong = `hipq is a durable job queue for teams that have a database and cron and want nothing else.
@@ -112,7 +112,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// loadOptions say where a command's config is, and what outranks it.
+// loadOptions says where the config is and which flags override it.
 func (a *app) loadOptions(cmd *cobra.Command) config.LoadOptions {
 	return config.LoadOptions{File: a.configFile, Flags: cmd.Flags()}
 }
@@ -133,30 +133,30 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	return c, nil
 }
 
-// instance is what a command works with.
+// instance is the config and the database of a command.
 type instance struct {
 	*config.Config
 	db *schema.DB
-	// unfit are the queues of the config whose tables can't be used: new ones before hipq init, mostly.
+	// unfit has the config's queues whose tables can't be used: mostly new ones before hipq init.
 	unfit schema.QueueErrors
 }
 
-// openPatiently is open for a command that reads or deletes much, for which the database may take its time.
+// openPatiently is open for a command that reads or deletes much. The database may take longer to answer.
 func (a *app) openPatiently(cmd *cobra.Command, do func(*instance) error) error {
 	return a.openWith(cmd, true, do)
 }
 
-// open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
-// queue at least. It is closed when do has ended.
+// open reads the config and opens its database until do returns. The tables of the instance and of at least one queue
+// must exist and be up to date.
 func (a *app) open(cmd *cobra.Command, do func(*instance) error) error {
 	return a.openWith(cmd, false, do)
 }
 
-// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
-// a backup, still shows what it has.
+// catchUpWithin is how long a command waits until its node has the others' commits. A node that is far behind, for
+// example during a backup, still shows what it has.
 const catchUpWithin = 5 * time.Second
 
-// openWith waits for what was done before: on a cluster it may have been at another node.
+// openWith waits for earlier commits, because on a cluster they may have been made at another node.
 func (a *app) openWith(cmd *cobra.Command, patient bool, do func(*instance) error) error {
 	c, err := a.load(cmd)
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *app) openWith(cmd *cobra.Command, patient bool, do func(*instance) erro
 	})
 }
 
-// aboutQueue opens the instance, by open or openPatiently, for a command about one queue.
+// aboutQueue opens the instance for a command about one queue, by open or openPatiently.
 func aboutQueue(
 	cmd *cobra.Command, open func(*cobra.Command, func(*instance) error) error, name string, do func(*instance, *queue.Queue) error,
 ) error {
@@ -211,7 +211,7 @@ func connect(ctx context.Context, c *config.Config, do func(*instance) error) er
 	return err
 }
 
-// queue finds a queue in the config, or else among those that are registered in the database.
+// queue finds a queue in the config, else among the registered ones.
 func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error) {
 	if err := i.unfit[name]; err != nil {
 		return nil, err
@@ -244,8 +244,7 @@ func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, erro
 	return []*queue.Queue{q}, err
 }
 
-// options are those of the queues of this config whose tables can be used, and of the others that are registered in the
-// database, by name.
+// options returns the usable queues of this config and all others that are registered in the database, by name.
 func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
 	all, err := admin.Registered(ctx, i.db)
 	if err != nil {
@@ -269,8 +268,7 @@ func (i *instance) has(name string) bool {
 	return err == nil
 }
 
-// queues are all queues that can be used. Others that are registered, and have no table of their own that can be used, are
-// warned of.
+// queues returns all usable queues. It warns about other registered queues without a usable table.
 func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	all, err := i.options(ctx)
 	if err != nil {
@@ -305,7 +303,7 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	return list, nil
 }
 
-// onTerminal says whether people read what the command prints.
+// onTerminal reports whether a terminal shows the output.
 func (a *app) onTerminal() bool { return a.out.isTerminal() }
 
 // version is set by the linker.
@@ -325,7 +323,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// versionText is what the linker set, or else what go install knows.
+// versionText is the linker's version, else the one that go install records.
 func versionText() string {
 	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
 		return info.Main.Version

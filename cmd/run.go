@@ -70,11 +70,11 @@ func (a *app) runJob(cmd *cobra.Command, i *instance, p worker.Params, runners *
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
-// ingestWithin is how long run waits for another transaction that holds a row that run ingests, or moves to its shard.
+// ingestWithin is how long run waits for a transaction that holds a row that run must ingest or move to its shard.
 const ingestWithin = 10 * time.Second
 
-// runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
-// is in none.
+// runnable refuses jobs that can't run here. It ingests a job that plain SQL inserted, and moves a misplaced job to its
+// shard.
 func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
 	for began := time.Now(); time.Since(began) < ingestWithin; time.Sleep(pause) {
@@ -109,9 +109,9 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 
 // printRun says how the attempt and the job ended.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
-	// also when it was interrupted
+	// Without cancel, because the run may have been interrupted.
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
-	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
+	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep ended jobs
 		j, err = ran.Job, nil
 		if j.Status = job.StatusFinished; done.Errors > 0 {
 			j.Status, j.Error = job.StatusFailed, cmp.Or(ran.Outcome.Error, "answered")

@@ -16,17 +16,17 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 )
 
-// runners makes the handlers of a worker's jobs from the config. The caller closes it.
+// runners makes the handlers of a worker from the config. The caller closes it.
 type runners struct {
 	i        *instance
 	workerID string
 	log      *slog.Logger
-	guard    *handler.Guard // nil: nothing is to run
+	guard    *handler.Guard // nil if nothing will run
 	close    []func()
 	left     []leftType
 }
 
-// newRunners is for a worker whose process starts nothing but handlers.
+// newRunners is for a worker whose process starts only handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
 	guard := handler.NewGuard(a.selfArgv(guardCommand), workerID, i.Worker.Grace)
 	guard.Adopt()
@@ -34,8 +34,8 @@ func (a *app) newRunners(i *instance, workerID string) *runners {
 	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
-// closeRunners ends what still runs, and says what that was, for the worker's entry. What can't be killed changes nothing about what
-// the worker did. It may be repeated.
+// closeRunners ends what still runs, and names it for the worker's entry. What can't be killed doesn't affect the
+// worker's result. The call may be repeated.
 func (a *app) closeRunners(r *runners) (left string) {
 	for _, end := range r.close {
 		end()
@@ -50,7 +50,7 @@ func (a *app) closeRunners(r *runners) (left string) {
 	return left
 }
 
-// handler is what runs for the jobs of a type.
+// handler makes the handler of a job type.
 func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 	switch {
 	case c.HTTP != nil:
@@ -69,7 +69,7 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 	return r.exec(c)
 }
 
-// both are the handler of a type and its retry handler, nil if it has none.
+// both makes a type's handler and its retry handler, which is nil if there is none.
 func (r *runners) both(c, decides config.Handler) (h handler.Handler, decider handler.RetryHandler, err error) {
 	if h, err = r.handler(c); err != nil || decides.Key == "" {
 		return h, nil, err
@@ -78,7 +78,7 @@ func (r *runners) both(c, decides config.Handler) (h handler.Handler, decider ha
 	return h, handler.RetryExec{Exec: e}, err
 }
 
-// leftType is a job type that a worker leaves out, because its handler can't be made here: its jobs wait.
+// leftType is a job type that a worker leaves out because its handler can't be made here. Its jobs wait.
 type leftType struct {
 	queue, name string
 	err         error
@@ -98,14 +98,14 @@ func (r *runners) whyLeft(queue, name string) error {
 	return nil
 }
 
-// exec is a program that runs each time.
+// exec makes a program that runs once for each job.
 func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
 	e := &handler.Exec{DashArguments: h.DashArguments}
 	r.describe(&e.Program, h)
 	return e, r.fits(&e.Program, h)
 }
 
-// fits finds out whether programs can run here as the user, and within the limits, that the config says.
+// fits checks whether a program can run here as the configured user and within the limits.
 func (r *runners) fits(p *handler.Program, h config.Handler) error {
 	if err := p.CheckSurroundings(); err != nil {
 		return r.i.Mistake(h.Key, err)
@@ -120,14 +120,14 @@ func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 
-// programOf is a handler's program as it would be run here.
+// programOf is a handler's program as it would run here.
 func programOf(c *config.Config, h config.Handler) *handler.Program {
 	p := new(handler.Program)
 	(&runners{i: &instance{Config: c}}).describe(p, h)
 	return p
 }
 
-// canRun finds out whether a handler's program could be run here, or what an endpoint needs be read, and runs nothing.
+// canRun checks whether a handler's program can run here, or an endpoint's files be read. It runs nothing.
 func canRun(c *config.Config, h config.Handler) error {
 	if h.HTTP != nil {
 		_, err := h.HTTP.Handler()
@@ -143,7 +143,7 @@ func canRun(c *config.Config, h config.Handler) error {
 	return nil
 }
 
-// foreign says who else could have written a handler's program, unless that is allowed; "" is no other user.
+// foreign says which other user could have written a handler's program; "" if none, or if that is allowed.
 func foreign(c *config.Config, h config.Handler) string {
 	if h.HTTP != nil || c.AllowForeignHandlers {
 		return ""
@@ -154,7 +154,7 @@ func foreign(c *config.Config, h config.Handler) string {
 	return ""
 }
 
-// doubts are what may be wrong with a handler, or should be otherwise, and doesn't keep it from being run.
+// doubts lists what may be wrong with a handler that can still run.
 func doubts(c *config.Config, h config.Handler) (said []string) {
 	if h.HTTP != nil {
 		for _, file := range h.HTTP.Shared() {
@@ -173,7 +173,7 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 	return said
 }
 
-// eachHandler calls do for the handler and the retry handler of each job type. Several types may share a retry handler.
+// eachHandler calls do for the handlers and retry handlers of all job types. Types may share a retry handler.
 func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handler)) {
 	for _, q := range c.Queues {
 		for _, t := range q.Types {
@@ -186,10 +186,10 @@ func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handl
 	}
 }
 
-// warnedAgain is after how long ticks warn again of what keeps handlers from being run.
+// warnedAgain is how often ticks repeat a warning about handlers that can't run.
 const warnedAgain = time.Hour
 
-// warnHourly warns of what each tick finds, by the names of notices: one tick an hour does, unless somebody looks.
+// warnHourly prints warnings by the names of their notices. Without a user at a terminal, one tick an hour does.
 func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]error) {
 	if len(warnings) == 0 {
 		return
@@ -211,8 +211,8 @@ func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]e
 	}
 }
 
-// cantRun finds handlers and retry handlers whose programs can't be run here, of these queues and job types; none named is all, except
-// what is left out, of which others tell. It looks at files and runs nothing.
+// cantRun finds handlers and retry handlers whose programs can't run here. No names means all; types left out are
+// reported elsewhere. It looks at files and runs nothing.
 func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []error) {
 	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	eachHandler(c, func(queue, jobType string, h config.Handler) {
@@ -227,7 +227,7 @@ func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []
 	return errs
 }
 
-// foreignPrograms are those of handlers that another user could have written. Root doesn't run them, and so has troubles.
+// foreignPrograms lists programs that another user could have written. Root doesn't run them: see troubles.
 func foreignPrograms(c *config.Config) (said []string) {
 	eachHandler(c, func(_, _ string, h config.Handler) {
 		if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
@@ -237,7 +237,7 @@ func foreignPrograms(c *config.Config) (said []string) {
 	return said
 }
 
-// leftTypes are the job types that a worker of this process's user would leave out on this host.
+// leftTypes are the job types that a worker of this user would leave out on this host.
 func leftTypes(c *config.Config) []leftType {
 	r := &runners{i: &instance{Config: c}}
 	for _, q := range c.Queues {
@@ -250,7 +250,7 @@ func leftTypes(c *config.Config) []leftType {
 	return r.left
 }
 
-// atKey is what is wrong, at which key of the config.
+// atKey is the error with its key of the config.
 func atKey(err error) string {
 	if m, ok := errors.AsType[*config.Mistake](err); ok {
 		return fmt.Sprintf("%s: %s", m.Key, m.Err)
@@ -258,7 +258,7 @@ func atKey(err error) string {
 	return err.Error()
 }
 
-// troubles are what keeps handlers from being run on this host.
+// troubles lists what keeps handlers from running on this host.
 func troubles(c *config.Config) (said []string) {
 	left := leftTypes(c)
 	for _, l := range left {

@@ -57,33 +57,36 @@ type scheduled struct {
 	Missed   *string `json:"missed"`
 	Paused   bool    `json:"paused"`
 	InConfig bool    `json:"in_config"`
-	// LastSlot is the last one that has led to a job, LastJobID which, in LastQueue; null before the first. NextSlot is null of one
-	// that is paused.
-	LastSlot  job.Time `json:"last_slot"`
-	LastQueue *string  `json:"last_queue"`
-	LastJobID *int64   `json:"last_job_id"`
-	NextSlot  job.Time `json:"next_slot"`
-	// OverdueMS is how long a slot has been waiting for a worker.
+	// LastSlot is the last slot with a job; null before the first.
+	LastSlot job.Time `json:"last_slot"`
+	// LastQueue is the queue of that job; null before the first.
+	LastQueue *string `json:"last_queue"`
+	// LastJobID is the id of that job; null before the first.
+	LastJobID *int64 `json:"last_job_id"`
+	// NextSlot is null if the schedule is paused.
+	NextSlot job.Time `json:"next_slot"`
+	// OverdueMS is how long a slot has been waiting for a worker, in milliseconds.
 	OverdueMS int64 `json:"overdue_ms"`
-	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
+	// LeftSlot is the last missed or due slot without a job; null if there is none.
 	LeftSlot job.Time `json:"left_slot"`
-	LeftWhy  *string  `json:"left_why"`
-	// WaitsUntil: the clock was put back, and all slots up to then are done; else null.
+	// LeftWhy is the reason; null without LeftSlot.
+	LeftWhy *string `json:"left_why"`
+	// WaitsUntil is set if the clock was put back: all slots up to then are done. Else it is null.
 	WaitsUntil job.Time `json:"waits_until"`
-	// InTurn says that it starts over again and again, because two configs have it with different slots; OtherWhen are those of the
-	// other one, else null.
-	InTurn    bool    `json:"in_turn"`
+	// InTurn is set if the schedule keeps restarting because two configs have it with different slots.
+	InTurn bool `json:"in_turn"`
+	// OtherWhen has the slots of the other config; null without InTurn.
 	OtherWhen *string `json:"other_when"`
 }
 
-// timetable is that of the config's schedules, and its rows by name.
+// timetable returns the scheduler of the config, and the schedules' rows by name.
 func (i *instance) timetable(ctx context.Context) (t *scheduler.Scheduler, rows map[string]scheduler.Row, err error) {
 	t = scheduler.New(i.db, i.Schedules)
 	rows, err = t.Rows(ctx)
 	return t, rows, err
 }
 
-// scheduleNames are those of the config, and others that the database has.
+// scheduleNames has the names of all schedules in the config or the database.
 func (i *instance) scheduleNames(rows map[string]scheduler.Row) []string {
 	names := slices.Collect(maps.Keys(rows))
 	for _, s := range i.Schedules {
@@ -118,7 +121,7 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 		if s.LastJobID != nil {
 			job = strconv.FormatInt(*s.LastJobID, 10)
 		}
-		if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
+		if s.LastQueue != nil && *s.LastQueue != s.Queue { // the schedule had another queue then
 			job += " of " + *s.LastQueue
 		}
 		remarks[s.Name] = s.remark(i, now)
@@ -139,7 +142,7 @@ func (a *app) listSchedules(cmd *cobra.Command, i *instance) error {
 	return a.out.err
 }
 
-// scheduled is a schedule of the config, as the database has it, or one of another config.
+// scheduled describes a schedule of this config as the database has it, or one of another config.
 func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now time.Time) scheduled {
 	row := rows[name]
 	next := row.NextSlot.Time
@@ -168,12 +171,12 @@ func (i *instance) scheduled(name string, rows map[string]scheduler.Row, now tim
 	return out
 }
 
-// leftLately says that a slot got no job not long ago.
+// leftLately reports whether a slot of the last 24 h got no job.
 func (s scheduled) leftLately(now time.Time) bool {
 	return !s.LeftSlot.IsZero() && now.Sub(s.LeftSlot.Time) < 24*time.Hour
 }
 
-// overdue says that a slot has been waiting for a worker for too long.
+// overdue reports whether a slot has been waiting for a worker for too long.
 func (s scheduled) overdue() bool {
 	return !s.Paused && s.InConfig && time.Duration(s.OverdueMS)*time.Millisecond > scheduler.OverdueFor
 }
@@ -226,7 +229,7 @@ unreachable or busy · 78 configuration.`,
 	return c
 }
 
-// knownSchedules is the timetable of names, and refuses others. learn has all of the config's schedules in the database.
+// knownSchedules returns the timetable, or an error for unknown names. learn first saves all schedules.
 func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (*scheduler.Scheduler, map[string]scheduler.Row, error) {
 	t, rows, err := i.timetable(ctx)
 	if err == nil && learn {
@@ -330,7 +333,7 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 	return nil
 }
 
-// runSchedule enqueues the job of a schedule, or finds out what would come of that.
+// runSchedule enqueues the job of a schedule, or predicts the result.
 func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun bool) (said scheduleRun, err error) {
 	s := i.Schedule(name)
 	q, err := i.queue(ctx, s.Queue)

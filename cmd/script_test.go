@@ -26,11 +26,11 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// TestMain makes programs of this test binary, which scripts call by name: each call is a process of its own, so that
-// hipq finds its own file, is killed like any other, and counts for the coverage anyway.
+// TestMain provides programs of this test binary that scripts call by name. Each call is a process, so that hipq finds
+// its own file, can be killed, and still counts for the coverage.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 0 && strings.HasSuffix(filepath.Base(os.Args[0]), ".test") && signal.Ignored(syscall.SIGHUP) {
-		// as nohup has it: what the tests start would ignore it too, and they hang up on it
+		// nohup ignores SIGHUP. The tests' processes would inherit that, and tests send them SIGHUP.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	testscript.Main(clean{m}, map[string]func(){
@@ -43,16 +43,16 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// must ends a test where there is an error.
+// must ends the test if there is an error.
 var must = dbtest.OK
 
-// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database must not be in a user's own.
+// clean runs the tests with a temporary cache, because hipq must not note databases in the user's.
 type clean struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (c clean) Run() int {
 	own, err := os.UserCacheDir()
-	if err == nil && os.Getenv("GOCACHE") == "" { // but what go has compiled: tests build hipq
+	if err == nil && os.Getenv("GOCACHE") == "" { // keep go's cache, because tests build hipq
 		err = os.Setenv("GOCACHE", filepath.Join(own, "go-build"))
 	}
 	cache := ""
@@ -81,32 +81,32 @@ func program(run func(args []string) error) {
 	}
 }
 
-// TestScripts runs each script of testdata/script twice, with a database of its own each time. Besides the commands of
+// TestScripts runs each script of testdata/script twice, each time with a new database. Besides the commands of
 // testscript, scripts have:
 //
 //	hipq …                  the command itself; success is exit 0
-//	exits CODE PROGRAM …    runs a program, which must exit with this code; with one from 64 to 78 it must say why on
-//	                        standard error, and nothing on standard output
-//	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
-//	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end, or
-//	                        behind the line DELIMITER // with two slashes
-//	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
-//	                        argument --columns=N says how wide it is, one --stderr that standard error is the terminal too
-//	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
-//	                        last word, and prints what stands there then, each word on a line; with several offers
-//	                        it is all of them
-//	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
-//	                        signal other users' processes
-//	hold FILE HELD          keeps a file from being opened and executed, until its standard input ends, 45 seconds at most; it
-//	                        makes the file HELD when it has begun, and removes that when somebody tries
-//	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there
-//	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a moment in it
+//	exits CODE PROGRAM …    runs a program that must exit with this code; with 64 to 78 it must say why on standard
+//	                        error, and print nothing else
+//	sql STATEMENT…          runs statements on the script's database and prints their rows, separated by tabs; @FILE
+//	                        reads statements, each of which ends with a semicolon and a line end, or after the line
+//	                        DELIMITER // with two slashes
+//	terminal PROGRAM …      runs a program with a terminal as its standard output, and prints the screen; a first
+//	                        argument --columns=N sets the width, --stderr makes it standard error too
+//	tab SHELL LINE          types a line into a shell (bash, zsh, fish) with hipq's completion, completes the last
+//	                        word, and prints the line, each word on a line; if there are several offers,
+//	                        all of them
+//	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which
+//	                        may not signal other users' processes
+//	hold FILE HELD          delays opening and executing a file until standard input ends, at most 45 s; HELD exists
+//	                        from the start until a process tries
+//	shape FILE WANT         checks that each JSON object in FILE has the fields and types that WANT lists
+//	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a time in it
 //
-// With -short, as under the race detector, only those scripts run in which several things happen at once, or signals come: those
-// that begin with the line of raceToo.
+// With -short, as under the race detector, only scripts about concurrency and signals run: those that begin with the
+// line raceToo.
 //
-// In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
-// it is, and [sqlite] and [mysql] ask, and [galera] of a cluster; [root] asks whether the tests run as root.
+// In a script's YAML files, $DATABASE is replaced by the section of the script's database, which DRIVER and SOURCE also
+// name. Conditions are [sqlite], [mysql], [galera] for a cluster, and [root] if the tests run as root.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"sqlite", "mysql"} {
@@ -128,7 +128,7 @@ func TestScripts(t *testing.T) {
 // raceToo is the first line of the scripts that run with -short too.
 const raceToo = "# Under the race detector too.\n"
 
-// scripts are the files of those that run.
+// scripts returns the files of the scripts to run.
 func scripts(t *testing.T) []string {
 	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || !testing.Short() {
@@ -153,11 +153,11 @@ func setUp(env *testscript.Env, driver string) error {
 	}
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("LANG", "C.UTF-8")
-	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")) // or each process would take a second more
-	env.Setenv("GOGC", "400")                                                         // most end before it pays to collect anything
+	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")) // else each process takes 1 s longer
+	env.Setenv("GOGC", "400")                                                         // most end before a collection pays
 	if driver == "mysql" && !testing.Short() {
-		// These mostly wait for the server, and without threads for a second processor each process takes a tenth less CPU time.
-		// On SQLite, and under the race detector, they have all processors.
+		// With one processor these scripts, which mostly wait for the server, take a tenth less CPU time. On SQLite,
+		// and under the race detector, they use all processors.
 		env.Setenv("GOMAXPROCS", "1")
 	}
 	env.Setenv("ROOT", root)
@@ -189,7 +189,7 @@ func condition(name, driver string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", name)
 }
 
-// exits is the command of this name.
+// exits is the command exits.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM …")
@@ -216,7 +216,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// soon is the command of this name: the variable is half an hour from now, as the tables have it.
+// soon is the command soon: it sets a variable to half an hour from now, in the tables' format.
 func soon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: soon NAME")
@@ -224,7 +224,7 @@ func soon(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], time.Now().UTC().Add(30*time.Minute).Format("2006-01-02 15:04:05.000000"))
 }
 
-// hour is the command of this name.
+// hour is the command hour.
 func hour(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: hour NAME N")
@@ -247,7 +247,7 @@ func runSQL(statements []string) error {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // what a statement sets is for those behind it
+	db.SetMaxOpenConns(1) // later statements need the session settings of earlier ones
 	for _, s := range statements {
 		list := []string{s}
 		if file, ok := strings.CutPrefix(s, "@"); ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// shape is the command of this name. A line of WANT is a path and a type: attempts[].run_ms integer. [] stands for each
-// element of a list, which must have one. Types are string, integer, bool, list, object, time (RFC 3339, UTC), any, and
-// with |null what may be null. Fields that are not listed don't matter: new ones may come.
+// shape is the command shape. A line of WANT is a path and a type: attempts[].run_ms integer. [] is each element of a
+// list, which must not be empty. Types are string, integer, bool, list, object, time (RFC 3339, UTC) and any, with
+// |null if nullable. Unlisted fields may exist.
 func shape(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: shape FILE WANT")

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell is how one is started, what it is told before, and the keys that insert all offers for a word. Told is what to say
-// when the line is complete, behind which there are its words.
+// shell is how to start a shell, the commands to set it up, and the keys that insert all offers for a word.
 type shell struct {
 	argv []string
 	told string
@@ -42,7 +41,7 @@ func pressTab(args []string) error {
 		return errors.New("usage: tab SHELL LINE")
 	}
 	name, line := args[0], args[1]
-	if name == "fish" { // it needs no terminal to say what it would offer
+	if name == "fish" { // fish lists its offers without a terminal
 		c := exec.Command("fish", "--no-config", "-c", "hipq completion fish | source; complete -C $argv[1]", line)
 		c.Stderr = os.Stderr
 		out, err := c.Output()
@@ -63,7 +62,7 @@ func pressTab(args []string) error {
 	return nil
 }
 
-// typed types a line into a shell and gives its words as they are when the last is completed.
+// typed types a line into a shell, and returns its words after completion.
 func typed(s shell, line string) (words []string, err error) {
 	screen, slave, err := openTerminal(unix.Winsize{})
 	if err != nil {
@@ -81,7 +80,7 @@ func typed(s shell, line string) (words []string, err error) {
 	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
 	end := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
 	defer end.Stop()
-	// the quotes set what is printed apart from what is typed; ^A goes to the beginning of the line
+	// The quotes distinguish output from the typed text; ^A goes to the start of the line.
 	typing := "PS1=; stty cols 1000; " + s.told + "; printf '%s\\n' 'rea'dy\r"
 	if _, err := screen.WriteString(typing); err != nil {
 		return nil, err

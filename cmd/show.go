@@ -34,7 +34,7 @@ func (a *app) showCommand() *cobra.Command {
 	}
 }
 
-// attempt is one try of a job, put together from its activity.
+// attempt is one attempt of a job, reconstructed from its activity.
 type attempt struct {
 	Attempt  int      `json:"attempt"`
 	WorkerID *string  `json:"worker_id"`
@@ -48,13 +48,13 @@ type attempt struct {
 	RunMS  int64          `json:"run_ms"`
 	Error  *string        `json:"error"`
 	Output *string        `json:"output"`
-	// Late is the answer that came when it had its outcome.
+	// Late has the answers that came after the outcome.
 	Late []lateAnswer `json:"late"`
-	// ProgressJSON is there if it is the last attempt that has said how far it is.
+	// ProgressJSON is set only for the last attempt that reported progress.
 	job.ProgressJSON
 }
 
-// lateAnswer is what an answer has made of a job whose attempt had failed before.
+// lateAnswer is the effect of an answer on a job whose attempt had already failed.
 type lateAnswer struct {
 	At    job.Time       `json:"at"`
 	State activity.State `json:"state"`
@@ -63,11 +63,12 @@ type lateAnswer struct {
 
 type shown struct {
 	job.JSON
-	// Schedule is whose Slot the job is of, as far as the activity has not been purged; null if of none.
-	Schedule *string   `json:"schedule"`
+	// Schedule is null if the job is of no schedule, or the activity was purged.
+	Schedule *string `json:"schedule"`
+	// Slot is null without Schedule.
 	Slot     job.Time  `json:"slot"`
 	Attempts []attempt `json:"attempts"`
-	// by is what has enqueued it, if the activity says so: a schedule.
+	// by is the schedule that enqueued the job, if the activity says so.
 	by *string
 }
 
@@ -115,7 +116,7 @@ func (s *shown) note(e activity.Entry) {
 	}
 	switch {
 	case !last.Ended.IsZero() && e.State == activity.Cancelled:
-		return // between two attempts, by an operator: the job's own state and error say so
+		return // cancelled between two attempts; the job's own state and error say so
 	case !last.Ended.IsZero():
 		last.Late = append(last.Late, lateAnswer{At: job.Time{Time: e.At}, State: e.State, Error: texts.NullText(e.Error)})
 		return
@@ -123,7 +124,7 @@ func (s *shown) note(e activity.Entry) {
 	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, job.Time{Time: e.At}, max(0, e.RunMS), texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
-// undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
+// undecided adds what the job's row has of an attempt that waits for its answer or its retry decision.
 func (s *shown) undecided(j *job.Job) {
 	n := len(s.Attempts)
 	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || !s.Attempts[n-1].Ended.IsZero() {
@@ -132,7 +133,7 @@ func (s *shown) undecided(j *job.Job) {
 	s.Attempts[n-1].Error, s.Attempts[n-1].Output = texts.NullText(j.Error), texts.NullText(j.Output)
 }
 
-// progress adds how far the last attempt had come that has said so.
+// progress adds the progress of the last attempt that reported any.
 func (s *shown) progress(j *job.Job) {
 	for n := range s.Attempts {
 		if s.Attempts[n].Attempt == j.Progress.Attempt {
@@ -183,7 +184,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	return nil
 }
 
-// printAttempt prints the n-th attempt that is known.
+// printAttempt prints the n-th known attempt.
 func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
 	t, of := s.Attempts[n], ""
 	if most := i.attempts(j.Queue, j.Type); most > 0 {
@@ -194,7 +195,7 @@ func (a *app) printAttempt(i *instance, j *job.Job, s shown, n int) {
 		began = fmt.Sprintf(", started %s after a wait of %s", i.local(t.Started.Time), millis(t.WaitMS))
 	}
 	if !t.Ended.IsZero() {
-		ran = ", ran –" // nothing has measured how long the attempt of a lost worker took
+		ran = ", ran –" // the run time of a lost worker's attempt is unknown
 		if t.RunMS > 0 {
 			ran = ", ran " + millis(t.RunMS)
 		}
@@ -228,7 +229,7 @@ func given(is bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// unlessLeft is a value of a job's that it may leave to its type.
+// unlessLeft is a job's own value, or – if the job leaves it to its type.
 func unlessLeft(left bool, value string) string {
 	if left {
 		return "–"
@@ -236,7 +237,7 @@ func unlessLeft(left bool, value string) string {
 	return value
 }
 
-// standing is how an attempt ended, or how it stands.
+// standing is how an attempt ended, or its current state.
 func (t attempt) standing(j *job.Job) string {
 	switch {
 	case !t.Ended.IsZero() || t.Attempt != j.Attempt:
@@ -248,7 +249,7 @@ func (t attempt) standing(j *job.Job) string {
 	return string(t.State)
 }
 
-// beginning says how the story of a job begins, as far as it has not been purged.
+// beginning says how the job was added, as far as the activity was not purged.
 func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 	added := "added " + i.local(j.CreateTime)
 	if j.RetryOf != 0 {
@@ -267,9 +268,9 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 	return said
 }
 
-// attempts is how many attempts a job of a type has at most; 0 if the config doesn't say so.
+// attempts is the maximum number of attempts of a job type; 0 if the config doesn't say.
 func (i *instance) attempts(queue, jobType string) int {
-	c, _ := i.Queue(queue) // one of another config has no types
+	c, _ := i.Queue(queue) // a queue of another config has no types
 	for _, t := range c.Types {
 		if t.Name == jobType && !t.RetryHandler {
 			return t.Retry.Attempts
@@ -278,7 +279,7 @@ func (i *instance) attempts(queue, jobType string) int {
 	return 0
 }
 
-// between says when the attempt that follows the n-th started; "" if none follows, or if that isn't known.
+// between says when the attempt after the n-th started; "" if none did, or the time is unknown.
 func (s *shown) between(n int) string {
 	if n+1 >= len(s.Attempts) || s.Attempts[n].Ended.IsZero() || s.Attempts[n+1].Started.IsZero() {
 		return ""

@@ -78,16 +78,18 @@ type statusOptions struct{ shards bool }
 type queueStatus struct {
 	Queue string `json:"queue"`
 	admin.Counts
-	// Unhandled are job types that no worker seems to have a handler for.
+	// Unhandled has the job types for which no worker seems to have a handler.
 	Unhandled []unhandledType `json:"unhandled"`
-	// Progressing are the jobs that have said last how far they are.
+	// Progressing has the jobs with the latest progress.
 	Progressing []progressingJob `json:"progressing"`
 	Quarantined []quarantinedJob `json:"quarantined"`
-	// Shards is how many there are; ByShard has each of several.
-	Shards  int           `json:"shards"`
+	// Shards is the number of shards.
+	Shards int `json:"shards"`
+	// ByShard has each shard if there are several.
 	ByShard []shardStatus `json:"by_shard"`
-	// Misplaced jobs wait to be moved to one of the shards. DividedOtherwise says how the config would have them divided.
-	Misplaced        int64   `json:"misplaced"`
+	// Misplaced is how many jobs wait to be moved to a shard.
+	Misplaced int64 `json:"misplaced"`
+	// DividedOtherwise is the division that the config wants, if it differs.
 	DividedOtherwise *string `json:"divided_otherwise"`
 }
 
@@ -99,7 +101,7 @@ type progressingJob struct {
 	said string
 }
 
-// progressingMost is how many of them, and of the quarantined, status shows of each queue, at most.
+// progressingMost is how many progressing and how many quarantined jobs of a queue status shows.
 const progressingMost = 5
 
 type quarantinedJob struct {
@@ -130,7 +132,7 @@ type workerStatus struct {
 	LockUntil job.Time `json:"lock_until"`
 	EndTime   job.Time `json:"end_time"`
 	Slots     int      `json:"slots"`
-	// silence says what to expect of one that has missed a renewal.
+	// silence says what to expect of a worker that missed a renewal.
 	silence string
 }
 
@@ -138,9 +140,9 @@ type statusReport struct {
 	Queues     []queueStatus `json:"queues"`
 	LeftOut    []unfitQueue  `json:"left_out"`
 	LastWorker *workerStatus `json:"last_worker"`
-	// Workers are all that are at work.
+	// Workers has all active workers.
 	Workers []workerStatus `json:"workers"`
-	// Unmonitored is since when hipq monitor has not run, if that is a day.
+	// Unmonitored is since when hipq monitor has not run; null unless that is a day.
 	Unmonitored job.Time `json:"unmonitored"`
 	now         time.Time
 }
@@ -243,7 +245,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 func (i *instance) handled(queue string) []string {
 	c, err := i.Queue(queue)
 	if err != nil {
-		return nil // a queue of another config's
+		return nil // a queue of another config
 	}
 	return slices.AppendSeq([]string{}, maps.Keys(c.Handlers))
 }
@@ -281,7 +283,7 @@ func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) erro
 	}
 	for _, q := range r.Queues {
 		for _, t := range q.Unhandled {
-			// quoted, for a blank at its end must be seen
+			// Quoted, so that a trailing blank is visible.
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(t.OldestDue.Time), t.Type)
 		}
 		for _, j := range q.Progressing {

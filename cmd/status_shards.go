@@ -15,16 +15,19 @@ type shardStatus struct {
 	Held      int64    `json:"held"`
 	Running   int64    `json:"running"`
 	OldestDue job.Time `json:"oldest_due"`
-	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing;
-	// Capacity is the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget
-	// in one without a rate.
-	Used         *int `json:"used"`
-	Capacity     *int `json:"capacity"`
-	Target       *int `json:"target"`
-	RateUsed     *int `json:"rate_used"`
+	// Used is how much counts against the throttle limit; null without a limit.
+	Used *int `json:"used"`
+	// Capacity is the greater of Used and Target, which no other shard can use; null without a limit.
+	Capacity *int `json:"capacity"`
+	// Target is the shard's share of the limit, at which starts stop; null without a limit.
+	Target *int `json:"target"`
+	// RateUsed is Used for the rate; null without a rate.
+	RateUsed *int `json:"rate_used"`
+	// RateCapacity is Capacity for the rate; null without a rate.
 	RateCapacity *int `json:"rate_capacity"`
-	RateTarget   *int `json:"rate_target"`
-	// ShortSince is since when it has started nothing for lack of the limit or the rate; null if it doesn't wait for these.
+	// RateTarget is Target for the rate; null without a rate.
+	RateTarget *int `json:"rate_target"`
+	// ShortSince is since when the shard starts nothing for lack of limit or rate; null if it lacks neither.
 	ShortSince job.Time `json:"short_since"`
 }
 

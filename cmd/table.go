@@ -9,19 +9,18 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 )
 
-// pageRows is how many rows of a table are laid out at once, and kept until then.
+// pageRows is how many rows of a table are laid out at once.
 const pageRows = 500
 
-// table prints rows under a header, without lines: easy to read, and to cut by a script that must. It does so in pages: a
-// column is as wide as its widest cell so far, so that a page may be wider than those before it, and nothing is cut, but on a
-// terminal that is too narrow.
+// table prints rows under a header without lines, in pages. Columns are as wide as their widest cell so far, so later
+// pages may be wider. Cells are only cut on a terminal that is too narrow.
 type table struct {
 	out    *output
 	header []string
 	headed bool
 	page   [][]string
 	widths []int
-	// filled says which columns have held anything: the others are left out on a terminal. In a pipe each has its place.
+	// filled marks columns with content. A terminal omits the others, but in a pipe each column has its place.
 	filled []bool
 	narrow narrowing
 	err    error
@@ -33,12 +32,12 @@ func newTable(out *output, header ...string) *table {
 	return t
 }
 
-// row adds a row. Once a page can't be printed, none is: err says why, and end.
+// row adds a row. After a failed print it prints no more; err has the error, which end returns.
 func (t *table) row(cells ...string) {
 	for n := range cells {
 		cells[n] = t.out.plain(cell(cells[n]))
 		if !t.filled[n] && cells[n] != "" && cells[n] != t.out.plain("–") {
-			t.filled[n], t.headed = true, t.headed && !t.out.isTerminal() // one that comes late needs its heading
+			t.filled[n], t.headed = true, t.headed && !t.out.isTerminal() // a column that fills late needs its heading
 		}
 	}
 	t.widen(cells)
@@ -48,7 +47,7 @@ func (t *table) row(cells ...string) {
 	}
 }
 
-// end prints what isn't yet: the header at least.
+// end prints the remaining rows, and the header if there were none.
 func (t *table) end() error {
 	if t.err != nil || t.headed && len(t.page) == 0 {
 		return t.err
@@ -70,10 +69,10 @@ func (t *table) print() error {
 		return err
 	}
 	t.headed, t.page = true, t.page[:0]
-	for line := range strings.Lines(drawn.String()) { // the last cell of a line is padded like the others
+	for line := range strings.Lines(drawn.String()) { // the last cell of a line is padded too
 		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	return t.out.put(trimmed.String()) // its cells are clean, but for their colours
+	return t.out.put(trimmed.String()) // cells are clean except for their colours
 }
 
 func (t *table) draw(to *strings.Builder) error {
@@ -116,7 +115,7 @@ func (t *table) draw(to *strings.Builder) error {
 	return page.Close()
 }
 
-// cells are those of a row that are shown, cut where they must be.
+// cells are the shown cells of a row, cut to fit.
 func (t *table) cells(row []string, shown []column) []string {
 	cells := make([]string, len(shown))
 	for n, c := range shown {

@@ -6,18 +6,18 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// narrowing is how a table gives way on a terminal that is too narrow for it, by the headings of columns.
+// narrowing is how a table gets narrower on a narrow terminal, by columns' headings.
 type narrowing struct {
-	// texts are cut, the widest first; spare are left out where that alone would not do, beginning with the first.
+	// texts are cut, the widest first. If that isn't enough, spare columns are omitted in order.
 	texts, spare []string
-	// gone are those of spare that are left out.
+	// gone has the spare columns that are omitted.
 	gone []string
 }
 
 const (
-	// leastText is how many characters of a text are left at least.
+	// leastText is the minimum width of a cut text, in characters.
 	leastText = 7
-	// leastError is leastText of an error: an operator looks for it first. Other texts are cut before it has less than goodError.
+	// leastError is the minimum width of an error. Other texts are cut before an error is below goodError.
 	leastError, goodError = 22, 40
 	errorHeading          = "ERROR"
 	queueHeading          = "QUEUE"
@@ -28,10 +28,10 @@ func (t *table) narrowing(texts, spare []string) *table {
 	return t
 }
 
-// column is one that is shown: its place among all, and how wide it is, with the gap behind it.
+// column is a shown column: its index, and its width with the gap after it.
 type column struct{ at, width int }
 
-// fitted are the columns that are shown. Which they are is decided with the header.
+// fitted are the shown columns, chosen when the header is printed.
 func (t *table) fitted() []column {
 	room := t.out.columns()
 	if !t.headed && room > 0 {
@@ -58,7 +58,7 @@ func (t *table) fitted() []column {
 	}
 	total = t.narrowTo(room, total, shown, t.leastOf)
 	least := func(n int) int { return min(t.widths[n], leastText+len(columnGap)) }
-	total = t.narrowTo(room, total, shown, func(n int) int { // a part of an error says more than one of a time
+	total = t.narrowTo(room, total, shown, func(n int) int { // a part of an error says more than a part of a time
 		if t.header[n] == errorHeading {
 			return least(n)
 		}
@@ -68,14 +68,14 @@ func (t *table) fitted() []column {
 	return shown
 }
 
-// narrowTo makes columns narrower, the widest first, until all fit or have their least. It returns how wide all are then.
+// narrowTo narrows columns, the widest first, until all fit or have their minimum. It returns the total width.
 func (t *table) narrowTo(room, total int, shown []column, least func(n int) int) int {
 	for total > room {
 		widest, most := -1, -1
 		for n, c := range shown {
 			width := c.width
 			if t.header[c.at] == errorHeading && width <= goodError {
-				width = 0 // the last
+				width = 0 // cut it last
 			}
 			if c.width > least(c.at) && width > most {
 				widest, most = n, width
@@ -90,7 +90,7 @@ func (t *table) narrowTo(room, total int, shown []column, least func(n int) int)
 	return total
 }
 
-// severalQueues says whether rows are of different queues: ids repeat between them, so that the queue's name must stay.
+// severalQueues reports whether rows are of different queues. Ids repeat between queues, so the queue's name must stay.
 func (t *table) severalQueues() bool {
 	at, first := slices.Index(t.header, queueHeading), ""
 	for _, row := range t.page {
@@ -109,7 +109,7 @@ func (t *table) isLeftOut(n int) bool {
 	return slices.Contains(t.narrow.gone, t.header[n]) || !t.filled[n] && len(t.page) > 0 && t.out.isTerminal()
 }
 
-// least is how wide the table is when its texts are as narrow as may be.
+// least is the table's width with its texts cut to their minimum.
 func (t *table) least() int {
 	total := -len(columnGap)
 	for n := range t.header {

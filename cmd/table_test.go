@@ -20,10 +20,10 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// many is how many rows a table has that is too long for one page, and for memory if it were kept.
+// many is more rows than fit a page, or memory if they were kept.
 const many = 10_000
 
-// insertMany fills the activity and a queue: the rows that come late are wider than the first.
+// insertMany fills the activity and a queue. Late rows are wider than the first.
 func (h hostileDB) insertMany() {
 	h.t.Helper()
 	from := "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000) SELECT %s" +
@@ -37,7 +37,7 @@ func (h hostileDB) insertMany() {
 	}
 }
 
-// measured is a reader of a command's output that looks how much memory is in use meanwhile.
+// measured reads a command's output, and measures the memory in use meanwhile.
 type measured struct {
 	lines, writes int
 	most          uint64
@@ -50,13 +50,13 @@ func (m *measured) Write(p []byte) (int, error) {
 		m.first = string(p)
 	}
 	m.last = string(p)
-	if m.writes%16 == 1 { // to collect what isn't in use takes longer than to write
+	if m.writes%16 == 1 { // a collection takes longer than a write
 		m.most = max(m.most, inUse())
 	}
 	return len(p), nil
 }
 
-// inUse is how much memory is in use, without what a busy machine has not collected yet.
+// inUse returns the memory in use after a collection.
 func inUse() uint64 {
 	var now runtime.MemStats
 	runtime.GC()
@@ -64,8 +64,8 @@ func inUse() uint64 {
 	return now.HeapAlloc
 }
 
-// A table of any length is printed as it is read, by the page, nothing of it is cut, and a signal ends it at once, whether
-// its reader reads on or has stopped to.
+// A table of any length is printed in pages while it is read, and not cut. A signal ends it at once, even if its reader
+// has stopped reading.
 func TestLongTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many rows")
@@ -121,7 +121,7 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 		n, err := io.Copy(io.Discard, out)
 		dbtest.Ensure(t, err == nil && n <= many*50, "%d bytes more were printed, %v", n, err)
 	}
-	_ = c.Wait() // the process's state has it too
+	_ = c.Wait() // the process's state has the error too
 	took := time.Since(began)
 	dbtest.Ensure(t, took <= 10*time.Second, "it took %s to end", took)
 	if code, got := c.ProcessState.ExitCode(), errs.String(); code != 143 || got != "hipq: interrupted\n" && got != `{"error":{"code":143,"message":"interrupted","hint":null}}`+"\n" {
@@ -129,7 +129,7 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 	}
 }
 
-// full says whether a pipe takes nothing more: who writes to it waits for its reader.
+// full reports whether a pipe is full, so that its writer waits for the reader.
 func full(t *testing.T, in *os.File) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLOUT}}, 0)
 	dbtest.Require(t, err == nil || errors.Is(err, unix.EINTR), "%v", err)

@@ -16,21 +16,21 @@ import (
 	"github.com/hipq/hipq/internal/process"
 )
 
-// pager is the program that shows people on a terminal what a list prints, by the page.
+// pager is the program that shows a list page by page on a terminal.
 type pager struct {
 	*exec.Cmd
 	in    io.WriteCloser
 	ended chan struct{}
 }
 
-// errPagerEnded is that somebody has seen enough.
+// errPagerEnded means that the user has left the pager.
 var errPagerEnded = errors.New("the pager has ended")
 
-// shellOnly are the characters by which $PAGER is more than a program and its arguments.
+// shellOnly has the characters that make $PAGER need a shell.
 const shellOnly = "|&;<>()$`\\\"'*?[#~=%"
 
-// page has the rest of what is printed shown by $PAGER, where it is set and people read at a terminal. When they leave the
-// pager, the command ends too, whatever it waits for.
+// page sends further output to $PAGER, if it is set and there is a terminal. When the user leaves the pager, the
+// command ends, even if it waits.
 func (a *app) page() {
 	command, terminal := strings.TrimSpace(os.Getenv("PAGER")), a.out.terminal()
 	if command == "" || terminal == nil {
@@ -39,7 +39,7 @@ func (a *app) page() {
 	argv := strings.Fields(command)
 	_, err := exec.LookPath(argv[0])
 	if strings.ContainsAny(command, shellOnly) {
-		if strings.ContainsAny(argv[0], shellOnly) { // it is no program, or the shell knows which
+		if strings.ContainsAny(argv[0], shellOnly) { // not a program; the shell may know it
 			err = nil
 		}
 		argv = []string{"sh", "-c", command}
@@ -47,7 +47,7 @@ func (a *app) page() {
 	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	p.Stdout, p.Stderr = terminal, a.err.Writer
 	if _, ok := os.LookupEnv("LESS"); !ok {
-		p.Env = append(os.Environ(), "LESS=FRX") // what fits the screen is shown, in its colours, and stays there
+		p.Env = append(os.Environ(), "LESS=FRX") // text that fits the screen stays there, in colour
 	}
 	if err == nil {
 		p.in, err = p.StdinPipe()
@@ -63,22 +63,21 @@ func (a *app) page() {
 	a.signals.paged.Store(true)
 	go func() {
 		defer close(p.ended)
-		_ = p.Wait() // what it says with its exit code is its user's
+		_ = p.Wait() // its exit code concerns only its user
 		a.signals.cancel(errPagerEnded)
 	}()
 }
 
 func (p *pager) Write(b []byte) (int, error) {
 	n, err := p.in.Write(b)
-	if err != nil { // whatever it says: the reader is gone
+	if err != nil { // any error means that the reader is gone
 		<-p.ended
 		return n, errPagerEnded
 	}
 	return n, nil
 }
 
-// endPager lets the pager show what it has, until its user has seen it. A signal that ends the command ends the pager, and what
-// a shell has started for it.
+// endPager waits until the user leaves the pager. A signal to the command ends the pager and what its shell started.
 func (a *app) endPager() {
 	p := a.out.pager
 	if p == nil {
@@ -88,7 +87,7 @@ func (a *app) endPager() {
 	select {
 	case <-p.ended:
 	case <-a.out.ctx.Done():
-		p.signal(syscall.SIGTERM) // so that it leaves the terminal in order
+		p.signal(syscall.SIGTERM) // TERM, so that it restores the terminal
 		select {
 		case <-p.ended:
 		case <-time.After(time.Second):
@@ -99,19 +98,19 @@ func (a *app) endPager() {
 	a.out.pager = nil
 	a.signals.paged.Store(false)
 	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGINT {
-		a.signals.first.Store(int32(syscall.SIGINT)) // ^C, of which a pager without an answer of its own has died
+		a.signals.first.Store(int32(syscall.SIGINT)) // ^C killed a pager that doesn't handle it
 	}
 }
 
-// signal signals the pager: first what a shell has started, because that can't be found once the shell is gone.
+// signal signals the pager. What its shell started comes first, because it can't be found once the shell is gone.
 func (p *pager) signal(sig syscall.Signal) {
 	process.SignalBelow(p.Process.Pid, sig)
 	_ = p.Process.Signal(sig)
 }
 
-// watch shows something again and again until the context ends. A terminal shows the latest alone; a pipe, and a terminal that
-// can't rewrite its lines, get one after the other. Each begins with this host's time, in a zone. A database that is away is said,
-// and asked again.
+// watch repeats show until the context ends. A terminal shows only the latest output; a pipe, or a terminal that can't
+// rewrite lines, gets all. Each starts with this host's time in zone. If the database is away, watch says so and
+// continues.
 func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Location, show func() error) error {
 	for {
 		a.clearScreen()
@@ -140,14 +139,14 @@ func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Locatio
 	}
 }
 
-// clearScreen empties a terminal that can be, but for what has left its top.
+// clearScreen clears a terminal that supports it, but not its scrollback.
 func (a *app) clearScreen() {
 	if f := a.out.terminal(); f != nil && !a.json && canRewrite() {
-		_, _ = f.WriteString("\x1b[H\x1b[J") // past the door, which lets no such characters through
+		_, _ = f.WriteString("\x1b[H\x1b[J") // not through output, which removes such characters
 	}
 }
 
-// canRewrite says whether a terminal of this environment takes back what it shows.
+// canRewrite reports whether $TERM names a terminal that can rewrite lines.
 func canRewrite() bool {
 	kind := os.Getenv("TERM")
 	return kind != "" && kind != "dumb"

@@ -17,15 +17,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// How much people see of a text that others have written, in bytes: of a line of prose, such as an error message, and of
-// what may have many lines, such as a job's data, which has no more itself. A table's cell has so many characters.
+// lineBytes cuts prose, such as an error message. safeBytes cuts texts of many lines, such as a job's data, which is
+// never longer. cellCharacters cuts a table's cell.
 const (
 	lineBytes      = 4 << 10
 	safeBytes      = job.MaxDataBytes
 	cellCharacters = 500
 )
 
-// escaped writes each hidden character of a JSON text as \uXXXX: its value stays the same.
+// escaped writes each hidden character of a JSON text as \uXXXX. The value stays the same.
 func escaped(json []byte) []byte {
 	n := texts.IndexHidden(json)
 	if n == len(json) {
@@ -43,13 +43,13 @@ func escaped(json []byte) []byte {
 	return append(b, json...)
 }
 
-// safe is a text of any number of lines as people see it.
+// safe cleans and cuts a text of several lines.
 func safe(s string) string { return texts.Visible(texts.Clip(s, safeBytes)) }
 
-// oneLine is safe without ends of lines: what a text holds can't pass for another line of what a command prints.
+// oneLine is safe without line ends, so that no part of a text can pass for another line of the output.
 func oneLine(s string) string { return unfold(texts.Visible(texts.Clip(s, lineBytes))) }
 
-// oneLines has each text as one line of what a command prints: with what a database says in it, it can't begin a further one.
+// oneLines makes each text one line, so that a database's message in it can't start another.
 func oneLines(texts []string) []string {
 	for n := range texts {
 		texts[n] = oneLine(texts[n])
@@ -73,15 +73,14 @@ func unfold(s string) string {
 	return s
 }
 
-// hang sets the lines of a text behind the first as far to the right as the first begins: none of them stands where the
-// lines of a command begin.
+// hang indents all lines but the first, so that they don't look like lines of the command itself.
 func hang(s string, by int) string {
 	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+strings.Repeat(" ", by))
 }
 
 func indent(s string) string { return "    " + hang(s, 4) }
 
-// printJSON prints v on one line: the one encoder of all that --json prints.
+// printJSON prints v on one line. All --json output uses this encoder.
 func (a *app) printJSON(v any) error { return a.out.json(v) }
 
 func (o *output) json(v any) error {
@@ -95,14 +94,14 @@ func (o *output) json(v any) error {
 	return err
 }
 
-// local is a time for people, in the config's zone, which it names.
+// local formats a time in the config's zone, with the zone's name.
 func (i *instance) local(t time.Time) string { return zonedTime(t, i.Location) }
 
 func zonedTime(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// zoned is the heading of a column of times, which names the config's zone; localCell is a time below it.
+// zoned is the heading of a column of times, with the config's zone. localCell formats the times below it.
 func (i *instance) zoned(heading string) string { return heading + " (" + i.Location.String() + ")" }
 
 func (i *instance) localCell(t time.Time) string {
@@ -120,7 +119,7 @@ func or0[T any](p *T) (v T) {
 	return v
 }
 
-// dash is how people see what isn't there.
+// dash replaces an absent value by –.
 func dash(s string) string {
 	if s == "" || s == "NONE" {
 		return "–"
@@ -133,13 +132,13 @@ func millis(ms int64) string {
 }
 
 const (
-	// timeUsage is what each flag takes that is a time.
+	// timeUsage is what flags for a time accept.
 	timeUsage = "2026-12-31T23:00:00Z; '2026-12-31 23:00', 23:00 or 'tomorrow 09:00' in the config's zone; +90s, -1h"
-	// agoUsage is what each takes that is a time in the past.
+	// agoUsage is what flags for a past time accept.
 	agoUsage = "90s, 2h, 1d ago; or a time as --at of hipq enqueue takes it"
 )
 
-// time reads what a flag has been given, by the config's zone and the database's clock. It is zero if that is nothing.
+// time parses a flag by the config's zone and the database's clock. Without a text it is zero.
 func (i *instance) time(cmd *cobra.Command, flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -155,7 +154,7 @@ func (i *instance) parseTime(cmd *cobra.Command, text string) (time.Time, error)
 	return config.ParseTime(text, i.Location, func() (time.Time, error) { return i.db.SQL.Clock(cmd.Context()) })
 }
 
-// ago reads what a flag has been given that may also be how long ago.
+// ago parses a flag that may also be a duration before now.
 func (i *instance) ago(cmd *cobra.Command, flag, text string) (time.Time, error) {
 	switch _, err := config.ParseDuration(text); {
 	case err == nil:
@@ -166,7 +165,7 @@ func (i *instance) ago(cmd *cobra.Command, flag, text string) (time.Time, error)
 	return i.time(cmd, flag, text)
 }
 
-// durationFlag reads what a flag has been given; none is 0.
+// durationFlag parses a duration; empty is 0.
 func durationFlag(name, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

@@ -22,18 +22,18 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// Lines that a text may not pass for: where a command's own begin.
+// forged has lines that a text must not pass for, because a command prints such lines itself.
 var forged = []string{
 	"state               settled", "error  none", "hipq: all is well", "attempt 9: finished", "job 1: attempt 9 finished",
 }
 
-// tricks are texts that would do something to a terminal, or look like another line of a command's.
+// tricks are texts that would control a terminal, or look like another line of a command.
 var tricks = []string{
 	"\x1b[31mred\x1b]0;title\x07", "one\rtwo\r\nthree", "\u009b31m\u0085", "\u202egnp.exe\u202d\u202c", "\x7f\x08\x00", "\u2066a\u2069\u200e\u200f\u061c",
 	"a\u2028b\u2029c\vd\fe", "tab\tand\u00a0more 😀 ä", "k\n" + strings.Join(forged, "\n"), "\xff\xfea\xc3", "\U000e0041\ufeff",
 }
 
-// trick says what in a text is one: a character that isn't only shown, or a line that a command never prints.
+// trick finds a character that isn't only shown, or a line that a command never prints.
 func trick(text string) string {
 	for i, r := range text {
 		switch {
@@ -56,14 +56,14 @@ func trick(text string) string {
 	return ""
 }
 
-// shown is a command in this process, with what it shows.
+// shown runs a command in this process and returns its output.
 func shown(args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	code = cmd.Main(args, strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
-// apart is a command in a process of its own, which finds itself as its guard.
+// apart runs a command in its own process, which can start itself as its guard.
 func (h hostileDB) apart(args ...string) (code int, out, errs string) {
 	c := exec.Command("hipq", args...)
 	var stdout, stderr bytes.Buffer
@@ -72,7 +72,7 @@ func (h hostileDB) apart(args ...string) (code int, out, errs string) {
 	return c.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// A terminal only shows what the database holds, whatever that is, and no text passes for a line of hipq's.
+// A terminal only shows texts from the database, and none of them passes for a line of hipq.
 func TestTextsAreShownOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -110,7 +110,7 @@ func TestTextsAreShownOnly(t *testing.T) {
 		}
 		for _, text := range tricks[:len(tricks)-2] { // those that are UTF-8
 			if text == "\x7f\x08\x00" {
-				continue // no argument of a program's has a NUL
+				continue // a program's arguments can't have a NUL
 			}
 			ask("complete", "plain", "send", text)
 			ask("fail", "plain", "send", text, "--error", text)
@@ -125,7 +125,7 @@ func TestTextsAreShownOnly(t *testing.T) {
 		out := ask("show", "plain", last)
 		dbtest.Ensure(t, strings.Contains(out, "\n    "+forged[0]+"\n"), "show says %q", out)
 
-		// As JSON it is the same value still.
+		// JSON keeps the value.
 		for n, text := range tricks {
 			id := h.ids("plain", fmt.Sprintf("status = 'failed' AND priority = %d", n))[0]
 			var job struct {
@@ -140,7 +140,7 @@ func TestTextsAreShownOnly(t *testing.T) {
 	})
 }
 
-// No job type begins a line of cron's mail, or stands in a command there as more than one line.
+// No job type starts a line of cron's mail, or spans several lines in a command there.
 func TestMailsLinesAreHipqsOwn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -149,7 +149,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		must(t, os.WriteFile(h.config(), bytes.Replace(config, []byte("mail: off\n"), nil, 1), 0o600))
 		const lines = "s\n\thipq: all is well\n  retry: rm x\r\v\x1b"
 		for _, row := range []map[string]string{
-			{"job_type": "'" + lines + "1'"}, // an application's: refused, and so a failure
+			{"job_type": "'" + lines + "1'"}, // from plain SQL: refused, and so a failure
 			{
 				"job_type": "'" + lines + "2'", "status": "'available'", "scheduled_run_time": someTime,
 				"timeout": "60", "priority": "100", "throttle_factor": "1", "time_windows": "'NONE'",
@@ -173,7 +173,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		if check(errs); out != "" {
 			t.Errorf("it prints %q", out)
 		}
-		if _, err := h.conn.ExecContext(t.Context(), "DELETE FROM shop_notices"); err != nil { // or nothing is said again
+		if _, err := h.conn.ExecContext(t.Context(), "DELETE FROM shop_notices"); err != nil { // else nothing is reported again
 			t.Fatal(err)
 		}
 		_, _, errs = h.apart("work", "--json", "--config", h.config())
@@ -188,7 +188,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 	})
 }
 
-// printTricks makes the handler print them, and fail.
+// printTricks makes the handler print the tricks and fail.
 func (h hostileDB) printTricks() {
 	h.t.Helper()
 	config := dbtest.Must(os.ReadFile(h.config()))(h.t)
@@ -198,7 +198,7 @@ func (h hostileDB) printTricks() {
 	must(h.t, os.WriteFile(h.config(), config, 0o600))
 }
 
-// add adds a job that is the first to run.
+// add adds a job that runs first.
 func (h hostileDB) add(key string) (id string) {
 	h.t.Helper()
 	code, out, errs := shown("enqueue", "plain", "send", "--key", key+rand.Text(), "--priority", "-1000", "--config", h.config())
@@ -206,7 +206,7 @@ func (h hostileDB) add(key string) (id string) {
 	return strings.TrimSpace(out)
 }
 
-// insertTrick writes a text wherever a row can hold one: in jobs of several lines, in the activity and in a worker's row.
+// insertTrick writes a text wherever a row can hold one: in several jobs, the activity and a worker's row.
 func (h hostileDB) insertTrick(n int, text string) {
 	h.t.Helper()
 	exec := func(query string, args ...any) {
@@ -246,7 +246,7 @@ func (h hostileDB) insertTrick(n int, text string) {
 	}
 }
 
-// What a person types comes back quoted, or cleaned, and no more of it than can be read.
+// Errors show what a user types quoted or cleaned, and cut.
 func TestErrorsAreShownOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -290,7 +290,7 @@ func (h hostileDB) wantRefused(args []string) {
 	dbtest.Ensure(h.t, code != 0, "hipq %.200q is not refused: %q", args, errs)
 }
 
-// So do a file's lines, which may be longer.
+// The same holds for a file's lines, which may be longer.
 func TestLinesErrorsAreShownOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one command after the other")
@@ -315,7 +315,7 @@ func TestLinesErrorsAreShownOnly(t *testing.T) {
 	}
 }
 
-// refused runs a command that has to say why it does nothing, in lines that can be read.
+// refused runs a command that must say, in readable lines, why it does nothing.
 func (h hostileDB) refused(args ...string) (code int, errs string) {
 	h.t.Helper()
 	if !slices.Contains(args, "--config") {
@@ -330,7 +330,7 @@ func (h hostileDB) refused(args ...string) (code int, errs string) {
 	return code, errs
 }
 
-// A server that somebody else has put there says no more than fits a line, and that can't be taken for hipq's.
+// A hostile server's text fits one line, which can't pass for hipq's.
 func TestServersTextIsShownOnly(t *testing.T) {
 	for _, text := range []string{strings.Join(tricks, ""), strings.Repeat("\x1b[2J\nhipq: all is well\n", 5<<20/24)} {
 		dir := t.TempDir()
@@ -347,7 +347,7 @@ func TestServersTextIsShownOnly(t *testing.T) {
 	}
 }
 
-// rogue is a server that greets each client with an error of this text.
+// rogue starts a server that greets each client with an error of this text.
 func rogue(t *testing.T, text string) (address string) {
 	t.Helper()
 	listener := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -34,8 +34,8 @@ rate and the errors.
 Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration ·
 130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
 
-// triedID is an id that no job of a queue has: what a handler does for it, such as a file named by it, must not pass for the work
-// of a real job. With maxTried ids behind it, all are still exact where a number of JSON is a float64 (up to 2^53).
+// triedID is an id that no real job has, because a handler may, for example, name a file by it. With maxTried ids after
+// it, all stay exact as float64 numbers of JSON (up to 2^53).
 const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
@@ -116,11 +116,11 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 	return errors.New("the attempt failed")
 }
 
-// tryOne runs a handler for a job, and gives what was overheard. say, if there is one, is told of its progress.
+// tryOne runs a handler for a job, and returns what the handler reported. say gets its progress, and may be nil.
 func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say func(job.Progress)) (job.Outcome, handling.Heard, job.Progress) {
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
-	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // what a worker's job would say
+	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // the cause that a worker uses
 	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, policy.TimeoutError(j.Timeout))
 	defer cancel()
 	var mu sync.Mutex
@@ -197,18 +197,19 @@ type tried struct {
 	Type   string          `json:"job_type"`
 	Input  json.RawMessage `json:"input"`
 	Output *string         `json:"output"`
-	// Request and Answer are what an endpoint got besides the input, and said; Answer is also a stream's line. ReadFrom says by what
-	// the outcome was decided.
-	Request  *string         `json:"request"`
-	Answer   *string         `json:"answer"`
+	// Request is what an endpoint got besides the input.
+	Request *string `json:"request"`
+	// Answer is what an endpoint answered, or a stream's line.
+	Answer *string `json:"answer"`
+	// ReadFrom says what decided the outcome.
 	ReadFrom *string         `json:"read_from"`
 	Outcome  string          `json:"outcome"`
 	Result   json.RawMessage `json:"result"`
 	Error    *string         `json:"error"`
-	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
+	// RetryTime is when the next attempt would start; null if there is none or a retry handler decides.
 	RetryTime job.Time `json:"retry_time"`
 	TookMS    int64    `json:"took_ms"`
-	// ProgressJSON is the latest that the handler has said.
+	// ProgressJSON is the handler's latest progress.
 	job.ProgressJSON
 }
 
@@ -243,7 +244,7 @@ func (a *app) printTry(i *instance, ended attempted) error {
 	return a.printJSON(said)
 }
 
-// sayTry says for people how the handler ended, and what would become of the job.
+// sayTry says how the handler ended, and what would happen to the job.
 func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides bool) error {
 	j, o, heard := ended.job, ended.outcome, ended.heard
 	part := func(what, text string) {
@@ -255,7 +256,7 @@ func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides boo
 	part("the answer:", heard.Answer)
 	status, _, _ := strings.Cut(heard.Answer, "\n")
 	switch {
-	case heard.Request != "" && (o.Output == "" || strings.HasPrefix(o.Output, status+"\n")): // of an error it is the answer again
+	case heard.Request != "" && (o.Output == "" || strings.HasPrefix(o.Output, status+"\n")): // for an error, Output repeats the answer
 	case heard.Request != "":
 		part("before that it answered, by the line:", o.Output)
 	case o.Output == "":

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxTried is how many jobs try runs, at most.
+	// maxTried is how many jobs try runs at most.
 	maxTried    = 1_000_000
 	shownErrors = 5
 )
@@ -40,7 +40,7 @@ type triedError struct {
 	Error string `json:"error"`
 }
 
-// tryMany runs a handler for jobs like j: as many at once as a stream takes, else one after the other.
+// tryMany runs a handler for jobs like j: as many at once as a stream takes, else one by one.
 func (a *app) tryMany(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, want triedMany) error {
 	jobs := want.Jobs
 	done := triedMany{Queue: j.Queue, Type: j.Type, AtOnce: min(jobs, want.AtOnce), Outcomes: map[string]int{}, Errors: []triedError{}}
@@ -86,7 +86,7 @@ func (a *app) tryMany(ctx context.Context, h handler.Handler, t job.Type, j *job
 	return nil
 }
 
-// add counts a job that has ended, so long after the beginning.
+// add counts a job that ended; after is the time since the start.
 func (d *triedMany) add(j *job.Job, o job.Outcome, after time.Duration) {
 	if d.Jobs++; d.Jobs == 1 {
 		d.FirstMS = after.Milliseconds()

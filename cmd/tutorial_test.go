@@ -13,8 +13,8 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// tutorial runs the blocks of a tutorial, one after the other in a folder of the page's own. A tutorial that comes to MariaDB gets a
-// server of its own, in place of the reader's.
+// tutorial runs a tutorial's blocks in order in the page's own folder. A tutorial that uses MariaDB gets its own
+// server.
 func (d docs) tutorial(t *testing.T, p page) {
 	if len(p.with("sh", "tutorial")) == 0 {
 		return
@@ -40,8 +40,8 @@ func (d docs) tutorial(t *testing.T, p page) {
 	}
 }
 
-// withMariaDB starts a server. Its administrator is who calls the client mariadb in this folder, and the replacer puts its address in
-// place of the usual one.
+// withMariaDB starts a server. The client mariadb in this folder connects as its administrator. The replacer replaces
+// the usual address by the server's.
 func (d docs) withMariaDB(t *testing.T, dir string) (docs, *strings.Replacer) {
 	t.Helper()
 	client := dbtest.Must(exec.LookPath(dbtest.Client(t, "mariadb")))(t)

@@ -17,11 +17,11 @@ import (
 type argument struct {
 	// name is QUEUE, TYPE, KEY or ID.
 	name string
-	// optional is one in brackets; many is one with an ellipsis, which may be repeated.
+	// optional is set for an argument in brackets. many is set for an ellipsis: the argument may be repeated.
 	optional, many bool
 }
 
-// argumentsOf reads the usage line of a command: what it says is what is checked, and what a shell completes.
+// argumentsOf parses a command's usage line, which also decides argument checks and shell completion.
 func argumentsOf(c *cobra.Command) (all []argument) {
 	use, _, _ := strings.Cut(c.Use, " | ")
 	for _, word := range strings.Fields(use)[1:] {
@@ -32,7 +32,7 @@ func argumentsOf(c *cobra.Command) (all []argument) {
 	return all
 }
 
-// at is the argument in this place; none if there are too many.
+// at is the argument at a place; zero if there are too many.
 func at(all []argument, place int) argument {
 	if last := len(all) - 1; last >= 0 && place > last && all[last].many {
 		place = last
@@ -43,8 +43,8 @@ func at(all []argument, place int) argument {
 	return all[place]
 }
 
-// prepare has a command check its arguments by its usage line, and refuse flags with nothing in them: most likely a shell's
-// variable that isn't set, which must not pass for the flag left out. It also notes that the command line was understood.
+// prepare makes commands check their arguments by the usage line, and refuse empty flags. An empty flag is most likely
+// an unset shell variable and must not count as omitted. It also records that the command line was parsed.
 func (a *app) prepare(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.prepare(sub)
@@ -53,13 +53,13 @@ func (a *app) prepare(c *cobra.Command) {
 		c.Args = checkArguments
 	}
 	run := c.RunE
-	if run == nil { // it only has commands below it
+	if run == nil { // it only has subcommands
 		run = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.command = cmd.Name()
 		cmd.Flags().Visit(func(f *pflag.Flag) {
-			// no data is data too
+			// Empty data is valid.
 			if f.Value.String() == "" && f.Name != "data" && err == nil {
 				err = usagef("--%s is empty; give it a value, or leave it out", f.Name)
 			}
@@ -74,10 +74,10 @@ func (a *app) prepare(c *cobra.Command) {
 	}
 }
 
-// refuseUnknownTopics makes help fail for what isn't there; cobra would print a help text and succeed.
+// refuseUnknownTopics makes help fail for unknown topics. Cobra would print a help text and succeed.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
-	help, _, _ := root.Find([]string{"help"}) // it is there now
+	help, _, _ := root.Find([]string{"help"}) // InitDefaultHelpCmd added it
 	help.Args = func(_ *cobra.Command, args []string) error {
 		on, rest, err := root.Find(args)
 		if err == nil && len(rest) > 0 {
@@ -87,7 +87,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// checkArguments is the check of each command that has no other, by its usage line.
+// checkArguments is the default check of a command's arguments, by its usage line.
 func checkArguments(c *cobra.Command, args []string) error {
 	if c.HasSubCommands() {
 		return checkCommand(c, args)
@@ -138,7 +138,7 @@ func queueFlag(c *cobra.Command) string {
 	return ""
 }
 
-// checkCommand is the check of a command that has others below it: it runs when none of them was named.
+// checkCommand is the check of a command with subcommands, which runs if none was named.
 func checkCommand(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
@@ -157,12 +157,12 @@ func checkCommand(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// suggested are the commands below c that a name may mean: others call it so, or its name is similar.
+// suggested has the subcommands of c that a name may mean: by other tools' names, or by a similar name.
 func suggested(c *cobra.Command, name string) string {
 	var names []string
 	others := func(c *cobra.Command) bool { return slices.Contains(c.SuggestFor, strings.ToLower(name)) }
 	below := func(c *cobra.Command) bool { return c.Name() == name }
-	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause is hipq queues pause
+	for _, is := range []func(*cobra.Command) bool{below, others} { // hipq pause means hipq queues pause
 		for n, sub := range c.Commands() {
 			if others(sub) && !slices.ContainsFunc(sub.Commands(), below) {
 				for _, other := range c.Commands()[n:] {
@@ -193,13 +193,13 @@ func below(c *cobra.Command) string {
 	return name
 }
 
-// misread is a command line that a command could not make sense of.
+// misread is a command line that could not be parsed.
 type misread struct {
 	error
 	command *cobra.Command
 }
 
-// together is what cobra says of flags that exclude each other.
+// together matches cobra's error about flags that exclude each other.
 var together = texts.Pattern(`^if any flags in the group .*; \[(.*)\] were all set$`)
 
 func (m misread) Error() string {
@@ -215,17 +215,17 @@ func (m misread) Error() string {
 
 func (m misread) Unwrap() error { return m.error }
 
-// hint is the usage line of the command, and where there is more.
+// hint is the command's usage line, and where to find more.
 func (m misread) hint() string {
-	line := strings.TrimSuffix(m.command.UseLine(), " [flags]") + " [flags]" // which cobra says of a command's own only
+	line := strings.TrimSuffix(m.command.UseLine(), " [flags]") + " [flags]" // cobra adds it only for a command's own flags
 	if m.command.HasSubCommands() {
 		line = m.command.CommandPath() + " COMMAND"
 	}
 	return fmt.Sprintf("usage: %s; see %s --help", line, m.command.CommandPath())
 }
 
-// misreadFlag says in a sentence what is wrong with a flag, for pflag's own words are a programmer's. A command that isn't there
-// is worth more than a flag that it would have had.
+// misreadFlag rewords pflag's errors, which are for programmers. An unknown command is reported rather than its unknown
+// flag.
 func misreadFlag(c *cobra.Command, err error) error {
 	if c.HasSubCommands() && len(c.Flags().Args()) > 0 {
 		return checkArguments(c, c.Flags().Args())
@@ -255,7 +255,7 @@ func misreadFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("--%s: %q is %s", bad.GetFlag().Name, bad.GetValue(), not)
 }
 
-// unknownFlag refuses a flag. Its letters are what stood behind a single dash.
+// unknownFlag refuses a flag. letters is what followed a single dash.
 func unknownFlag(c *cobra.Command, name, letters string) error {
 	var known []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
@@ -268,7 +268,7 @@ func unknownFlag(c *cobra.Command, name, letters string) error {
 	return fmt.Errorf("there is no flag -%s", letters)
 }
 
-// meant adds to an error what may be meant instead, if anything comes to mind.
+// meant adds a suggestion to an error, if there is one.
 func meant(err error, instead string) error {
 	if instead == "" {
 		return err
@@ -280,7 +280,7 @@ func unknown(err error, name string, known []string) error {
 	return usage(meant(err, config.Nearest(name, known)))
 }
 
-// noneOf refuses what is none of some words; what is the flag, or the argument, that it was given for.
+// noneOf refuses a value that is not among words. what is the flag or argument that had it.
 func noneOf[T ~string](what string, got T, words []T) error {
 	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words))
 }

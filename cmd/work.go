@@ -88,7 +88,7 @@ func (a *app) workCommand() *cobra.Command {
 				})
 			}
 			if errors.Is(err, context.Canceled) {
-				err = nil // told to stop before it began
+				err = nil // interrupted before it began
 			}
 			return a.mailOutage(c, what, done, err)
 		},
@@ -101,7 +101,7 @@ func (a *app) workCommand() *cobra.Command {
 	return c
 }
 
-// settingFlags are those that outrank a setting of the config.
+// settingFlags adds the flags that override settings of the config.
 func settingFlags(f *pflag.FlagSet) {
 	f.String("run-for", "55s", "how long to start new jobs")
 	f.Bool("linger", false, "look for new jobs every second until run-for is over")
@@ -138,7 +138,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	for _, l := range runners.left {
 		warnings[fmt.Sprintf("%s %s %s", leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
-	if done.Started > 0 { // not each hour if it concerns no job
+	if done.Started > 0 { // not each hour if no job is affected
 		for _, err := range cantRun(i.Config, names, types, runners.left) {
 			warnings["can't run "+texts.Fingerprint(err.Error())] = err
 		}
@@ -156,13 +156,13 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		}
 		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
-	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else it fails too
+	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else mail fails too
 		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
 }
 
-// asWorker opens the instance, and makes this process a worker for one of its queues.
+// asWorker opens the instance, and makes this process a worker for one queue.
 func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worker.Params, *runners) error) error {
 	return a.open(cmd, func(i *instance) error {
 		p, runners, _, err := a.newWorker(i, []string{name}, nil)
@@ -174,8 +174,8 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 	})
 }
 
-// newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
-// queues are left out.
+// newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners.
+// unfit is the error of the queues left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
 	p = worker.Params{
 		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
@@ -192,8 +192,8 @@ func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r 
 	return p, r, unfit, err
 }
 
-// workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
-// are left out: unfit says why, and if none is left, so does err. So are types whose handlers can't be made: runners knows them.
+// workQueues returns the config's queues, or the named ones, with handlers of the wanted types. It leaves out unusable
+// queues: unfit says why, and err too if none remains. Types whose handlers can't be made are left out in runners.
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
@@ -241,7 +241,7 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 	return queues, unfit, nil
 }
 
-// schedulesOf are those of the config that enqueue in these queues.
+// schedulesOf returns the config's schedules that enqueue into these queues.
 func (i *instance) schedulesOf(queues []worker.Queue) (all []schedule.Schedule) {
 	for _, s := range i.Schedules {
 		if slices.ContainsFunc(queues, func(q worker.Queue) bool { return q.Name == s.Queue }) {
@@ -251,7 +251,7 @@ func (i *instance) schedulesOf(queues []worker.Queue) (all []schedule.Schedule) 
 	return all
 }
 
-// logger is for those who asked with -v.
+// logger logs to standard error with -v, else it is nil.
 func (a *app) logger() *slog.Logger {
 	if !a.verbose {
 		return nil
@@ -259,7 +259,7 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(lines{a.err}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// parseShards reads numbers of shards, and ranges of them: 0-3,7. An empty text is none.
+// parseShards parses shard numbers and ranges, such as 0-3,7. An empty text is none.
 func parseShards(text string) (numbers []int, err error) {
 	if text == "" {
 		return nil, nil

@@ -9,25 +9,25 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// AggregateOptions say how to aggregate an hour.
+// AggregateOptions controls how an hour is aggregated.
 type AggregateOptions struct {
-	// Again recounts an hour that was aggregated before. The gauges that were measured then stay, unless Gauge measures again.
+	// Again recounts an hour that was aggregated before. It keeps the measured gauges unless Gauge is set.
 	Again bool
-	// Gauge measures the backlog too. It is as of now, so it makes sense only for an hour that has just ended. The hours before are
-	// recounted then if entries of them have come late.
+	// Gauge also measures the current backlog, so use it only for an hour that has just ended. It then recounts earlier
+	// hours to which late entries were added.
 	Gauge bool
 }
 
-// errDone rolls back what another has done already.
+// errDone rolls back because another process has aggregated the hour.
 var errDone = errors.New("aggregated already")
 
-// Aggregate counts the activity of the hour (UTC) that contains t into the metrics, and records that it did, in one
-// transaction. That happens once: done is false if the hour had been aggregated before, or was by another host at this
-// moment. So it is safe to repeat; after a commit whose answer was lost, done is false too. An hour that is not complete
-// yet is ErrIncomplete; Again is ErrPurged if there is less activity left than had been counted.
+// Aggregate counts the activity of the hour (UTC) that contains t, and saves the metrics in one transaction. done is
+// false if the hour was aggregated before, or by another host meanwhile. The call may be repeated. If a commit
+// succeeded but its answer was lost, the next call returns false. The error is ErrIncomplete if the hour is not
+// complete, and ErrPurged if Again finds less activity than was counted.
 //
-// The reading comes before the transaction: an hour that is complete doesn't change, and on SQLite the transaction keeps
-// all workers from writing.
+// It reads before the transaction: a complete hour doesn't change, and on SQLite a transaction blocks all workers'
+// writes.
 func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions) (done bool, err error) {
 	hour := hourOf(t)
 	done, err = m.aggregate(ctx, hour, o)
@@ -40,10 +40,10 @@ func (m *Monitor) Aggregate(ctx context.Context, t time.Time, o AggregateOptions
 	return done, nil
 }
 
-// lateHours is for how many hours entries are added to one that was aggregated, if their transactions committed late.
+// lateHours is how many earlier hours are checked for entries of transactions that committed late.
 const lateHours = 6
 
-// recountLate recounts those of the hours before one that have more activity than was counted.
+// recountLate recounts the aggregated hours before an hour if they have more activity than was counted.
 func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
 	from := before.Add(-lateHours * time.Hour)
 	known, err := m.aggregated(ctx, from, before)
@@ -58,7 +58,7 @@ func (m *Monitor) recountLate(ctx context.Context, before time.Time) error {
 	for hour := range known {
 		var there, uncounted int64
 		err := m.db.SQL.GetContext(ctx, &there, query, engine.At(hour), engine.At(hour.Add(time.Hour)))
-		if err == nil && there > counted[hour] { // metrics leave out what was cancelled
+		if err == nil && there > counted[hour] { // metrics leave out cancellations
 			err = m.db.SQL.GetContext(ctx, &uncounted, query+" AND kind = 'job' AND state = 'cancelled'", engine.At(hour), engine.At(hour.Add(time.Hour)))
 		}
 		if err != nil {
@@ -103,11 +103,11 @@ func (m *Monitor) aggregate(ctx context.Context, hour time.Time, o AggregateOpti
 	return err == nil, err
 }
 
-// write records the hour and its metrics. The primary key of the hours decides who does.
+// write saves the hour and its metrics. The primary key of the hours table decides which process does.
 func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o AggregateOptions) error {
 	hour, known := engine.At(counted.hour), int64(0)
 	if o.Again {
-		// first, because it makes those that recount the same hour take turns
+		// First, because the row lock makes concurrent recounts take turns.
 		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET aggregated_time = ? WHERE hour = ?", engine.At(tx.Now), hour)
 		if err == nil {
 			known, err = res.RowsAffected()
@@ -130,14 +130,14 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o A
 			return fmt.Errorf("record the hour: %w", err)
 		}
 	}
-	// there may be rows without the hour, too: somebody may have deleted that alone
+	// Metrics may exist without their hour if someone deleted only the hour.
 	if _, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
 		return fmt.Errorf("delete the metrics: %w", err)
 	}
 	return m.insert(ctx, tx, counted)
 }
 
-// keep adds the old gauges of an hour to its new metrics, if they stay. It refuses to replace metrics by those of less activity.
+// keep copies an hour's gauges if they stay. It returns ErrPurged if the new metrics count fewer entries.
 func (m *Monitor) keep(ctx context.Context, tx *engine.Tx, counted metrics, gauges bool) error {
 	var before, after int64
 	for _, r := range counted.rows {
@@ -148,7 +148,7 @@ func (m *Monitor) keep(ctx context.Context, tx *engine.Tx, counted metrics, gaug
 			counted.row(r.key()).gauges = r.gauges
 		}
 	})
-	// nothing is ever added to an hour's activity but late, and nothing deleted but by purge
+	// Activity is only added to an hour by late commits, and only deleted by purge.
 	if err == nil && after < before {
 		err = fmt.Errorf("%w: %d of the %d entries that had been counted are left; the metrics stay as they are", ErrPurged, after, before)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// wantMetrics fails unless the metrics of the hour are a recount of these entries.
+// wantMetrics fails unless the hour's metrics equal a recount of the entries.
 func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry) {
 	t.Helper()
 	counts, workers := recount(entries, hour, hour.Add(time.Hour))
@@ -31,7 +31,7 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 	}
 	merged := map[key]Counts{} // from the histograms
 	for k, c := range got {
-		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1) // which isn't stored
+		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1) // AvgMS isn't stored
 		got[k], merged[k] = c, c
 	}
 	for how, got := range map[string]map[key]Counts{"stored": got, "merged": summed(merged)} {
@@ -55,7 +55,7 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			draw := func(n int) []activity.Entry {
 				entries := make([]activity.Entry, n)
 				for i := range entries {
-					// of this hour, or of those that touch it
+					// of this hour, or of its neighbours
 					from := hour.Add(time.Duration([]int{-1, 0, 0, 1}[r.IntN(4)]) * time.Hour)
 					entries[i] = anyEntry(r, from, from.Add(time.Hour))
 				}
@@ -67,7 +67,7 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			dbtest.Require(t, aggregate(t, m, hour.Add(within), AggregateOptions{}), "not aggregated")
 			wantMetrics(t, m, hour, all)
 
-			// a second time changes nothing, even if there is more to count now; until somebody asks for it
+			// A second call changes nothing, even with more activity, without Again.
 			more := append(all, draw(rapid.IntRange(1, 10).Draw(t, "more"))...)
 			dbtest.Require(t, !aggregate(t, m, hour, AggregateOptions{}), "aggregated twice")
 			wantMetrics(t, m, hour, all)
@@ -91,7 +91,7 @@ func TestAggregateOnce(t *testing.T) {
 		for range 300 {
 			entries = append(entries, anyEntry(r, hour, hour.Add(time.Hour)))
 		}
-		for i := range 1100 { // more types than one insert takes
+		for i := range 1100 { // more types than fit one insert
 			entries = append(entries, activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i))})
 		}
 		logged(t, monitors[0].db, entries...)
@@ -132,7 +132,7 @@ func TestAggregateIncomplete(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
-		// not the very next, which may become complete while the test runs
+		// Not the next hour, which may become complete during the test.
 		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
 			for _, o := range []AggregateOptions{{}, {Again: true}, {Gauge: true}} {
 				done, err := m.Aggregate(t.Context(), hour, o)
@@ -159,7 +159,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		exec(t, db, "INSERT INTO shop_report (job_type) VALUES ('yearly')")
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 
-		// the gauge can't be measured again, so a recount keeps it, also of a type that had nothing but a gauge
+		// A recount can't measure the gauge again, so it keeps it, even for a type that has only a gauge.
 		exec(t, db, "DELETE FROM shop_report")
 		aggregate(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
@@ -167,7 +167,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 		dbtest.Ensure(t, b != nil && *b == 1, "a recount lost the gauge: %+v", rows)
 		b = rows[key{"mail", "send"}].Backlog
 		dbtest.Ensure(t, b != nil && *b == 0, "a recount lost the gauge: %+v", rows)
-		// unless it is measured again
+		// with Gauge it measures again
 		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		dbtest.Same(t, len(stored(t, m, hour)), 2, "rows, without an old gauge")
 
@@ -178,7 +178,7 @@ func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestAggregateLate: what an hour's transaction commits when the hour was aggregated is counted with one of the next hours.
+// TestAggregateLate: entries that commit after their hour was aggregated are counted by a later aggregation.
 func TestAggregateLate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -199,7 +199,7 @@ func TestAggregateLate(t *testing.T) {
 			return func() { dbtest.OK(t, tx.Commit()) }
 		}
 		commit := func() {}
-		if driver == "mysql" { // elsewhere the monitor waits for it, when it has counted
+		if driver == "mysql" { // on SQLite the transaction would block the monitor
 			commit = begin()
 		}
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
@@ -209,7 +209,7 @@ func TestAggregateLate(t *testing.T) {
 			commit = begin()
 		}
 		commit()
-		// one that was missed stays so
+		// A missed hour stays missed.
 		logged(t, db, entry(hour.Add(-time.Hour)))
 		dbtest.Require(t, aggregate(t, m, last, AggregateOptions{Gauge: true}), "not aggregated")
 		wantMetrics(t, m, hour, []activity.Entry{entry(hour), entry(hour)})
@@ -218,7 +218,7 @@ func TestAggregateLate(t *testing.T) {
 		known := dbtest.Must(m.aggregated(t.Context(), hour.Add(-time.Hour), last))(t)
 		dbtest.Same(t, len(known), 2, "hours")
 
-		// what was purged is not counted again
+		// A purged hour is not recounted.
 		exec(t, db, "DELETE FROM "+db.Activity())
 		dbtest.Require(t, aggregate(t, m, last.Add(-time.Hour), AggregateOptions{Gauge: true}), "not aggregated")
 		wantMetrics(t, m, hour, []activity.Entry{entry(hour), entry(hour)})

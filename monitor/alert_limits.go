@@ -5,52 +5,52 @@ import (
 	"time"
 )
 
-// Off is a limit that nothing exceeds.
+// Off is a limit that no value exceeds.
 const Off = math.MaxFloat64
 
-// Limits are those above which a value is a warning, and critical: parts of 1, numbers, or seconds.
+// Limits are the values above which a finding is a warning or critical: fractions, counts or seconds.
 type Limits struct{ Warning, Critical float64 }
 
-// JobAlert are the limits for the jobs of one type.
+// JobAlert has the limits for the jobs of one type.
 type JobAlert struct {
-	// ErrorRate is for the part of the ended attempts that had an error; it doesn't apply to a few attempts.
+	// ErrorRate limits the fraction of attempts that ended in an error. It doesn't apply to a few attempts.
 	ErrorRate Limits
-	// Failed is for the number of jobs that failed for good, and were neither retried nor dismissed.
+	// Failed limits how many jobs failed for good and were neither retried nor dismissed.
 	Failed Limits
-	// OldestDue is for the time for which a job has been due, in seconds.
+	// OldestDue limits how long a job has been due, in seconds.
 	OldestDue Limits
-	// WaitP95 is for the time that 95 of 100 waits didn't exceed, in seconds.
+	// WaitP95 limits the 95th percentile of waits, in seconds.
 	WaitP95 Limits
-	// RunP95 is for the time that 95 of 100 attempts didn't exceed, in seconds.
+	// RunP95 limits the 95th percentile of run times, in seconds.
 	RunP95 Limits
-	// Backlog is for the number of jobs that are due, or whose worker is dead.
+	// Backlog limits how many jobs are due or locked by a dead worker.
 	Backlog Limits
 }
 
-// QueueAlert are the limits for a queue.
+// QueueAlert has the limits for a queue.
 type QueueAlert struct {
 	JobAlert
-	// Types have those of job types.
+	// Types has the limits of job types.
 	Types map[string]JobAlert
 }
 
-// Alert are the limits for an instance.
+// Alert has the limits for an instance.
 type Alert struct {
-	// JobAlert is for the job types that have no nearer limits.
+	// JobAlert applies to the job types without limits of their own or of their queue.
 	JobAlert
-	// Queues have those of queues.
+	// Queues has the limits of queues.
 	Queues map[string]QueueAlert
-	// DeadWorkers is for the number of workers that died.
+	// DeadWorkers limits how many workers died.
 	DeadWorkers Limits
-	// NoTickFor is for the time since the last sign of life of any worker, in seconds.
+	// NoTickFor limits the time since any worker's last sign of life, in seconds.
 	NoTickFor Limits
-	// MissedHours is for the number of hours of the last week that were not aggregated.
+	// MissedHours limits how many hours of the last week were not aggregated.
 	MissedHours Limits
-	// Over is the length of the last hours of which error rates, percentiles and dead workers are: whole hours.
+	// Over is the period, in whole hours, for error rates, percentiles and dead workers.
 	Over time.Duration
 }
 
-// DefaultAlert are the limits if the config has no others.
+// DefaultAlert returns the limits that apply without a config.
 func DefaultAlert() Alert {
 	const minute, hour = 60, 3600
 	return Alert{
@@ -69,13 +69,13 @@ func DefaultAlert() Alert {
 	}
 }
 
-// Enough is up to how many jobs of a type must be counted to judge them: the highest limit of a number of jobs, and at least
+// Enough is how many jobs of a type must be counted to judge them: the highest limit on a number of jobs, at least
 // 100,000.
 func (a Alert) Enough() int64 {
 	enough := 100_000.0
 	of := func(j JobAlert) {
 		for _, limit := range []float64{j.Failed.Warning, j.Failed.Critical, j.Backlog.Warning, j.Backlog.Critical} {
-			if limit < math.MaxInt64 { // else it is off
+			if limit < math.MaxInt64 { // else the limit is off
 				enough = max(enough, math.Ceil(limit))
 			}
 		}
@@ -90,7 +90,7 @@ func (a Alert) Enough() int64 {
 	return int64(enough)
 }
 
-// Of are the limits for a job type: its own, else its queue's, else the instance's.
+// Of returns the limits for a job type: its own, else its queue's, else the instance's.
 func (a Alert) Of(queue, jobType string) JobAlert {
 	q, ok := a.Queues[queue]
 	if !ok {

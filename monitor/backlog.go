@@ -13,22 +13,22 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// jobCount counts jobs of one type, of one shard and one status; there may be several of them.
+// jobCount is a number of jobs of one type, shard and status. Several may have the same three.
 type jobCount struct {
 	JobType string `db:"job_type"`
-	// Place is the number of the shard in the tables.
+	// Place is the shard's number in the column shard.
 	Place  int    `db:"shard"`
 	Status string `db:"status"`
-	// N jobs wait that shouldn't.
+	// N is how many jobs wait although they are due, or have a dead worker.
 	N int64 `db:"n"`
-	// Oldest is since when the first of them has been due.
+	// Oldest is when the first of them became due.
 	Oldest engine.Time `db:"oldest"`
-	// Used is the weight of the jobs that count against the queue's limit.
+	// Used is how much of the queue's throttle limit the jobs use.
 	Used int64 `db:"used"`
 }
 
-// backlog counts, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
-// due it counts up to most jobs and one more; 0 is all. What waits longest is known anyway, in each shard.
+// backlog counts the jobs of a queue that are due now, and the jobs whose worker is dead. For each type and reason it
+// stops at most+1 jobs; 0 counts all. The oldest due time of each shard is exact anyway.
 func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -48,28 +48,28 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	}
 	if most == 0 || errors.Is(err, errTooMany) {
 		all = nil
-		// available, held back by a full group, or inserted by plain SQL and not accepted yet
+		// Available, held by a full throttle group, or submitted by plain SQL and not ingested yet.
 		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
 			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.SQL.TypesOfClaim, at)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// due, but no worker has promoted it
+	// Due, but not promoted yet.
 	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
 		" (SELECT shard, job_type, scheduled_run_time FROM "+table+" "+m.db.SQL.Index(table, "wake")+
 		" WHERE status = 'scheduled' AND wake_time <= ? ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, woken)
 	if err != nil {
 		return nil, err
 	}
-	// a dead worker's, also of one whose lock is over although it was not found dead yet; of these, only what was not started is due
+	// Locked by a worker that died or whose lock expired. Only jobs that weren't started are due.
 	join, missing := workers.New(m.db).Missing("j.worker_id")
 	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.SQL.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err
 }
 
-// failed counts the jobs of each type that failed for good and are open: up to most of each and one more; 0 is all.
+// failed counts the open failed jobs of each type, up to most+1; 0 counts all.
 func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -87,7 +87,7 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
 }
 
-// used sums up what counts against a queue's limit, as the workers that start jobs see it: by job type or by shard.
+// used sums the throttle factors that count against the queue's limit, by job type or by shard, as the claim does.
 func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -98,8 +98,8 @@ func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []j
 	return used, texts.Wrap(err, "sum up the throttle factors of %s", q.Name)
 }
 
-// gauge measures, as of now, the backlog of each registered queue: jobs that are due, and those whose worker is dead; and the use
-// of its throttle limit. Types of the hour that have none get a 0, which is not the same as not measured.
+// gauge measures the backlog and throttle use of each registered queue now. Types of the hour without a backlog get 0,
+// because nil means not measured.
 func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error {
 	queues, err := m.usable(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *metric) measured(c jobCount, now time.Time) {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
 	*r.Backlog += c.N
-	if c.Status == "throttled" { // for lack of room in their groups
+	if c.Status == "throttled" { // their throttle groups are full
 		*r.Held += c.N
 	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// mailAtRandom adds jobs of all kinds, in throttle groups so many.
+// mailAtRandom adds n jobs of all kinds, in so many throttle groups.
 func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(11, 22))
@@ -39,7 +39,7 @@ func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
 }
 
-// A count up to a number is exact up to it, says that there are more, and what waits longest; of how many kinds the jobs may be.
+// A count up to a limit is exact up to it, reports more as more, and finds the oldest job, with any number of groups.
 func TestBacklogUpToANumber(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -62,7 +62,7 @@ func TestBacklogUpToANumber(t *testing.T) {
 			}
 			return found
 		}
-		for _, groups := range []int{3, 2000} { // the latter are too many to be counted one by one
+		for _, groups := range []int{3, 2000} { // 2000 are too many ranges for a skip scan
 			mailAtRandom(t, db, now, 1500, groups)
 			all := measure(0)
 			dbtest.Require(t, len(all) == 3 && all["send"][0] >= 200 && all["send"][1] >= 50 && all["send"][2] >= 1000, "%v", all)
@@ -79,11 +79,11 @@ func TestBacklogUpToANumber(t *testing.T) {
 	})
 }
 
-// A count up to a number reads no more than that, whatever else is due.
+// A count up to a limit reads no more than that, whatever else is due.
 func TestBacklogReadsLittle(t *testing.T) {
 	t.Parallel()
 	db := open(t, "mysql", dbtest.MySQL(t))
-	db.SQL.SetMaxOpenConns(1) // that which is asked what it has read
+	db.SQL.SetMaxOpenConns(1) // the connection whose reads are counted
 	m := New(db)
 	now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 	mailAtRandom(t, db, now, 1500, 3)
@@ -110,7 +110,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 		dbtest.Must(m.backlog(t.Context(), schema.Queue{Name: q}, now, most))(t)
 		dbtest.Must(m.failed(t.Context(), schema.Queue{Name: q}, most))(t)
 	}
-	// 24,000 jobs, of which 14,000 are due: some hundred looks for what is there and is the oldest, and what is counted twice over
+	// Of 24,000 jobs 14,000 are due. The count needs some hundred lookups, and reads counted rows twice.
 	n := reads() - before
 	dbtest.Ensure(t, n <= 2000, "it read %d times", n)
 }

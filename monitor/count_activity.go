@@ -11,25 +11,25 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// workersKey is where the workers are counted: they belong to no queue.
+// workersKey is the key of the workers' counts: workers belong to no queue.
 var workersKey = key{activity.None, activity.None}
 
-// group is what the entries that are counted together have in common.
+// group identifies the entries that are counted together.
 type group struct {
 	kind           activity.Kind
 	state          activity.State
 	queue, jobType string
-	// ran is false for what was refused, or answered late: it counts, but not as a run.
+	// ran is false for refused jobs and late answers: they count, but not as runs.
 	ran bool
 }
 
-// count counts an hour of the activity. It reads all entries: a GROUP BY over the times' buckets takes several times as long, because
-// the groups are too many for the engines' memory.
+// count counts an hour of activity. It reads all entries because a GROUP BY over the buckets takes several times as
+// long: the engines can't hold that many groups in memory.
 func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 	return m.countBetween(ctx, hour, hour.Add(time.Hour), math.MaxInt64)
 }
 
-// countBetween counts what is in [from, to). It is errTooMuch if that may be more than so many entries.
+// countBetween counts the activity in [from, to). The error is errTooMuch if that may be more than most entries.
 func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int64) (metrics, error) {
 	counted := newMetrics(from)
 	groups, err := m.groups(ctx, from, to, most)
@@ -40,7 +40,7 @@ func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int
 		switch {
 		case g.kind == activity.Worker:
 			counted.row(workersKey).Workers.count(g.state, times.Count)
-		case g.state != activity.Cancelled: // then nothing was attempted
+		case g.state != activity.Cancelled: // nothing was attempted
 			counted.row(key{g.queue, g.jobType}).Counts.count(g, times)
 		}
 	}
@@ -50,9 +50,9 @@ func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int
 	return counted, nil
 }
 
-// groups are the times of an hour's entries: a job's wait when it started, else an attempt's run. The entries of an hour lie
-// together by id. So it is cheaper to read from the first to the last of them than to go to each from the index on at. Entries
-// of other hours between them, which were committed late, don't count.
+// groups returns the times of an hour's entries: the wait of a started job, else the run of an attempt. Entries of an
+// hour are adjacent by id, so a range scan by id is cheaper than lookups from the index on at. The range may contain
+// late commits of other hours, which don't count.
 func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) (map[group]*Times, error) {
 	const ofHour = "at >= ? AND at < ?"
 	table, from, to := m.db.Activity(), engine.At(begin), engine.At(end)
@@ -65,7 +65,7 @@ func (m *Monitor) groups(ctx context.Context, begin, end time.Time, most int64) 
 	if last.Int64-first.Int64 >= most {
 		return nil, errTooMuch
 	}
-	query := "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // it has one of them at most
+	query := "SELECT kind, state, queue, job_type, CAST(wait_ms + run_ms AS SIGNED INTEGER)" + // at most one of them is set
 		" FROM " + table + " " + m.db.SQL.ByID + " WHERE id BETWEEN ? AND ? AND " + ofHour
 	args := []any{first.Int64, last.Int64, from, to}
 	groups := map[group]*Times{}

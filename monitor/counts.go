@@ -1,18 +1,18 @@
 package monitor
 
-// Counts are what happened to jobs, over an hour or several.
+// Counts is what happened to jobs in an hour or longer.
 type Counts struct {
 	Added    int64 `json:"added"`
 	Started  int64 `json:"started"`
 	Finished int64 `json:"finished"`
-	// Errors are attempts that are tried again.
+	// Errors is the number of attempts that will be retried.
 	Errors int64 `json:"errors"`
-	// Failed are attempts that made a job final with an error.
+	// Failed is the number of attempts after which the job failed for good.
 	Failed int64 `json:"failed"`
 
 	// Wait is how long jobs were due before they started.
 	Wait Times `json:"wait"`
-	// Run is how long attempts took, of whatever outcome.
+	// Run is how long attempts took, whatever their outcome.
 	Run Times `json:"run"`
 }
 
@@ -31,33 +31,36 @@ func (c *Counts) sum() {
 	c.Run.sum()
 }
 
-// Bad is how many attempts ended in an error.
+// Bad is the number of attempts that ended in an error.
 func (c Counts) Bad() int64 { return c.Errors + c.Failed }
 
-// Attempts is how many attempts have ended.
+// Attempts is the number of attempts that ended.
 func (c Counts) Attempts() int64 { return c.Finished + c.Bad() }
 
-// ErrorRate is which part of the attempts ended in an error; 0 if there are none.
+// ErrorRate is the fraction of attempts that ended in an error; 0 without attempts.
 func (c Counts) ErrorRate() float64 { return part(c.Bad(), c.Attempts()) }
 
-// Times are how long something took each time, in milliseconds.
+// Times summarizes durations in milliseconds.
 type Times struct {
 	Count int64 `json:"count"`
 	SumMS int64 `json:"sum_ms"`
-	// MinMS, MaxMS and AvgMS, which is rounded down, are 0 where Count is 0.
+	// MinMS is 0 if Count is 0.
 	MinMS int64 `json:"min_ms"`
+	// MaxMS is 0 if Count is 0.
 	MaxMS int64 `json:"max_ms"`
+	// AvgMS is rounded down; 0 if Count is 0.
 	AvgMS int64 `json:"avg_ms"`
-	// P50MS is the median; P95MS and P99MS are what 95 and 99 of 100 don't exceed, of all the times that were merged, within 2 % of
-	// the truth. They are nil where Count is 0, or where the histogram of one of the merged hours can't be read.
+	// P50MS is the median of all merged times, within 2 %. It is nil if Count is 0 or a merged histogram can't be read.
 	P50MS *int64 `json:"p50_ms"`
+	// P95MS is the 95th percentile, as P50MS.
 	P95MS *int64 `json:"p95_ms"`
+	// P99MS is the 99th percentile, as P50MS.
 	P99MS *int64 `json:"p99_ms"`
 
 	histogram histogram
 }
 
-// put counts one time more. The caller calls sum in the end.
+// put adds a time. The caller calls sum after the last one.
 func (t *Times) put(ms int64) {
 	if t.Count == 0 || ms < t.MinMS {
 		t.MinMS = ms
@@ -68,7 +71,7 @@ func (t *Times) put(ms int64) {
 	t.histogram.put(bucketOf(ms), 1)
 }
 
-// add adds what is counted in another. The caller calls sum in the end.
+// add merges other times. The caller calls sum after the last ones.
 func (t *Times) add(o *Times) {
 	if o.Count == 0 {
 		return
@@ -90,12 +93,12 @@ func (t *Times) sum() {
 		return
 	}
 	for i := range ms {
-		ms[i] = min(max(ms[i], t.MinMS), t.MaxMS) // which are exact
+		ms[i] = min(max(ms[i], t.MinMS), t.MaxMS) // the bounds are exact
 	}
 	t.P50MS, t.P95MS, t.P99MS = &ms[0], &ms[1], &ms[2]
 }
 
-// Workers are what happened to workers.
+// Workers counts what happened to workers.
 type Workers struct {
 	Started  int64 `json:"started"`
 	Finished int64 `json:"finished"`

@@ -10,27 +10,27 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Current is what has happened since the last complete hour. It is counted from the activity, and stored nowhere.
+// Current is what happened since the last complete hour. It is counted from the activity and not stored.
 type Current struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LeftOut says that there are more than a million entries, too many to count each time.
+	// LeftOut is set if there are more than a million entries, which take too long to count.
 	LeftOut bool           `json:"left_out"`
 	Queues  []CurrentQueue `json:"queues"`
 }
 
-// CurrentQueue is that of a queue, over all of its job types.
+// CurrentQueue has the counts of a queue over all its job types.
 type CurrentQueue struct {
 	Queue string `json:"queue"`
 	Counts
 }
 
-// currentMost is how many ids of the activity are read for the current hour: a million entries take about a second.
+// currentMost is how many ids of the activity may be read for the current hour: a million entries take about 1 s.
 const currentMost = 1_000_000
 
 var errTooMuch = errors.New("too much activity to count before the hour is complete")
 
-// Current counts what has happened since the last complete hour.
+// Current counts what happened since the last complete hour.
 func (m *Monitor) Current(ctx context.Context) (Current, error) {
 	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {

@@ -6,29 +6,29 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Disk is the file system that a folder is on.
+// Disk is the file system of a folder.
 type Disk struct {
 	Folder string
-	// Free and All are bytes: those that this user may still write, and those that there are.
+	// Free is the space that this user may still write, in bytes. All is the size of the disk.
 	Free, All int64
-	// Shared: it is on a network; Memory: it is not on a disk.
+	// Shared is set for a network file system. Memory is set for one in memory.
 	Shared, Memory bool
 }
 
-// leastFree is how much has to be free, in bytes. Room becomes scarce below scarce and below scarcePart.
+// leastFree is the free space of a full disk, in bytes. A scarce disk is below scarce and scarcePart.
 const (
 	leastFree  = 100 << 20
 	scarce     = 1 << 30
 	scarcePart = 0.05
 )
 
-// Full says that there is hardly any room left.
+// Full reports whether hardly any space is left.
 func (d Disk) Full() bool { return d.Free < leastFree }
 
-// Scarce says that there will soon be none.
+// Scarce reports whether the disk will soon be full.
 func (d Disk) Scarce() bool { return d.Free < scarce && float64(d.Free) < scarcePart*float64(d.All) }
 
-// Used is how much of all is in use, as a part of 1, and the part from which on it is Full or, before that, Scarce.
+// Used is the fraction of the disk in use, and the fraction above which the disk is Full or, if it isn't full, Scarce.
 func (d Disk) Used() (part, limit float64) {
 	room := min(scarce, scarcePart*float64(d.All))
 	if d.Full() {

@@ -12,40 +12,40 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Division is how a queue is divided into shards: one that has several, or jobs that are in none of its shards.
+// Division is the state of a queue with several shards or with misplaced jobs.
 type Division struct {
 	Queue  string
 	Paused bool
-	// Of is how many shards there are.
+	// Of is the number of shards.
 	Of int
-	// Shards has all shards if there are several.
+	// Shards has all shards, or none if there is only one.
 	Shards []ShardState
-	// Misplaced is how many due jobs are in none of the shards, because the queue was divided otherwise when they were placed.
-	// Workers move them before they start them.
+	// Misplaced is how many due jobs belong to no shard of the current division. Workers move them before they start
+	// them.
 	Misplaced int64
-	// MisplacedFor is for how long the first of the misplaced jobs has been due.
+	// MisplacedFor is how long the first misplaced job has been due.
 	MisplacedFor time.Duration
-	// ThrottleLimit is the queue's; 0 if it has none.
+	// ThrottleLimit is the queue's limit; 0 is none.
 	ThrottleLimit int64
-	// ThrottleParts is the sum of the shares that the shards have of it.
+	// ThrottleParts is the sum of the shards' shares of the limit.
 	ThrottleParts int64
 }
 
-// ShardState is the state of one shard of a queue.
+// ShardState is the state of one shard.
 type ShardState struct {
-	// Shard is from 0 to one less than how many there are.
+	// Shard counts from 0.
 	Shard int
-	// Backlog is how many jobs are due there, or locked by a dead worker.
+	// Backlog is how many jobs are due or locked by a dead worker.
 	Backlog int64
-	// OldestDue is for how long the first of the backlog has been due, without the jobs that a full throttle group holds back.
+	// OldestDue is how long the first job of the backlog has been due, not counting held jobs.
 	OldestDue time.Duration
-	// ThrottleUsed is what counts against the queue's limit there.
+	// ThrottleUsed is how much the shard uses of the queue's limit.
 	ThrottleUsed int64
 	// ThrottlePart is the shard's share of the limit.
 	ThrottlePart int64
 }
 
-// queueShard is a row of a queue with one of its shards. A queue that is not divided has one, of place 0.
+// queueShard is a queue joined with one of its shards. An undivided queue has one, with place 0.
 type queueShard struct {
 	Queue    string
 	Paused   bool
@@ -55,7 +55,7 @@ type queueShard struct {
 	Share    int64
 }
 
-// queueShards are those of each queue, all of one moment.
+// queueShards returns the shards of all queues, read in one query.
 func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueShard, err error) {
 	var found []queueShard
 	err = m.db.SQL.SelectContext(ctx, &found, "SELECT q.queue, q.paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
@@ -71,7 +71,7 @@ func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueSh
 	return byQueue, nil
 }
 
-// division tells how a queue is divided. It is nil if there is one shard, and no misplaced jobs.
+// division returns how a queue is divided, or nil if it has one shard and no misplaced jobs.
 func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShard, due []jobCount, now time.Time) (*Division, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -105,13 +105,13 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 			age = now.Sub(c.Oldest.Time)
 		}
 		switch i, ok := policy.ShardAt(number, c.Place); {
-		case c.Status == "submitted": // its shard is not known yet
+		case c.Status == "submitted": // its shard is decided when it is ingested
 		case ok && d.Of > 1:
 			of := &d.Shards[i]
 			if of.Backlog += c.N; c.Status != "throttled" {
 				of.OldestDue = max(of.OldestDue, age)
 			}
-		case !ok && c.Status != "": // jobs that are for later, or that a worker has, keep their place
+		case !ok && c.Status != "": // scheduled jobs and jobs with a worker keep their place
 			d.Misplaced += c.N
 			d.MisplacedFor = max(d.MisplacedFor, age)
 		}
@@ -122,16 +122,16 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 	return &d, nil
 }
 
-// A shard is behind if its oldest due job has been so for longer than behindFor, and behindTimes as long as half of the others' have:
-// its workers are gone and no other helps, or most of the queue's jobs have the same shard key.
+// A shard is behind if its oldest due job is older than behindFor, and behindTimes as old as the median of the shards.
+// Its workers may be gone, or most jobs of the queue have the same shard key.
 const (
 	behindFor   = 5 * time.Minute
 	behindTimes = 10
-	// misplacedFor is for how long a misplaced job may be due: where workers run it is moved at once, but there may be many.
+	// misplacedFor is how long a misplaced job may be due. Workers move such jobs at once, but there may be many.
 	misplacedFor = 10 * time.Minute
 )
 
-// behind is the shard that is behind the others, and from when on it is; ok is false if none is.
+// behind returns the shard that is furthest behind, and its limit. ok is false if no shard is behind.
 func (d Division) behind() (worst ShardState, limit time.Duration, ok bool) {
 	if len(d.Shards) < 2 {
 		return worst, 0, false

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// divideMail divides the queue mail of the tests among 8 shards that hold 2 each of its limit of 16, and places its jobs.
+// divideMail divides the queue mail into 8 shards, with 2 each of its limit of 16, and places its jobs.
 func divideMail(t *testing.T, db *schema.DB) {
 	t.Helper()
 	exec(t, db, "UPDATE "+db.Queues()+" SET division = 8, throttle_limit = 16 WHERE queue = 'mail'")
@@ -23,7 +23,7 @@ func divideMail(t *testing.T, db *schema.DB) {
 	exec(t, db, "UPDATE shop_mail SET shard = 8000 + id % 8")
 }
 
-// What is measured of a type is the same in however many shards its jobs are.
+// The measures of a type don't depend on the number of shards.
 func TestMeasuresOverShards(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -32,16 +32,16 @@ func TestMeasuresOverShards(t *testing.T) {
 		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
 		mailAtRandom(t, db, now, 800, 3)
 		exec(t, db, "UPDATE shop_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
-		exec(t, db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
+		exec(t, db, "DELETE FROM shop_mail WHERE scheduled_run_time > ?", engine.At(now)) // they would become due during the test
 		hour := complete(t, m)
 		measure := func() (all []any) {
 			t.Helper()
 			for _, most := range []int64{0, 7, 100_000} {
 				s := dbtest.Must(m.State(t.Context(), time.Hour, most))(t)
 				for _, of := range s.Types {
-					of.OldestDue -= s.At.Sub(now) // of one moment
+					of.OldestDue -= s.At.Sub(now) // as of the same moment
 					if most > 0 {
-						of.Backlog, of.Failed = min(of.Backlog, most+1), min(of.Failed, most+1) // more stands for any that is more
+						of.Backlog, of.Failed = min(of.Backlog, most+1), min(of.Failed, most+1) // a larger number means only more than most
 					}
 					all = append(all, of.Queue, of.JobType, of.Backlog, of.OldestDue, of.Failed)
 				}
@@ -60,7 +60,7 @@ func TestMeasuresOverShards(t *testing.T) {
 	})
 }
 
-// Who judges is told of each shard, of jobs in none, and of what the shards hold.
+// A judgement reports each shard, misplaced jobs, and the shards' use of the limit.
 func TestDivision(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -94,7 +94,7 @@ func TestDivision(t *testing.T) {
 		}
 		for shard := range 8 {
 			job("available", 8000+shard, ago(30*time.Second))
-			job("throttled", 8000+shard, ago(time.Hour)) // its group is full: that is no shard's affair
+			job("throttled", 8000+shard, ago(time.Hour)) // held by its group, so not the shard's fault
 		}
 		job("awaiting", 8002, ago(time.Hour))
 		job("submitted", 1000, ago(time.Hour))
@@ -116,15 +116,15 @@ func TestDivision(t *testing.T) {
 		if d, whats = judge(); d.Misplaced != 2 || d.ThrottleParts != 18 || len(whats) != 3 || !slices.Contains(whats, "misplaced") || !slices.Contains(whats, "shard_parts") {
 			t.Errorf("%+v, %v", d, whats)
 		}
-		// many wait in every shard: that is the queue's affair
+		// All shards are late, so none is behind.
 		exec(t, db, "UPDATE shop_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
 		_, whats = judge()
 		dbtest.Ensure(t, !slices.Contains(whats, "shard_oldest_due"), "%v", whats)
-		// somebody wanted it so
+		// A paused queue is not behind.
 		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'mail'")
 		_, whats = judge()
 		dbtest.Ensure(t, slices.Equal(whats, []string{"shard_parts"}), "%v", whats)
-		// of one shard, there are but the jobs in none
+		// An undivided queue only has misplaced jobs.
 		exec(t, db, "UPDATE "+db.Queues()+" SET division = 1, paused = 0 WHERE queue = 'mail'")
 		d, whats = judge()
 		dbtest.Ensure(t, len(d.Shards) == 0 && d.Of == 1 && slices.Equal(whats, []string{"misplaced"}), "%+v, %v", d, whats)

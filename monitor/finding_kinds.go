@@ -2,8 +2,8 @@ package monitor
 
 import "slices"
 
-// kinds are the findings there are, by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last
-// what is about metrics alone. Each has what is so when it is over.
+// kinds lists all kinds of findings by their What, the most urgent first: nothing runs, jobs wait or failed, jobs will
+// wait, metrics are incomplete. over is the text when the finding is gone.
 var kinds = []struct{ what, over string }{
 	{"no_tick_for", "a worker runs again"},
 	{"disk", "the disk has room again"},
@@ -27,10 +27,10 @@ func kindOf(what string) int {
 	return slices.IndexFunc(kinds, func(k struct{ what, over string }) bool { return k.what == what })
 }
 
-// Over says that a finding is over, by its What: only that is known of it.
+// Over is the text for a finding that is gone, by its What.
 func Over(what string) string {
 	if k := kindOf(what); k >= 0 {
 		return kinds[k].over
 	}
-	return "it is no finding any more" // another version of hipq has found it
+	return "it is no finding any more" // another version of hipq reported it
 }

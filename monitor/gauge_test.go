@@ -31,7 +31,7 @@ func TestGauge(t *testing.T) {
 		}
 		var never engine.Time
 		soon := ago(-time.Hour)
-		// of each kind that counts, and of each that doesn't, with ages that would show
+		// each kind that counts and that doesn't, with distinct ages
 		job("due", "available", "NONE", ago(10*time.Second), never)
 		job("due", "available", "NONE", ago(30*time.Second), never)
 		job("due", "submitted", "NONE", ago(20*time.Second), never)
@@ -57,7 +57,7 @@ func TestGauge(t *testing.T) {
 		job("group", "throttled", "NONE", ago(3*time.Second), never)
 		exec(t, db, "UPDATE "+db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
 		exec(t, db, "UPDATE shop_mail SET throttle_factor = 3 WHERE state = 'running'")
-		// its handler runs on, though it was answered; another is only being decided about
+		// A handler still runs after its answer; another job only waits for its retry decision.
 		job("due", "answered", "live", ago(99*time.Hour), never)
 		job("due", "deciding", "live", ago(99*time.Hour), never)
 
@@ -80,7 +80,7 @@ func TestGauge(t *testing.T) {
 		dbtest.Require(t, len(report.Gauges) == len(want), "gauges %+v", report.Gauges)
 		for i, w := range want {
 			g := report.Gauges[i]
-			// it was measured at its own time, a little later than now; SQLite's clock has milliseconds
+			// The gauge was measured a little after now; SQLite's clock has milliseconds.
 			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
 			dbtest.Ensure(t, g.Queue == "mail" && g.JobType == w.jobType && g.Backlog == w.backlog && since >= 0 && since <= time.Minute,
 				"%+v, want %+v", g, w)
@@ -92,7 +92,7 @@ func TestGauge(t *testing.T) {
 			}
 		}
 
-		// without the gauge, only what happened has rows
+		// Without the gauge only activity creates rows.
 		aggregate(t, m, hour.Add(-time.Hour), AggregateOptions{})
 		dbtest.Same(t, len(stored(t, m, hour.Add(-time.Hour))), 0, "rows of an idle hour")
 	})

@@ -12,53 +12,53 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Severity is how bad something is.
+// Severity is how bad a finding is.
 type Severity string
 
-// The severities.
+// Severities, from the mildest.
 const (
 	OK       Severity = "ok"
 	Warning  Severity = "warning"
 	Critical Severity = "critical"
 )
 
-// Rank is 0, 1 or 2, as the monitoring plugins have it.
+// Rank is 0, 1 or 2, as in the exit codes of monitoring plugins.
 func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning, Critical}, s)) }
 
 // Health is the verdict on an instance.
 type Health struct {
 	// Severity is that of the worst finding.
 	Severity Severity `json:"severity"`
-	// Text says in one sentence that all is well, or what is worst, and names the other findings.
+	// Text is one sentence: all is well, or the worst finding and the names of the others.
 	Text string `json:"text"`
-	// Findings are the things that are not well, the worst first.
+	// Findings has the problems, the worst first.
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is one thing that is not well.
+// Finding is one problem.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Queue is nil where it isn't about a queue's jobs.
+	// Queue is nil if the finding isn't about a queue's jobs.
 	Queue *string `json:"queue"`
-	// JobType is nil where it isn't about the jobs of one type.
+	// JobType is nil if the finding isn't about one job type.
 	JobType *string `json:"job_type"`
-	// What is the key of the limit in the config; or left_out: a queue that can't be used; or schedules: slots that no worker
-	// handles; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids: tables whose ids may run out;
-	// or disk: the room for SQLite's file.
+	// What is the key of the limit in the config, or one of: left_out (a queue can't be used), schedules (no worker
+	// handles a slot), shard_oldest_due, misplaced or shard_parts (a queue's shards), high_ids (a table's ids may run
+	// out), disk (space for SQLite's file).
 	What string `json:"what"`
-	// Value is more than Limit, in the same unit.
+	// Value exceeds Limit and has the same unit.
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	// Unit is part (of 1), ms, jobs, workers, hours, queues, tables, or slots.
+	// Unit is part (of 1), ms, jobs, workers, hours, queues, tables or slots.
 	Unit string `json:"unit"`
-	// Text says all of that, and what to do, for people. It contains names that others have chosen.
+	// Text describes the finding and what to do. It contains names that users chose.
 	Text string `json:"text"`
 }
 
-// enoughAttempts is how many attempts an error rate needs, unless several jobs have an error. With fewer, one unlucky job would raise an alarm.
+// enoughAttempts is how many attempts an error rate needs, so that one unlucky job raises no alarm.
 const enoughAttempts = 20
 
-// Judge finds what in a state exceeds the limits.
+// Judge finds what exceeds the limits in a state.
 func (a Alert) Judge(s State) Health {
 	j := judgement{over: texts.Duration(s.Over), most: s.Most}
 	if j.hours = j.over; !s.Until.IsZero() {
@@ -91,13 +91,13 @@ func (a Alert) Judge(s State) Health {
 }
 
 type judgement struct {
-	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
+	// over is the judged period in words. hours also has the end of the last aggregated hour.
 	over, hours string
 	most        int64
 	findings    []Finding
 }
 
-// Verdict says how bad a value is, and which limit it exceeds.
+// Verdict returns the severity of a value, and the limit that it exceeds.
 func (l Limits) Verdict(value float64) (Severity, float64) {
 	switch {
 	case value > l.Critical:
@@ -131,7 +131,7 @@ func (j *judgement) instance(a Alert, s State) {
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours", text)
 }
 
-// disk judges the room that is left for SQLite's file.
+// disk judges the space that is left for SQLite's file.
 func (j *judgement) disk(v *Disk) {
 	if v == nil || !v.Full() && !v.Scarce() {
 		return
@@ -144,7 +144,7 @@ func (j *judgement) disk(v *Disk) {
 	j.find(f)
 }
 
-// schedules judges those that are overdue, all as one finding: a worker that handles one slot handles all.
+// schedules judges all overdue schedules as one finding, because a worker that handles one slot handles all.
 func (j *judgement) schedules(overdue []Overdue) {
 	if len(overdue) == 0 {
 		return
@@ -165,7 +165,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			return
 		}
 		text := who + ": " + fmt.Sprintf(format, args...)
-		if t.Paused && (what == "oldest_due" || what == "backlog") { // as somebody wanted it, who may have forgotten it
+		if t.Paused && (what == "oldest_due" || what == "backlog") { // paused on purpose, but perhaps forgotten
 			severity, limit = Warning, l.Warning
 			if l.Warning == Off {
 				limit = l.Critical
@@ -209,7 +209,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
 
-// showErrors is the command that shows the errors of a type: the jobs that are open, else the log.
+// showErrors is the command that shows a type's errors: the open jobs, else the log.
 func (t TypeState) showErrors(forGood bool) string {
 	if t.Failed+t.Retrying > 0 {
 		return "hipq failures " + t.Queue
@@ -224,7 +224,7 @@ func (t TypeState) showErrors(forGood bool) string {
 	return command + " --state error"
 }
 
-// finding puts the limit into the finding's text, and turns seconds into milliseconds.
+// finding puts the limit into the text, and converts seconds to milliseconds.
 func finding(f Finding) Finding {
 	limit := strconv.FormatFloat(f.Limit, 'f', -1, 64)
 	if whole := int64(f.Limit); float64(whole) == f.Limit {
@@ -252,7 +252,7 @@ func (j *judgement) health(s State) Health {
 	return h
 }
 
-// Counts says how many findings there are: 2 critical, 1 warning.
+// Counts is the number of findings in words: 2 critical, 1 warning.
 func (h Health) Counts() string {
 	var warnings int
 	for _, f := range h.Findings {
@@ -307,7 +307,7 @@ func (s State) summary() string {
 	return fmt.Sprintf("%s, %s due%s", tick, areJobs(due, s.Most), retried)
 }
 
-// silence is how long ago the last sign of a worker was; where there never was any, for how long a job has been due.
+// silence is how long ago a worker last gave a sign of life. If none ever did, it is how long a job has been due.
 func (s State) silence() (d time.Duration) {
 	if !s.LastTick.IsZero() {
 		return max(0, s.At.Sub(s.LastTick))
@@ -322,7 +322,7 @@ func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecon
 
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'g', 3, 64) + " %" }
 
-// ofJobs is a number of jobs that were counted up to most, and one more.
+// ofJobs is a number of jobs in words; a count above most is a lower bound.
 func ofJobs(n, most int64) string {
 	if most > 0 && n > most {
 		return "more than " + texts.Count(most, "job")

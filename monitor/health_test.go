@@ -13,7 +13,7 @@ import (
 
 var judged = time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
 
-// well is a state with which nothing is wrong, just so: every value is at its limit.
+// well is a state without findings whose every value is at its limit.
 func well() State {
 	p95 := int64(15 * 60_000)
 	return State{
@@ -30,9 +30,9 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*State, *Alert)
-		// want is "severity what queue/type", a line for each finding in their order
+		// want has a line "severity what queue/type" for each finding, in order
 		want string
-		// text is in that of the first finding, or of the verdict if all is well
+		// text is part of the first finding's text, or of the verdict if all is well
 		text string
 	}{
 		{"at the limits", func(*State, *Alert) {}, "", "all is well: the last sign of a worker is 5 min old, 10,000 jobs are due"},
@@ -159,7 +159,7 @@ func TestJudge(t *testing.T) {
 	dbtest.Ensure(t, strings.Contains(rate, "attempts in 2 h up to 00:00 UTC ended"), "of the error rate it says %q", rate)
 }
 
-// What was counted up to a number is judged by limits up to it, and said to be more.
+// A count that stopped at a limit is judged by it, and reported as more.
 func TestJudgeWhatWasNotCounted(t *testing.T) {
 	a := DefaultAlert()
 	dbtest.Same(t, a.Enough(), 100_000, "it is enough to count")

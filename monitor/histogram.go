@@ -7,15 +7,15 @@ import (
 	"math/bits"
 )
 
-// histogram counts times by how long they are, in buckets: one for each millisecond below exact, and above that perDoubling for
-// each doubling, so that a bucket's middle is within 1/64 of each of its times. All histograms have the same buckets, so those of
-// many hours add up without loss.
+// histogram counts times in buckets: one for each millisecond below exact, then perDoubling for each doubling. So a
+// bucket's middle is within 1/64 of each of its times. All histograms have the same buckets, so hours merge without
+// loss.
 type histogram []int64
 
 const (
 	exact       = 64
 	perDoubling = exact / 2
-	// doublings end at some 34 years; longer times count as that.
+	// doublings covers up to about 34 years; longer times count as that.
 	doublings = 34
 	buckets   = exact + doublings*perDoubling
 )
@@ -24,14 +24,14 @@ func bucketOf(ms int64) int {
 	if ms < exact {
 		return int(max(ms, 0))
 	}
-	e := bits.Len64(uint64(ms)) - bits.Len(exact-1) // the number of its last bits that don't count
+	e := bits.Len64(uint64(ms)) - bits.Len(exact-1) // how many low bits are dropped
 	if e > doublings {
 		return buckets - 1
 	}
 	return e*perDoubling + int(ms>>e)
 }
 
-// middleOf is the time, in milliseconds, that stands for all times of a bucket.
+// middleOf returns the time, in milliseconds, that stands for all times of a bucket.
 func middleOf(bucket int) int64 {
 	if bucket < exact {
 		return int64(bucket)
@@ -40,10 +40,10 @@ func middleOf(bucket int) int64 {
 	return int64(bucket-e*perDoubling)<<e + (int64(1)<<e-1)/2
 }
 
-// put counts n times more in a bucket.
+// put adds n to a bucket.
 func (h *histogram) put(bucket int, n int64) { h.upTo(bucket + 1)[bucket] += n }
 
-// upTo are so many buckets. Where there are fewer it makes some more than these, because the next will be needed soon.
+// upTo returns the first n buckets. It allocates in steps of exact, because the next buckets will soon be needed.
 func (h *histogram) upTo(n int) []int64 {
 	if n > len(*h) {
 		*h = append(*h, make([]int64, (n+exact-1)/exact*exact-len(*h))...)
@@ -58,8 +58,8 @@ func (h *histogram) add(o histogram) {
 	}
 }
 
-// percentiles are the times, in milliseconds, that 50, 95 and 99 of a hundred don't exceed. It is false if there are not as many
-// times as all.
+// percentiles returns the 50th, 95th and 99th percentile in milliseconds. ok is false if the histogram has fewer times
+// than all.
 func (h histogram) percentiles(all int64) (ms [3]int64, ok bool) {
 	var ranks [len(ms)]int64
 	for i, part := range [len(ms)]float64{0.5, 0.95, 0.99} {
@@ -76,7 +76,7 @@ func (h histogram) percentiles(all int64) (ms [3]int64, ok bool) {
 	return ms, counted == all
 }
 
-// longer is how many of the times are longer than one in milliseconds, as far as the buckets tell.
+// longer is how many times are longer than ms, to the precision of the buckets.
 func (h histogram) longer(ms int64) (n int64) {
 	for _, count := range h[min(len(h), bucketOf(ms)+1):] {
 		n += count
@@ -84,7 +84,7 @@ func (h histogram) longer(ms int64) (n int64) {
 	return n
 }
 
-// Value implements driver.Valuer: two varints for each bucket that is not empty, its distance from the one before and its number.
+// Value implements driver.Valuer. A bucket that isn't empty is two varints: distance and count.
 func (h histogram) Value() (driver.Value, error) {
 	text, last := []byte{}, 0
 	for bucket, n := range h {
@@ -96,7 +96,7 @@ func (h histogram) Value() (driver.Value, error) {
 	return text, nil
 }
 
-// Scan implements sql.Scanner. It ends where the text makes no sense: then there are no percentiles.
+// Scan implements sql.Scanner. It stops at invalid text, which leaves no percentiles.
 func (h *histogram) Scan(src any) error {
 	*h = (*h)[:0]
 	text, _ := src.([]byte)

@@ -15,7 +15,7 @@ var anyMS = rapid.Custom(func(t *rapid.T) int64 {
 	return rapid.Int64Range(0, int64(1)<<rapid.IntRange(0, 40).Draw(t, "bits")).Draw(t, "ms")
 })
 
-// Whatever the times are, and in however many hours they were counted, percentiles are within 2 % of the true ones.
+// Percentiles of merged hours are within 2 % of the exact ones.
 func TestPercentilesOfMergedHours(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []int64
@@ -45,7 +45,7 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 	})
 }
 
-// A stored histogram gives back what was counted; a spoilt one spoils no more than the percentiles.
+// A stored histogram reads back unchanged. A corrupt one only loses the percentiles.
 func TestStoredHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var counted, got, spoilt histogram
@@ -53,7 +53,7 @@ func TestStoredHistogram(t *testing.T) {
 			counted.put(bucketOf(ms), 1)
 		}
 		value := dbtest.Must(counted.Value())(t)
-		got.put(3, 7) // what a row before it had
+		got.put(3, 7) // left by the previous row
 		err := got.Scan(value)
 		dbtest.Require(t, err == nil && slices.Equal(got, counted), "%v is read as %v: %v", counted, got, err)
 		text := append(value.([]byte), rapid.SliceOf(rapid.Byte()).Draw(t, "spoilt")...)

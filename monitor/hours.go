@@ -10,11 +10,11 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// settling is how long after its end an hour is complete: by then hipq's transactions that were open have committed, and
-// the activity that they recorded can be read. What an application commits later, recountLate finds.
+// settling is how long after its end an hour is complete. By then hipq's open transactions have committed. recountLate
+// finds what applications commit later.
 const settling = 5 * time.Minute
 
-// LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.
+// LastComplete returns the start (UTC) of the last complete hour by the database's clock.
 func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
 	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).A
 
 func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
 
-// Complete says whether, at now, the hour is complete and can be aggregated.
+// Complete reports whether the hour is complete at now, so that it can be aggregated.
 func Complete(hour, now time.Time) bool { return !now.Before(completeAt(hour)) }
 
 func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
@@ -45,15 +45,15 @@ func (m *Monitor) aggregated(ctx context.Context, from, to time.Time) (map[time.
 	return done, nil
 }
 
-// Missing are the complete hours of the week up to the hour (UTC) that contains t, itself included, that were not aggregated.
-// There are none before the instance's first activity: a new installation has missed nothing.
+// Missing returns the complete hours (UTC) that were not aggregated in the week up to and including the hour of t.
+// Hours before the instance's first activity are not missing.
 func (m *Monitor) Missing(ctx context.Context, t time.Time) ([]time.Time, error) {
 	to := hourOf(t).Add(time.Hour)
 	return m.missing(ctx, to.Add(-week), to)
 }
 
-// MissingSince are the complete hours (UTC), from that of a time on, that were not aggregated, oldest first: in there those whose
-// activity is there, if there was any; in gone those whose activity has been purged. There are none before Begin.
+// MissingSince returns the complete hours (UTC) from since on that were not aggregated, oldest first. The activity of
+// there can still be counted; the activity of gone was purged. Hours before Begin are not missing.
 func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gone []time.Time, err error) {
 	last, err := m.LastComplete(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gon
 	return missing[n:], missing[:n], err
 }
 
-// missing are the complete hours in [from, to), from Begin on, that were not aggregated.
+// missing returns the complete hours in [from, to) from Begin on that were not aggregated.
 func (m *Monitor) missing(ctx context.Context, from, to time.Time) ([]time.Time, error) {
 	missing := []time.Time{}
 	begin, err := m.Begin(ctx)
@@ -94,8 +94,8 @@ func (m *Monitor) missing(ctx context.Context, from, to time.Time) ([]time.Time,
 	return missing, err
 }
 
-// Begin is the hour (UTC) in which the instance began: that of its first activity or, when this has been purged, of the first
-// metrics. It is zero if there is neither.
+// Begin returns the hour (UTC) of the instance's first activity or, if that was purged, of its first metrics. Without
+// both it is zero.
 func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {
 	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
 	if err != nil {
@@ -108,8 +108,8 @@ func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {
 	return hour, err
 }
 
-// Unmonitored is since when no hour was aggregated, if there has been activity for a day since then; else it is zero. What
-// has happened since can't be purged.
+// Unmonitored returns the hour (UTC) of the first activity after the last aggregated hour, if that is at least a day
+// ago; else zero. Only a forced purge deletes activity from then on.
 func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) {
 	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
@@ -130,15 +130,15 @@ func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) 
 	return hourOf(first), nil
 }
 
-// time reads a time; it is zero where there is none.
+// time reads a time; it is zero if there is none.
 func (m *Monitor) time(ctx context.Context, expression, from string, args ...any) (time.Time, error) {
 	var t engine.Time
 	err := m.db.SQL.GetContext(ctx, &t, "SELECT "+m.db.SQL.TimeText(expression)+" FROM "+from, args...)
 	return t.Time, texts.Wrap(err, "read %s of %s", expression, from)
 }
 
-// Started says whether a job of a type was started since a time, by the hours that were aggregated; all says that these are all
-// complete hours since then.
+// Started reports in some whether the metrics since a time have a started job of the type. all is set if no complete
+// hour since then is missing.
 func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some, all bool, err error) {
 	query := "SELECT EXISTS (SELECT 1 FROM " + m.db.Metrics() + " WHERE hour >= ? AND queue = ? AND job_type = ? AND started > 0)"
 	if err := m.db.SQL.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {

@@ -13,68 +13,68 @@ import (
 
 // State is how an instance is now, and how its last hours went.
 type State struct {
-	// At is when it was read, by the database's clock.
+	// At is when the state was read, by the database's clock.
 	At time.Time
-	// Over is the length of the last hours. The counts have those of them that were aggregated.
+	// Over is the length of the judged period. Counts cover only its aggregated hours.
 	Over time.Duration
-	// Until is the end of the newest of these hours; zero if none was aggregated.
+	// Until is the end of the newest aggregated hour in the period; zero without one.
 	Until time.Time
-	// Most is up to how many jobs of a type were counted; 0 is all. A Backlog, or a number of failed jobs, above it stands for any
-	// above it.
+	// Most is up to how many jobs of a type were counted; 0 is all. A Backlog or Failed above it is a lower bound.
 	Most int64
-	// Queues are all that can be measured.
+	// Queues has all queues that can be measured.
 	Queues []string
 	Types  []TypeState
-	// Divisions are those of the queues that have several shards, or misplaced jobs.
+	// Divisions has the queues with several shards or with misplaced jobs.
 	Divisions []Division
-	// LastTick is the newest sign of life of the workers that were not started by hand; zero if there never was one.
+	// LastTick is the last sign of life of a worker that wasn't started by hand; zero if there never was one.
 	LastTick time.Time
-	// DeadWorkers is how many workers died in the last hours, including dead ones that no other worker has found yet.
+	// DeadWorkers is how many workers died in the period, including dead workers that no other worker has found yet.
 	DeadWorkers int64
-	// MissedHours is how many hours of the last week were not aggregated. The last complete hour doesn't count: there is time for it.
+	// MissedHours is how many hours of the last week, without the last complete one, were not aggregated.
 	MissedHours int
-	// GoneHours is how many of these can't be aggregated any more, because their activity was purged.
+	// GoneHours is how many of the missed hours can't be aggregated because their activity was purged.
 	GoneHours int
-	// HighIDs are tables whose next id is in the upper half of all possible ids.
+	// HighIDs has the tables whose next id is in the upper half of the possible ids.
 	HighIDs []string
-	// Disk is that of SQLite's file, if there is one and it is known. The caller fills it in.
+	// Disk is the disk of SQLite's file; nil if there is none or it is unknown. The caller sets it.
 	Disk *Disk
-	// LeftOut are queues that can't be used. The caller fills them in.
+	// LeftOut has the queues that can't be used. The caller sets it.
 	LeftOut []LeftOut
-	// Overdue are schedules with a slot that no worker handles. The caller fills them in, because the config has them.
+	// Overdue has the schedules with a slot that no worker handles. The caller sets it, from the config.
 	Overdue []Overdue
 }
 
-// Overdue is a schedule with a slot that no worker has handled in time.
+// Overdue is a schedule with a slot that no worker handled in time.
 type Overdue struct {
 	Schedule string
-	// For is how long the slot has been due, Within how long it may be.
+	// For is how long the slot has been due. Within is how long it may be due.
 	For, Within time.Duration
 }
 
 // LeftOut is a queue that can't be used, and why.
 type LeftOut struct{ Queue, Why string }
 
-// TypeState is how the jobs of one type are.
+// TypeState is the state of the jobs of one type.
 type TypeState struct {
 	Queue, JobType string
-	// Paused says that the queue is: it starts no jobs.
+	// Paused is set if the queue is paused: it starts no jobs.
 	Paused bool
-	// Backlog is how many jobs are due, or locked by a dead worker.
+	// Backlog is how many jobs are due or locked by a dead worker.
 	Backlog int64
-	// OldestDue is for how long the first of the backlog has been due.
+	// OldestDue is how long the first job of the backlog has been due.
 	OldestDue time.Duration
-	// Failed is how many jobs failed for good, and were neither retried nor dismissed.
+	// Failed is how many jobs failed for good and were neither retried nor dismissed.
 	Failed int64
-	// Retrying is how many jobs have had an attempt and wait for the next one.
+	// Retrying is how many jobs wait for a retry.
 	Retrying int64
-	// Counts are of the last hours, as far as they were aggregated; Last are the attempts of the last hour, up to now.
+	// Counts covers the aggregated hours of the period.
 	Counts Counts
-	Last   LastAttempts
+	// Last has the attempts of the last hour, up to now.
+	Last LastAttempts
 }
 
-// State reads how the instance is, and how its last hours went (whole hours, at least one), as far as they were aggregated. It
-// counts due and failed jobs of a type up to most (State.Most). With 0 it counts all, which takes about a second for a million jobs.
+// State reads how the instance is, and its aggregated metrics of the last hours; over is at least 1 h, in whole hours.
+// It counts due and failed jobs of a type up to most. With 0 it counts all, which takes about 1 s for a million jobs.
 func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (State, error) {
 	now, err := m.db.SQL.Clock(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	return s, err
 }
 
-// types reads the state of the job types that have something, by queue and name.
+// types reads the state of the job types that have jobs or counts, by queue and name.
 func (m *Monitor) types(ctx context.Context, s *State) error {
 	queues, err := m.usable(ctx)
 	if err != nil {
@@ -185,8 +185,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	return nil
 }
 
-// lastHours merges the last hours that were aggregated, the newest of which ends at to. There are none if the newest is older than
-// all that are asked for.
+// lastHours merges the last aggregated hours, which end at to. If the newest one is older than over, there are none.
 func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (hours metrics, to time.Time, err error) {
 	hours, last := newMetrics(now), lastComplete(now)
 	newest, err := m.time(ctx, "MAX(hour)", m.db.Hours()+" WHERE hour > ? AND hour <= ?", engine.At(last.Add(-over)), engine.At(last))
@@ -194,7 +193,7 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 		return hours, to, err
 	}
 	begin, err := m.Begin(ctx)
-	if err != nil || begin.IsZero() || newest.Before(begin) { // of a time before the instance's life
+	if err != nil || begin.IsZero() || newest.Before(begin) { // the hour is before the instance's first activity
 		return hours, to, err
 	}
 	to = newest.Add(time.Hour)

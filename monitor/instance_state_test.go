@@ -55,7 +55,7 @@ func TestState(t *testing.T) {
 				State: activity.Failed, Queue: "mail", JobType: jobType,
 			})
 		}
-		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // of two, the last is not aggregated yet
+		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // the newest hour is not aggregated yet
 			entry(hours, jobType)
 		}
 		for _, hours := range []int{1, 2, 4} {
@@ -68,7 +68,7 @@ func TestState(t *testing.T) {
 			{Queue: "report", JobType: "print", Paused: true, Failed: 1},
 		}}
 		got := state()
-		// it was read a little later than now; SQLite's clock has milliseconds
+		// The state was read a little after now; SQLite's clock has milliseconds.
 		since := got.At.Sub(now)
 		dbtest.Ensure(t, since >= 0 && since <= time.Minute, "it is of %s after now", since)
 		got.At = time.Time{}
@@ -77,7 +77,7 @@ func TestState(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 
-		most = 1 // of a type; there may be one more, and more than that
+		most = 1 // of each type; a count of 2 means more
 		got = state()
 		want.Most, got.At = most, time.Time{}
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
@@ -85,7 +85,7 @@ func TestState(t *testing.T) {
 			t.Errorf("counted up to 1 (-want +got):\n%s", diff)
 		}
 
-		// what happened before the last hours is no news, and an hour that was aggregated is not missed
+		// Older activity doesn't count, and an aggregated hour is not missed.
 		aggregate(t, m, hour.Add(-3*time.Hour), AggregateOptions{})
 		exec(t, db, "DELETE FROM "+db.Hours()+" WHERE hour > ?", engine.At(hour.Add(-2*time.Hour)))
 		got = state()

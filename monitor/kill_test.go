@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// I8: a monitor that is killed in the middle, beside another one, leaves an hour's metrics whole or not there at all.
+// I8: a killed monitor leaves all of an hour's metrics or none, also beside another monitor.
 func TestI8AggregateKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -33,9 +33,9 @@ func TestI8AggregateKilled(t *testing.T) {
 			if beside {
 				aggregate(t, m, hour, AggregateOptions{Again: true})
 			}
-			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // wherever it is then
+			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // at a random point
 			kill()
-			rows := stored(t, m, hour) // before the question whether it is aggregated: the server may still have its commit to do
+			rows := stored(t, m, hour) // first, because the server may still commit
 			done := dbtest.Must(m.aggregated(t.Context(), hour, hour.Add(time.Hour)))(t)
 			if done[hour] {
 				wantMetrics(t, m, hour, entries)
@@ -48,7 +48,7 @@ func TestI8AggregateKilled(t *testing.T) {
 	})
 }
 
-// aggregating starts a process that aggregates the hour, again and again, and waits until it begins. It ends by kill.
+// aggregating starts a process that aggregates the hour repeatedly, and waits until it begins. kill ends it.
 func aggregating(t *testing.T, driver, source string, hour time.Time) (kill func()) {
 	t.Helper()
 	self := dbtest.Must(os.Executable())(t)
@@ -70,7 +70,7 @@ func aggregating(t *testing.T, driver, source string, hour time.Time) (kill func
 	}
 }
 
-// TestAggregatingProcess is the process of aggregating.
+// TestAggregatingProcess is the process that aggregating starts.
 func TestAggregatingProcess(t *testing.T) {
 	driver, source := os.Getenv("MONITOR_TEST_DRIVER"), os.Getenv("MONITOR_TEST_SOURCE")
 	hour, err := time.Parse(time.RFC3339, os.Getenv("MONITOR_TEST_HOUR"))

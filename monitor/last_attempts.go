@@ -11,36 +11,36 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// LastAttempts are the attempts of one job type that ended last.
+// LastAttempts is the newest attempts of one job type.
 type LastAttempts struct {
-	// Ended is how many there are, Bad how many of them had an error.
+	// Ended is the number of attempts. Bad is the number with an error.
 	Ended, Bad int64
 	// Since is when the first of them ended.
 	Since engine.Time
 
-	// failed is how many of these were of jobs that failed for good.
+	// failed is after how many of them the job failed for good.
 	failed  int64
 	failing map[int64]bool
 }
 
 const (
-	// lastEntries is at how many of the newest entries of the activity a check looks, whatever has happened in the hour.
+	// lastEntries is how many of the newest activity entries a check reads at most, however busy the hour was.
 	lastEntries = 20_000
-	// lastEnded is how many of the newest attempts of a type are judged, so that a busy type's error rate rises within minutes.
+	// lastEnded is how many attempts of a type are judged, so that a busy type's error rate rises within minutes.
 	lastEnded = 1000
-	// failingJobs is how many jobs with an error say as much as enoughAttempts do. One job alone may have many attempts.
+	// failingJobs is how many failing jobs make up for enoughAttempts. One job may have many attempts.
 	failingJobs = 5
 )
 
-// ErrorRate is which part of them had an error; 0 if there are none.
+// ErrorRate is the fraction of attempts with an error; 0 without attempts.
 func (l LastAttempts) ErrorRate() float64 { return part(l.Bad, l.Ended) }
 
 func (l LastAttempts) enough() bool {
 	return l.Ended >= enoughAttempts || len(l.failing) >= failingJobs
 }
 
-// lastAttempts adds to each type the attempts that ended in the last hour, whether it has been aggregated or not. An
-// attempt that lost its worker says nothing of its handler.
+// lastAttempts adds to each type the attempts that ended in the last hour, aggregated or not. Attempts that lost their
+// worker are left out because they say nothing about the handler.
 func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *TypeState) error {
 	table := m.db.Activity()
 	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id, SUBSTR(error, 1, 60) AS error FROM " + table + " " + m.db.SQL.ByID +
@@ -75,15 +75,15 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 	return texts.Wrap(err, "read the last attempts")
 }
 
-// Retrying is how many jobs of a type have had an attempt and wait for the next one.
+// Retrying is how many jobs of a type wait for a retry.
 type Retrying struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
 	Jobs    int64  `json:"jobs"`
 }
 
-// Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all jobs that wait, which takes about
-// a third of a second for a million.
+// Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,
+// which takes about 0.3 s for a million.
 func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
 	queues, err := m.usable(ctx)
 	if err != nil {

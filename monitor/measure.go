@@ -3,12 +3,12 @@ package monitor
 import "math"
 
 const (
-	// sure is how many standard errors apart two proportions must be. By chance that many happen once in 30,000 comparisons; a
-	// report makes thousands, and the attempts of one job are not independent of each other.
+	// sure is how many standard errors apart two proportions must be. That happens by chance once in 30,000
+	// comparisons; a report makes thousands, and attempts of one job are not independent.
 	sure = 4
-	// attemptsMin is how many attempts have to have ended, in each window, for a share of errors; timesMin how many times there must
-	// be for a 95th percentile, of which only one in twenty is longer; finishedMin how many jobs must have been finished before, for
-	// a collapse of the throughput: to a third of that is 6 standard errors, where both windows are as long.
+	// attemptsMin is how many attempts each window needs for an error share. timesMin is how many times a 95th
+	// percentile needs, of which one in twenty is longer. finishedMin is how many jobs must have finished before a drop
+	// in throughput: a drop to a third is then 6 standard errors, if both windows are as long.
 	attemptsMin, timesMin, finishedMin = 30, 100, 100
 )
 
@@ -17,23 +17,23 @@ type sample struct {
 	hours, of int
 }
 
-// covered says whether enough of the hours were aggregated: three of four.
+// covered reports whether at least three quarters of the hours were aggregated.
 func (s sample) covered() bool { return s.hours > 0 && 4*s.hours >= 3*s.of }
 
 type measure struct {
 	what string
-	// value of what was counted; false if there is too little for one.
+	// value is the measure of a sample; false if the sample is too small.
 	value func(sample) (float64, bool)
-	// worse says whether it has changed so much from a window to another that it matters, sure whether beyond doubt; sure is for
-	// samples of times with their histograms.
+	// worse reports whether the change matters.
+	// sure reports whether it is beyond doubt. It needs samples with histograms of times.
 	worse, sure func(before, now sample) bool
-	// score of an hour is above 0 if it is nearer to now than to before, in proportion to what was counted. earlier is the same hour
-	// a week earlier.
+	// score is above 0 if the hour is nearer to now than to before, in proportion to its counts. earlier is the same
+	// hour a week earlier.
 	score func(before, now sample, hour, earlier *Counts) float64
-	// seasonal measures depend on the time of day and the weekday: they are compared only where the window a week earlier is there, in
-	// which that is the same, and with each hour of both.
+	// seasonal measures depend on the hour and the weekday. They are compared hour by hour with the window a week
+	// earlier, and only if it is there.
 	seasonal bool
-	// times are those of which it is a percentile; nil for others.
+	// times has the durations of a percentile; nil for other measures.
 	times func(*Counts) *Times
 }
 
@@ -44,7 +44,7 @@ var measures = []measure{
 	throughput,
 }
 
-// errorShare is the part of the attempts that ended in an error: half as much again, and by 1 % of all.
+// errorShare is the fraction of attempts with an error. It is worse if it grows by half and by 0.01.
 var errorShare = measure{
 	what: "errors",
 	value: func(s sample) (float64, bool) {
@@ -63,8 +63,8 @@ var errorShare = measure{
 	},
 }
 
-// longTimes is a 95th percentile: twice as long, and by leastMS. Of times that hadn't changed one in twenty would be longer than the
-// percentile was before; so it is a share too.
+// longTimes is a 95th percentile. It is worse if it doubles and grows by leastMS. Unchanged times exceed the earlier
+// percentile in one of twenty cases, so that share can be tested.
 func longTimes(what string, leastMS int64, times func(*Counts) *Times) measure {
 	return measure{
 		what: what, times: times,
@@ -92,7 +92,7 @@ func longTimes(what string, leastMS int64, times func(*Counts) *Times) measure {
 	}
 }
 
-// throughput is how many jobs are finished in an hour: a third.
+// throughput is how many jobs finish in an hour. It is worse if it drops to a third.
 var throughput = measure{
 	what: "throughput", seasonal: true,
 	value: func(s sample) (float64, bool) { return part(s.Finished, int64(s.hours)), s.hours == s.of },
@@ -108,7 +108,7 @@ var throughput = measure{
 
 func part(n, of int64) float64 { return float64(n) / float64(max(of, 1)) }
 
-// apart says whether the second of two proportions is larger beyond doubt: the two-proportion z-test, pooled.
+// apart reports whether the second proportion is larger beyond doubt: the pooled two-proportion z-test.
 func apart(x1, n1, x2, n2 int64) bool {
 	pooled := part(x1+x2, n1+n2)
 	deviation := math.Sqrt(pooled * (1 - pooled) * (1/float64(max(n1, 1)) + 1/float64(max(n2, 1))))

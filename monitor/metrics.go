@@ -14,7 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// metric is a row of the metrics table: an hour of one job type, or (see workersKey) of the workers.
+// metric is a row of the metrics table: an hour of one job type, or of the workers (workersKey).
 type metric struct {
 	Hour    engine.Time
 	Queue   string
@@ -24,7 +24,7 @@ type metric struct {
 	gauges
 }
 
-// gauges are those of a job type; nil, and the zero time, where they were not measured.
+// gauges are the measured values of a job type; nil, and a zero GaugeTime, if they were not measured.
 type gauges struct {
 	Backlog       *int64
 	Held          *int64
@@ -54,7 +54,7 @@ func (r *metric) columns() []any {
 	return append(all, &r.Backlog, &r.Held, &r.OldestDueMS, &r.ThrottleUsed, &r.ThrottleLimit, &r.GaugeTime)
 }
 
-// entries is how many entries of the activity went into the row.
+// entries is how many activity entries the row counts.
 func (r *metric) entries() int64 {
 	c, w := &r.Counts, &r.Workers
 	return c.Added + c.Started + c.Finished + c.Errors + c.Failed + w.Started + w.Finished + w.Died
@@ -65,7 +65,7 @@ func (r *metric) add(o *metric) {
 	r.Workers.add(o.Workers)
 }
 
-// key says what a metric is about, within its hour.
+// key identifies a metric within its hour.
 type key struct{ queue, jobType string }
 
 func (k key) compare(o key) int {
@@ -74,7 +74,7 @@ func (k key) compare(o key) int {
 
 func (r *metric) key() key { return key{r.Queue, r.JobType} }
 
-// metrics are the rows of one hour, or the sums of several.
+// metrics are the rows of one hour, or the sums of several hours.
 type metrics struct {
 	hour time.Time
 	rows map[key]*metric
@@ -91,8 +91,8 @@ func (m metrics) row(k key) *metric {
 	return r
 }
 
-// eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type. The row is f's only until
-// f returns.
+// eachMetric calls f with each row of the hours in [from, to), by hour, queue and job type. f must not keep the row,
+// which is reused.
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
 	query := "SELECT " + m.db.SQL.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.SQL.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
 		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"

@@ -1,4 +1,4 @@
-// Package monitor aggregates each hour of activity into metrics, once, makes reports of them, and judges how an instance is.
+// Package monitor aggregates each hour of activity into metrics, reports on them, and judges the health of an instance.
 package monitor
 
 import (
@@ -13,19 +13,19 @@ import (
 
 // Errors that callers test for.
 var (
-	// ErrIncomplete: the hour isn't over, or not for long enough.
+	// ErrIncomplete: the hour has not ended, or ended less than 5 min ago.
 	ErrIncomplete = errors.New("hour not complete yet")
-	// ErrPurged: an hour can't be recounted because activity of it has been purged.
+	// ErrPurged: the hour can't be recounted because some of its activity was purged.
 	ErrPurged = errors.New("activity of the hour has been purged")
 )
 
-// Monitor counts the activity of one instance. It is safe for concurrent use, on many hosts at once.
+// Monitor counts the activity of one instance. It is safe for concurrent use, also on several hosts.
 type Monitor struct{ db *schema.DB }
 
-// New is the monitor of db's instance.
+// New returns the monitor of db's instance.
 func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
 
-// queues are the names of the registered queues. A name that no queue can have is left out with a warning.
+// queues returns the names of the registered queues. It warns about invalid names and leaves them out.
 func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	var found []string
 	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
@@ -42,7 +42,7 @@ func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// usable are the registered queues that have a table of their own.
+// usable returns the registered queues that have a table of their own.
 func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 	names, err := m.queues(ctx)
 	if err != nil {

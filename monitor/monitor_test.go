@@ -45,7 +45,7 @@ func exec(t fataler, db *schema.DB, statement string, args ...any) {
 	dbtest.Must(db.SQL.ExecContext(context.Background(), statement, args...))(t)
 }
 
-// logged appends entries to the activity, at their own times.
+// logged writes activity entries at their own times.
 func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
 	dbtest.OK(t, db.SQL.Tx(context.Background(), func(tx *engine.Tx) error {
@@ -59,13 +59,13 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	}))
 }
 
-// aggregate aggregates an hour and fails the test if that fails.
+// aggregate aggregates an hour, and fails the test on an error.
 func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
 	return dbtest.Must(m.Aggregate(context.Background(), hour, o))(t)
 }
 
-// stored are the metrics of one hour.
+// stored returns the metrics of one hour.
 func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
@@ -82,7 +82,7 @@ func complete(t *testing.T, m *Monitor) time.Time {
 	return dbtest.Must(m.LastComplete(t.Context()))(t)
 }
 
-// anyEntry is an entry of a worker or a job at a time within [from, to), often at its very beginning or end.
+// anyEntry returns a random entry of a worker or a job in [from, to), often at either end.
 func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	at := from
 	switch r.IntN(6) {
@@ -99,7 +99,7 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	}
 	e.Kind = activity.Job
 	e.State = activity.States[r.IntN(len(activity.States))]
-	e.Queue = []string{"mail", "report", "gone"}[r.IntN(3)] // the last is no longer registered
+	e.Queue = []string{"mail", "report", "gone"}[r.IntN(3)] // gone is not registered
 	e.JobType = []string{"send", "Send", "send ", "größe", activity.None}[r.IntN(5)]
 	e.JobID, e.Attempt = r.Int64N(100)+1, r.IntN(3)
 	if e.State == activity.Starting {
@@ -110,10 +110,10 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	return e
 }
 
-// shown compares counts as they are shown: without their histograms.
+// shown compares counts without their histograms.
 var shown = cmp.Options{cmp.AllowUnexported(key{}), cmpopts.IgnoreUnexported(Times{})}
 
-// summed finds out what follows from counts.
+// summed computes the derived fields of counts.
 func summed(counts map[key]Counts) map[key]Counts {
 	for k, c := range counts {
 		c.sum()
@@ -122,7 +122,7 @@ func summed(counts map[key]Counts) map[key]Counts {
 	return counts
 }
 
-// recount is what count should find: one entry after the other.
+// recount counts the entries one by one, as an oracle for count.
 func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Workers) {
 	counts, workers := map[key]Counts{}, Workers{}
 	for _, e := range entries {

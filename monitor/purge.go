@@ -9,9 +9,9 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Purge deletes the metrics of the hours before o.Before, hour by hour, and gives the number of hours. An hour of which there
-// is activity stays: it was aggregated, and must not look as if it hadn't been. It may be interrupted, repeated, and run by several
-// at once.
+// Purge deletes the metrics of the hours before o.Before, hour by hour, and returns the number of hours. Hours with
+// activity stay, because they must not look as if they were never aggregated. Purge may be interrupted, repeated and
+// run concurrently.
 func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int64, err error) {
 	before := hourOf(o.Before)
 	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
@@ -50,7 +50,7 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 	}
 }
 
-// delete deletes an hour with its metrics, in a transaction of its own, and gives the number of hours that went.
+// delete deletes an hour with its metrics in one transaction, and returns the number of hours deleted.
 func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err error) {
 	err = m.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {

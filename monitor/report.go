@@ -8,34 +8,34 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// Report is what the metrics say at the end of an hour. All times are UTC.
+// Report is what the metrics show at the end of an hour. All times are UTC.
 type Report struct {
 	Hour    time.Time `json:"hour"`
 	Windows []Window  `json:"windows"`
-	// Gauges were measured when the hour was aggregated; there are none if that was late.
+	// Gauges were measured when the hour was aggregated; empty if it was aggregated late.
 	Gauges []Gauge `json:"gauges"`
-	// Trends are what has changed for the worse, by queue and job type.
+	// Trends has the changes for the worse, by queue and job type.
 	Trends []Trend `json:"trends"`
-	// Missing are the hours of the last week that were not aggregated.
+	// Missing has the hours of the last week that were not aggregated.
 	Missing []time.Time `json:"missing"`
-	// Hours are those of the last week, oldest first, without the missing ones.
+	// Hours has the other hours of the last week, oldest first.
 	Hours []Hour `json:"-"`
-	// Measured says whether any of the hours of the last week is one of the instance's life.
+	// Measured reports whether any hour of the last week is within the instance's life.
 	Measured bool `json:"-"`
 }
 
-// Hour is one hour of a report by itself.
+// Hour is a single hour of a report.
 type Hour struct {
-	// Start is its beginning, in UTC.
+	// Start is the beginning of the hour, in UTC.
 	Start time.Time
-	// Queues has those to which anything happened in the hour, and those whose backlog was measured at its end.
+	// Queues has the queues that had activity in the hour, or a measured backlog at its end.
 	Queues map[string]*QueueHour
 }
 
-// QueueHour is an hour of a queue, over all of its job types.
+// QueueHour is an hour of a queue, over all its job types.
 type QueueHour struct {
 	Counts
-	// Measured says whether the backlog was measured at the end of the hour. If not it is 0, and so is OldestDueMS.
+	// Measured reports whether the backlog was measured at the end of the hour. If not, Backlog and OldestDueMS are 0.
 	Measured    bool
 	Backlog     int64
 	OldestDueMS int64
@@ -56,30 +56,30 @@ func (h Hour) add(r *metric) {
 	}
 }
 
-// Gauge is how the jobs of one type stood at one moment.
+// Gauge is the state of the jobs of one type at one moment.
 type Gauge struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
-	// Backlog is how many jobs were due, or locked by a worker that was dead.
+	// Backlog is how many jobs were due or locked by a dead worker.
 	Backlog int64 `json:"backlog"`
-	// OldestDueMS is for how long the oldest of the backlog had been due, in milliseconds.
+	// OldestDueMS is how long the oldest job of the backlog had been due, in milliseconds.
 	OldestDueMS int64     `json:"oldest_due_ms"`
 	At          time.Time `json:"at"`
-	// Held of the backlog waited for room in their throttle group; nil where that was not measured.
+	// Held is how many jobs of the backlog waited for room in their throttle group; nil if not measured.
 	Held *int64 `json:"held"`
-	// ThrottleUsed is what the jobs of this type weighed that counted against ThrottleLimit; nil where that was not measured.
+	// ThrottleUsed is how much of ThrottleLimit the jobs of this type used; nil if not measured.
 	ThrottleUsed *int64 `json:"throttle_used"`
-	// ThrottleLimit is the queue's; 0 is none. It is nil where it was not measured.
+	// ThrottleLimit is the queue's limit; 0 is none, nil not measured.
 	ThrottleLimit *int64 `json:"throttle_limit"`
 }
 
-// Throttle is how much of a queue's limit was in use.
+// Throttle is how much of a queue's throttle limit was in use.
 type Throttle struct {
 	Queue       string
 	Used, Limit int64
 }
 
-// Throttles are those of the queues that have a limit, when the gauges were measured.
+// Throttles returns the use of all throttle limits when the gauges were measured.
 func (r Report) Throttles() (all []Throttle) {
 	for _, g := range r.Gauges {
 		if g.ThrottleUsed == nil || g.ThrottleLimit == nil || *g.ThrottleLimit == 0 {
@@ -93,7 +93,7 @@ func (r Report) Throttles() (all []Throttle) {
 	return all
 }
 
-// Report merges the hours that were aggregated into the windows that end with the hour (UTC) that contains t.
+// Report merges the aggregated hours into windows that end with the hour (UTC) that contains t. It may be repeated.
 func (m *Monitor) Report(ctx context.Context, t time.Time) (Report, error) {
 	hour := hourOf(t)
 	report, err := m.report(ctx, hour)
@@ -102,7 +102,7 @@ func (m *Monitor) Report(ctx context.Context, t time.Time) (Report, error) {
 
 func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	to := hour.Add(time.Hour)
-	from := to.Add(-2 * week) // the longest window, and the one before it
+	from := to.Add(-2 * week) // the longest window and the one before it
 	queues, err := m.queues(ctx)
 	if err != nil {
 		return Report{}, err
@@ -121,7 +121,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	}
 	err = m.eachMetric(ctx, m.db.SQL, from, to, func(r *metric) {
 		if !done[r.Hour.Time] {
-			return // it was being aggregated, or somebody has deleted the hour alone
+			return // the hour is being aggregated, or someone deleted only the hour
 		}
 		sums.add(r)
 		if h, ok := hours[r.Hour.Time]; ok {

@@ -6,43 +6,44 @@ import (
 	"time"
 )
 
-// Window is some hours up to the end of the report's hour, merged.
+// Window is the merged hours up to the end of the report's hour.
 type Window struct {
 	Name string    `json:"window"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Hours is how many of its hours were aggregated, Of how many it has.
+	// Hours is how many hours of the window were aggregated.
 	Hours int `json:"hours"`
-	Of    int `json:"of"`
-	// Queues has all that are registered, and those that were counted.
+	// Of is the window's length in hours.
+	Of int `json:"of"`
+	// Queues has all registered queues, and all queues that were counted.
 	Queues  []QueueSums `json:"queues"`
 	Workers Workers     `json:"workers"`
 	Ticks   Ticks       `json:"ticks"`
 }
 
-// Sums are the counts of a window, and for the change those of two others of the same length.
+// Sums are the counts of a window and of two earlier windows of the same length.
 type Sums struct {
 	Counts
 	// Before ends where the window begins.
 	Before Previous `json:"before"`
-	// WeekEarlier ends a week earlier than the window. Of a window of a week it is the same as Before.
+	// WeekEarlier ends a week before the window does. For a window of a week it is the same as Before.
 	WeekEarlier Previous `json:"week_earlier"`
 }
 
-// Previous are the counts of an earlier window. It compares only if as many of its hours were aggregated.
+// Previous has the counts of an earlier window. Compare them only if as many of its hours were aggregated.
 type Previous struct {
 	Hours int `json:"hours"`
 	Counts
 }
 
-// QueueSums are the sums of a queue, over all of its job types and of each.
+// QueueSums has the sums of a queue, over all its job types and of each.
 type QueueSums struct {
 	Queue string `json:"queue"`
 	Sums
 	JobTypes []TypeSums `json:"job_types"`
 }
 
-// TypeSums are the sums of a job type.
+// TypeSums has the sums of a job type.
 type TypeSums struct {
 	JobType string `json:"job_type"`
 	Sums
@@ -50,13 +51,13 @@ type TypeSums struct {
 
 const week = 7 * 24 * time.Hour
 
-// windowTotals are the sums of a window and of the two that it is compared with.
+// windowTotals has the sums of a window and of the two earlier windows.
 type windowTotals struct {
 	name                 string
 	now, before, earlier *total
 }
 
-// total has the sums of a period's hours that were aggregated.
+// total has the sums of the aggregated hours in a period.
 type total struct {
 	metrics
 	from, to time.Time
@@ -72,13 +73,13 @@ func (t *total) counts(queue, jobType string) Counts {
 	return Counts{}
 }
 
-// totals are those of all windows. Each period is there once, also where two windows have it.
+// totals has the sums of all windows. Windows share a period that both have.
 type totals struct {
 	windowTotals []windowTotals
 	periods      map[[2]time.Time]*total
 }
 
-// newTotals are the totals, still empty, of the windows that end at to, and of the hours that were aggregated.
+// newTotals returns empty totals of the windows that end at to. done has the aggregated hours.
 func newTotals(to time.Time, done map[time.Time]bool) totals {
 	s := totals{periods: map[[2]time.Time]*total{}}
 	period := func(to time.Time, length time.Duration) *total {
@@ -114,7 +115,7 @@ func (s totals) add(r *metric) {
 	}
 }
 
-// windows are the windows, with these queues and all others that were counted.
+// windows returns the windows with the given queues and all others that were counted.
 func (s totals) windows(queues []string) []Window {
 	list := make([]Window, len(s.windowTotals))
 	for i, w := range s.windowTotals {
@@ -126,7 +127,7 @@ func (s totals) windows(queues []string) []Window {
 	return list
 }
 
-// queues are the sums of these queues and all others that were counted, sorted by name.
+// queues returns the sums of the named queues and all others that were counted, by name.
 func (w windowTotals) queues(names []string) []QueueSums {
 	types := map[string]map[string]bool{}
 	for _, name := range names {
@@ -158,7 +159,7 @@ func (w windowTotals) queues(names []string) []QueueSums {
 	return list
 }
 
-// Total has the sums over all queues.
+// Total returns the sums over all queues.
 func (w Window) Total() (all Sums) {
 	for i := range w.Queues {
 		all.add(&w.Queues[i].Sums)

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// sum adds up the entries of the hours in [from, to) that were aggregated.
+// sum adds the entries of the aggregated hours in [from, to).
 func sum(entries []activity.Entry, aggregated map[time.Time]bool, from, to time.Time) (counts map[key]Counts, workers Workers, hours int) {
 	counts = map[key]Counts{}
 	for h := from; h.Before(to); h = h.Add(time.Hour) {
@@ -40,7 +40,7 @@ func TestReportMergesHours(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 7))
 		var entries []activity.Entry
 		aggregated := map[time.Time]bool{}
-		// the hours on both sides of each window's edges, and some others; a third of them are missed
+		// The hours at each window's edges and some others; a third of them is missed.
 		offsets := []int{0, 5, 6, 11, 12, 23, 24, 47, 48, 167, 168, 335, 336, 400}
 		for range 40 {
 			offsets = append(offsets, r.IntN(340))
@@ -114,7 +114,7 @@ func TestReportMergesHours(t *testing.T) {
 	})
 }
 
-// hoursOf are the hours of the week before a time, by queue; in one of them the backlog of each job type was measured.
+// hoursOf returns the hours of the week before to, by queue. The backlog was measured in one of them.
 func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measured time.Time) (hours []Hour) {
 	for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
 		if !aggregated[h] {
@@ -139,7 +139,7 @@ func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measur
 	return hours
 }
 
-// Where a histogram of an hour can't be read, the windows that have the hour lack percentiles, and no other.
+// A corrupt histogram removes the percentiles of the windows with its hour, and of no others.
 func TestReportWithoutHistogram(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {

@@ -8,15 +8,15 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// skipScan counts jobs in the claim index where counting all of them would take too long: it goes from range to range of the index,
-// counts each up to a number, and skips the rest.
+// skipScan counts jobs in the claim index if a full count would take too long. It goes from range to range, counts each
+// up to a number, and skips the rest.
 type skipScan struct {
 	m            *Monitor
 	table, claim string
 	lookups      int
 }
 
-// indexRange is what lies together in the claim index, of one status.
+// indexRange is a range of the claim index within one status.
 type indexRange struct {
 	Place   int `db:"shard"`
 	Part    string
@@ -27,13 +27,13 @@ const inRange = "status = ? AND shard = ? AND part = ? AND job_type = ?"
 
 func (r indexRange) args(status string) []any { return []any{status, r.Place, r.Part, r.JobType} }
 
-// lookupsMost is how many lookups a scan makes, each of which takes a fraction of a millisecond.
+// lookupsMost is how many lookups a scan may make. Each takes a fraction of a millisecond.
 const lookupsMost = 2000
 
-// errTooMany means that a scan has made lookupsMost lookups and is not done: to read the whole index is quicker.
+// errTooMany: the scan isn't done after lookupsMost lookups, so a read of the whole index is faster.
 var errTooMany = errors.New("the jobs are in too many ranges of the index")
 
-// first reads the first row that there is, if there is one.
+// first reads the first row, if there is one.
 func (s *skipScan) first(ctx context.Context, into any, columns, where string, args ...any) (found bool, err error) {
 	if s.lookups++; s.lookups > lookupsMost {
 		return false, errTooMany
@@ -45,7 +45,7 @@ func (s *skipScan) first(ctx context.Context, into any, columns, where string, a
 	return err == nil, err
 }
 
-// ranges calls f with each range of a status, and ends with f's first error.
+// ranges calls f with each range of a status until f returns an error.
 func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange) error) error {
 	const columns = "shard, part, job_type"
 	var r indexRange
@@ -69,19 +69,19 @@ func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange)
 	}
 }
 
-// count counts the jobs of a range, under a condition with these parameters. The last is how many it counts at most.
+// count counts the jobs of a range with a further condition. The last parameter is the maximum count.
 func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, args ...any) (n int64, err error) {
 	args = append(r.args(status), args...)
 	err = s.m.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
 	return n, err
 }
 
-// oldest is the earliest time of the jobs of a range: the first of each rank has that of its rank.
+// oldest returns the earliest time in a range. The first job of each rank has the earliest time of its rank.
 func (s *skipScan) oldest(ctx context.Context, status string, r indexRange) (earliest engine.Time, err error) {
 	args, beyond := r.args(status), ""
 	for {
 		var of struct {
-			Rank sql.NullInt64 `db:"run_rank"` // NULL comes first: what plain SQL has left to the job type
+			Rank sql.NullInt64 `db:"run_rank"` // NULL, which sorts first, if plain SQL leaves the rank to the job type
 			At   engine.Time   `db:"scheduled_run_time"`
 		}
 		found, err := s.first(ctx, &of, "run_rank, scheduled_run_time", inRange+beyond+" ORDER BY run_rank, scheduled_run_time", args...)
@@ -98,14 +98,14 @@ func (s *skipScan) oldest(ctx context.Context, status string, r indexRange) (ear
 	}
 }
 
-// due counts the jobs that are due at a time: available, held back by a full group, or inserted by plain SQL and not accepted
-// yet. Of each type it counts up to most and one more.
+// due counts the jobs that are due at a time: available, held by a full throttle group, or submitted by plain SQL and
+// not ingested yet. It counts up to most+1 jobs of each type.
 func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []jobCount, err error) {
 	counted := map[string]int64{}
 	for _, status := range []string{"available", "throttled", "submitted"} {
 		err := s.ranges(ctx, status, func(r indexRange) error {
 			oldest, err := s.oldest(ctx, status, r)
-			if err != nil || oldest.After(at.Time) { // all are for later
+			if err != nil || oldest.After(at.Time) { // no job of the range is due
 				return err
 			}
 			c := jobCount{JobType: r.JobType, Place: r.Place, Status: status, Oldest: oldest}
@@ -123,7 +123,7 @@ func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []j
 	return all, nil
 }
 
-// failed counts the failed jobs of each type up to most and one more.
+// failed counts the failed jobs of each type, up to most+1 in each range.
 func (s *skipScan) failed(ctx context.Context, most int64) (all []jobCount, err error) {
 	err = s.ranges(ctx, "failed", func(r indexRange) error {
 		n, err := s.count(ctx, "failed", r, "", most+1)

@@ -8,41 +8,42 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 )
 
-// Ticks are the ticks of all hosts: each is a worker that started, such as one by cron.
+// Ticks summarizes the ticks of all hosts. A tick is the start of a worker, for example by cron.
 type Ticks struct {
 	TickSums
-	// Hosts are all that ticked, by name.
+	// Hosts has all hosts that ticked, by name.
 	Hosts []HostTicks `json:"hosts"`
 }
 
-// HostTicks are those of one host.
+// HostTicks are the ticks of one host.
 type HostTicks struct {
 	Host string `json:"host"`
 	TickSums
 }
 
-// TickSums is what there is to say of ticks.
+// TickSums summarizes ticks.
 type TickSums struct {
 	Count int64 `json:"count"`
-	// Idle are those that started no job and ended in order.
+	// Idle is how many ticks started no job and ended in order.
 	Idle int64 `json:"idle"`
-	// First and Last are nil where Count is 0.
+	// First is nil if Count is 0.
 	First *time.Time `json:"first"`
-	Last  *time.Time `json:"last"`
-	// GapMS is the longest time without a tick, in milliseconds, that ended with one of these or lasts up to the window's end. It is
-	// nil where none is known.
+	// Last is nil if Count is 0.
+	Last *time.Time `json:"last"`
+	// GapMS is the longest time without a tick, in milliseconds; nil if unknown. It ended with a tick of the window or
+	// lasts until its end.
 	GapMS *int64 `json:"gap_ms"`
-	// GapFrom is when that began.
+	// GapFrom is when that gap began.
 	GapFrom *time.Time `json:"gap_from"`
 
-	// before is the last tick so far, which may be before the window.
+	// before is the last tick so far, possibly from before the window.
 	before *time.Time
 }
 
-// lookBack is how long before a report's longest window the ticks are read. After a longer time a host counts as new.
+// lookBack is how long before the longest window ticks are read. A host without ticks for longer counts as new.
 const lookBack = 24 * time.Hour
 
-// ticksOf sums up ticks from a time on, up to another. They are in the order of time, and may begin before.
+// ticksOf summarizes the ticks in [from, to). The ticks are in order of time, and may begin before from.
 func ticksOf(all []workers.Tick, from, to time.Time) Ticks {
 	ticks := Ticks{Hosts: []HostTicks{}}
 	hosts := map[string]*TickSums{}
@@ -63,7 +64,7 @@ func ticksOf(all []workers.Tick, from, to time.Time) Ticks {
 	return ticks
 }
 
-// add adds a tick; one before from only begins a gap.
+// add adds a tick. A tick before from only begins a gap.
 func (s *TickSums) add(t workers.Tick, from time.Time) {
 	at := t.At.Time
 	if !at.Before(from) {
@@ -79,7 +80,7 @@ func (s *TickSums) add(t workers.Tick, from time.Time) {
 	s.before = &at
 }
 
-// gap ends the time without a tick since the last one.
+// gap ends the gap since the last tick.
 func (s *TickSums) gap(until time.Time) {
 	if s.Count == 0 || s.before == nil {
 		return

@@ -17,13 +17,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// started inserts workers as they are once they have ended, those that died too.
+// started inserts workers that have ended, including dead ones.
 func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 	t.Helper()
 	for i, tick := range ticks {
 		state, started := "finished", any(0)
 		if !tick.Idle {
-			// one that did something, one that died, and one of an older version
+			// one that ran jobs, one that died, and one of an older version
 			state, started = []string{"finished", "error", "finished"}[i%3], []any{7, nil, nil}[i%3]
 		}
 		exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time, started)"+
@@ -31,7 +31,7 @@ func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 	}
 }
 
-// The ticks of windows are those of the workers, counted one by one.
+// The ticks of windows equal a recount of the workers.
 func TestTicksEqualRecount(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -46,7 +46,7 @@ func TestTicksEqualRecount(t *testing.T) {
 				At: engine.At(last.Add(time.Hour).Add(-time.Duration(r.Int64N(int64(18*time.Hour)/1000)) * 1000)),
 			})
 		}
-		started(t, db, append(all, workers.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // which is too long ago
+		started(t, db, append(all, workers.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // before the ticks that are read
 		slices.SortFunc(all, func(a, b workers.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 		recount := func(host string, from, to time.Time) (s TickSums) {
 			before := time.Time{}

@@ -14,46 +14,48 @@ import (
 type Trend struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
-	// What is errors, the part of the attempts that ended in an error, 0 to 1; wait_p95 or run_p95, in milliseconds; or throughput, the
-	// jobs finished in an hour.
+	// What is errors (fraction of attempts that ended in an error), wait_p95 or run_p95 (ms), or throughput (jobs
+	// finished an hour).
 	What string `json:"what"`
-	// Window is the shortest in which it shows, against the window before and, if three quarters of its hours are there, the one a
-	// week earlier. Both must be there for throughput, whole.
+	// Window is the shortest window that shows the trend. It is compared with the previous one and, if three quarters
+	// of its hours are there, the one a week earlier. throughput needs all complete.
 	Window string `json:"window"`
-	// From is its value before Since (of throughput: in the same hours a week earlier), To that from then on.
+	// From is the value before Since; for throughput, of the same hours a week earlier.
 	From float64 `json:"from"`
-	To   float64 `json:"to"`
-	// Since is the beginning of the hours in which it was bad, Until their end; nil if they last.
-	Since time.Time  `json:"since"`
+	// To is the value from Since on.
+	To float64 `json:"to"`
+	// Since is the start of the bad hours.
+	Since time.Time `json:"since"`
+	// Until is the end of the bad hours; nil if they last.
 	Until *time.Time `json:"until"`
-	// Text says so in words, with times in UTC.
+	// Text describes the trend in words, with times in UTC.
 	Text string `json:"text"`
 
-	// fewerAdded says that the throughput is less for lack of jobs.
+	// fewerAdded is set if throughput dropped because fewer jobs were added.
 	fewerAdded bool
-	// until is the end of the hours, or of the window.
+	// until is the end of the bad hours or of the window.
 	until time.Time
 }
 
-// trendsMax bounds how many trends a report has, and twice that how many are looked into. Where there are more, what is wrong is
-// wrong everywhere.
+// trendsMax bounds the trends of a report; twice as many are examined. More trends mean that everything is wrong.
 const trendsMax = 50
 
-// series is a trend in the making: the hours of its window, and of the one before it.
+// series is a trend in the making: the hours of its window and of the previous one.
 type series struct {
 	key
 	trend       Trend
 	measure     measure
 	before, now sample
 	from, to    time.Time
-	// hours begin with from; of those that were not aggregated done is false.
+	// hours begin at from.
 	hours []Counts
-	done  []bool
-	// earlier are the same hours a week earlier, for a measure that is seasonal.
+	// done is false for the hours that were not aggregated.
+	done []bool
+	// earlier has the same hours a week earlier, for a seasonal measure.
 	earlier []Counts
 }
 
-// trends finds what has changed for the worse in the windows of a report, of whose hours these were aggregated.
+// trends finds what changed for the worse in the windows of a report. done has the aggregated hours.
 func (m *Monitor) trends(ctx context.Context, windows []Window, done map[time.Time]bool) ([]Trend, error) {
 	list := []Trend{}
 	found := findTrends(windows, done)
@@ -91,7 +93,7 @@ func (m *Monitor) trends(ctx context.Context, windows []Window, done map[time.Ti
 	return list, nil
 }
 
-// findTrends compares each window with those before it. What it finds is by queue and job type, the shorter windows first.
+// findTrends compares each window with its earlier ones. The result is by queue and job type, shorter windows first.
 func findTrends(windows []Window, done map[time.Time]bool) (found []*series) {
 	for _, w := range windows {
 		for _, q := range w.Queues {
@@ -124,7 +126,7 @@ func findTrends(windows []Window, done map[time.Time]bool) (found []*series) {
 	return found[:min(len(found), 2*trendsMax)]
 }
 
-// changed says whether a measure is worse beyond doubt than in both earlier windows, or the one of them that can be compared.
+// changed reports whether a measure is worse beyond doubt than in each earlier window that can be compared.
 func (m measure) changed(before, earlier, now sample) bool {
 	if !m.known(now) || !m.known(before) || !m.worse(before, now) {
 		return false
@@ -140,7 +142,7 @@ func (m measure) known(s sample) bool {
 	return ok && s.covered()
 }
 
-// add adds what was counted in an hour. For measures that need no times a histogram an hour is too much.
+// add adds the counts of an hour. It keeps histograms only for measures that need them.
 func (s *series) add(r *metric) {
 	hour, into := r.Hour.Time, s.hours
 	if hour.Before(s.from) {
@@ -157,8 +159,8 @@ func (s *series) add(r *metric) {
 	into[i].add(&c)
 }
 
-// finish finds the hours in which it was bad: those whose scores have the greatest sum, which is where a change is the likeliest
-// (a CUSUM). An hour in which it was less bad by chance doesn't part them.
+// finish finds the bad hours: the run of hours whose scores have the greatest sum, where a change is likeliest (CUSUM).
+// A single better hour doesn't split the run.
 func (s *series) finish() (Trend, bool) {
 	first, end := 0, 0
 	var best, sum, rest float64
@@ -180,7 +182,7 @@ func (s *series) finish() (Trend, bool) {
 	}
 	t := s.trend
 	t.Since, t.until = s.from.Add(time.Duration(first)*time.Hour), s.to
-	if rest <= -best/10 { // what came since then is enough to say that it is over
+	if rest <= -best/10 { // the hours since then are enough to call the trend over
 		t.until = s.from.Add(time.Duration(end) * time.Hour)
 		t.Until = &t.until
 	} else {
@@ -216,7 +218,7 @@ func (s *series) sum(hours []Counts, first, end int) sample {
 	return all
 }
 
-// valueOr is the value of what was counted in some hours, or in the whole window if that is too little.
+// valueOr is the value of some hours, or of the whole window if these are too few.
 func (s *series) valueOr(some, whole sample) float64 {
 	v, ok := s.measure.value(some)
 	if !ok || some.hours == 0 {
@@ -225,7 +227,7 @@ func (s *series) valueOr(some, whole sample) float64 {
 	return v
 }
 
-// Words says what has changed, with times in the zone: errors of emails/send 4.1 % → 12 %, since 14:00 CET.
+// Words describes the trend with times in the zone: errors of emails/send 4.1 % → 12 %, since 14:00 CET.
 func (t Trend) Words(zone *time.Location) string {
 	name := t.Queue + "/" + t.JobType
 	var text string
@@ -253,7 +255,7 @@ func (t Trend) Words(zone *time.Location) string {
 	return text
 }
 
-// digits are those of a number that matter: two, or all before the point.
+// digits formats a number with its significant digits: two, or all before the decimal point.
 func digits(v float64) string {
 	if v < 9.95 {
 		return fmt.Sprintf("%.2g", v)

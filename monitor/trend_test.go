@@ -40,7 +40,7 @@ func TestTrends(t *testing.T) {
 	last := func(hours int) func(int) bool { return func(n int) bool { return n < hours } }
 	types := map[string]struct {
 		usual, bad hourOfType
-		// when says whether the hour that began n hours before the last was bad; nil is never
+		// when reports whether the hour n hours before the last was bad; nil is never
 		when func(n int) bool
 		want string
 	}{
@@ -62,7 +62,7 @@ func TestTrends(t *testing.T) {
 			"1d finished jobs of mail/stopped 20 → 0 an hour, since 22:00 UTC; fewer were added too",
 		},
 		"waiting": {hourOfType{100, 0, 3_000, 500}, hourOfType{100, 0, 40_000, 500}, last(2), "6h wait p95 of mail/waiting 3 s → 40 s, since 16:00 UTC"},
-		"running": { // hour by hour it varies
+		"running": { // some hours are good
 			hourOfType{100, 0, 50, 500},
 			hourOfType{100, 0, 50, 1_500},
 			func(n int) bool { return n < 8 && n%3 > 0 },
@@ -122,7 +122,7 @@ func TestTrends(t *testing.T) {
 		got, trends := map[string]string{}, report()
 		for _, trend := range trends {
 			if strings.HasPrefix(trend.JobType, "chance") && trend.What != errorShare.what {
-				continue // its times are not independent of each other
+				continue // its times depend on each other
 			}
 			got[trend.JobType] += trend.Window + " " + trend.Text
 		}
@@ -134,7 +134,7 @@ func TestTrends(t *testing.T) {
 			}
 		}
 
-		// a third of the hours of each window of before is not there
+		// A third of the hours of each earlier window is missing.
 		exec(t, m.db, "DELETE FROM "+m.db.Hours()+" WHERE hour < ? AND (hour < ? OR hour LIKE '% 10:%' OR hour LIKE '% 09:%')",
 			engine.At(hour.Add(-5*time.Hour)), engine.At(hour.Add(-6*24*time.Hour)))
 		for _, trend := range report() {

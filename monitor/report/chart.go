@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// chart shows the hours of a queue's week side by side, in panels one above the other. All drawing is in units of an hour across
-// and of a hundredth of the panel up and down; the browser stretches it.
+// chart shows a queue's week by hours, in panels one above the other. An hour is one unit wide and a panel 100 units
+// high; the browser scales it.
 type chart struct {
 	Hours  int
 	Panels []panel
@@ -20,11 +20,11 @@ type chart struct {
 	Slots  []slot
 }
 
-// panel is one measure, as bars from 0 to the most, or as lines.
+// panel is one measure, as bars from 0 to the maximum, or as lines.
 type panel struct {
 	Name  string
 	Class string
-	// Said is for people who don't see the panel.
+	// Said is the text for readers who can't see the panel.
 	Said        string
 	Bars        string
 	Lines       []line
@@ -33,16 +33,16 @@ type panel struct {
 
 type line struct{ Name, Path string }
 
-// day is a midnight, so many hours from the beginning.
+// day is a midnight; X is its distance from the start, in hours.
 type day struct {
 	X    int
 	Left string
-	// Named says whether there is room for its name and date.
+	// Named reports whether there is room for name and date.
 	Named      bool
 	Name, Date string
 }
 
-// slot is an hour, with the text that is shown when you point at it.
+// slot is an hour with its tooltip.
 type slot struct {
 	X      int
 	Missed bool
@@ -62,7 +62,7 @@ func (w week) hour(x int) time.Time { return w.from.Add(time.Duration(x) * time.
 
 func (w week) name(x int) string { return w.hour(x).Format("Mon 2 Jan 15:04") }
 
-// chart draws the week; it is nil if nothing was done.
+// chart draws the week; nil if nothing happened.
 func (w week) chart() *chart {
 	c := chart{Hours: len(w.hours), Days: w.days(), Slots: w.slots()}
 	for _, p := range []panel{
@@ -93,7 +93,7 @@ func (w week) days() (days []day) {
 	return days
 }
 
-// bars draws the numbers of the hours from 0 to the largest. It draws nothing if all of them are 0.
+// bars draws the hourly numbers from 0 to the maximum, and nothing if all are 0.
 func (w week) bars(name, class string, of func(monitor.QueueHour) int64) (p panel) {
 	most, at := int64(0), 0
 	for x, h := range w.hours {
@@ -115,8 +115,8 @@ func (w week) bars(name, class string, of func(monitor.QueueHour) int64) (p pane
 	return p
 }
 
-// times draws the 95th percentiles of waits and runs, on a logarithmic scale from 1 ms on: on another, long ones would hide all
-// others.
+// times draws the 95th percentiles of waits and runs, on a logarithmic scale from 1 ms. On a linear scale, long times
+// hide all others.
 func (w week) times() (p panel) {
 	longest := int64(0)
 	for _, h := range w.hours {
@@ -151,7 +151,7 @@ func (w week) times() (p panel) {
 	return p
 }
 
-// steps is a line with a step at each hour, and gaps where there is no time.
+// steps is a line with a step at each hour, and a gap where an hour has no time.
 func (w week) steps(of func(monitor.QueueHour) *int64, top int64) (path string, most int64, at int) {
 	last := -2
 	for x, h := range w.hours {
@@ -212,5 +212,5 @@ func bar(part, whole int64) string {
 	return short(min(100, max(1, 100*float64(part)/float64(whole))))
 }
 
-// short is a number with as many digits as are seen.
+// short formats a coordinate with two decimals at most, because more can't be seen.
 func short(f float64) string { return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) }

@@ -10,11 +10,11 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// An example is a week that ends with this hour.
+// lastHour is the last hour of each example's week.
 var lastHour = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
 
-// exampleType is a job type of an example: so many jobs in an hour at noon, which part of the attempts is tried again and fails,
-// and how long jobs wait and run, in milliseconds.
+// exampleType is a job type of an example. jobs is how many run in an hour at noon, errors and failed are fractions of
+// the attempts.
 type exampleType struct {
 	queue, name     string
 	jobs            float64
@@ -35,7 +35,7 @@ func empty() Page {
 	return p
 }
 
-// first is the first hour of an instance, in which half of the jobs fail.
+// first is the first hour of an instance, with half of the jobs failing.
 func first() Page {
 	p := empty()
 	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{{
@@ -55,7 +55,7 @@ func took(ms int64) monitor.Times {
 	return monitor.Times{Count: 1, P50MS: &ms, P95MS: &ms, P99MS: &ms, MaxMS: ms}
 }
 
-// now adds what runs and waits at the moment.
+// now adds running and waiting jobs.
 func (p *Page) now() {
 	at := func(minutes int) time.Time { return p.Made.Add(time.Duration(minutes) * time.Minute) }
 	p.Retrying = []monitor.Retrying{{Queue: "emails", JobType: "send", Jobs: 15}, {Queue: "files", JobType: "compress", Jobs: 1}}
@@ -88,7 +88,7 @@ func (p *Page) now() {
 	p.LastStart = &Start{Host: "web1", At: at(-1)}
 }
 
-// young is an instance two hours of which were measured.
+// young is an instance with two measured hours.
 func young() Page {
 	p := empty()
 	missed := make([]int, 166)
@@ -100,7 +100,7 @@ func young() Page {
 	return p
 }
 
-// well is a week in which all went well.
+// well is a week without problems.
 func well() Page {
 	p := empty()
 	p.fill([]exampleType{
@@ -112,7 +112,7 @@ func well() Page {
 	return p
 }
 
-// busy is a week in which much went wrong.
+// busy is a week with many problems.
 func busy() Page {
 	p := empty()
 	p.fill([]exampleType{
@@ -157,7 +157,7 @@ func busy() Page {
 	return p
 }
 
-// hostile is busy, with texts of somebody who means no good.
+// hostile is busy with an attacker's texts.
 func hostile(text string) Page {
 	p := busy()
 	for _, w := range p.Windows {
@@ -201,10 +201,10 @@ const nasty = "</pre></bdi></style></title></svg><script>document.title='owned'<
 	"<a href=\"javascript:alert(1)\">\"' onclick=alert(1) </textarea><!-- --><iframe src=//evil.example></iframe> " +
 	"\u202eltr si siht\u202c \u200f\u2066\x00\x07\x1b[31mred\x1b[0m \r\n\u2028 \xff\xfe {{.Instance}} ${7*7} 😀 ﷽ ﷽ e\u0301 "
 
-// long is nasty in a megabyte.
+// long is a megabyte of nasty.
 func long() string { return strings.Repeat(nasty, 1<<20/len(nasty)+1) }
 
-// fill makes up the week of the types, without the hours (before the last) that were missed.
+// fill invents the week of the types, without the missed hours, counted back from the last.
 func (p *Page) fill(types []exampleType, missed []int) {
 	r, to := rand.New(rand.NewPCG(11, 11)), lastHour.Add(time.Hour)
 	p.Report = monitor.Report{Hour: lastHour, Measured: len(types) > 0}
@@ -240,7 +240,7 @@ func (p *Page) fill(types []exampleType, missed []int) {
 			}
 		}
 	}
-	for _, w := range p.Windows { // before them there was a little less, or more
+	for _, w := range p.Windows { // the earlier windows had a little less or more
 		for i := range w.Queues {
 			q := &w.Queues[i]
 			q.Before.Hours, q.WeekEarlier.Hours = w.Hours, w.Hours
@@ -268,7 +268,7 @@ func addType(w *monitor.Window, t exampleType, counts monitor.Counts) {
 	merge(&q.JobTypes[at].Counts, counts)
 }
 
-// counts are those of a type in an hour.
+// counts invents a type's counts in an hour.
 func (t exampleType) counts(r *rand.Rand, hour time.Time, ago int) (c monitor.Counts) {
 	if t.jobs == 0 || ago >= 168-t.nothingFor {
 		return c
@@ -292,7 +292,7 @@ func (t exampleType) counts(r *rand.Rand, hour time.Time, ago int) (c monitor.Co
 	return c
 }
 
-// merge adds to counts. Of percentiles it keeps the largest, which is true enough for a picture.
+// merge adds counts. It keeps the larger percentiles, which is close enough for a picture.
 func merge(c *monitor.Counts, o monitor.Counts) {
 	c.Added, c.Started, c.Finished, c.Errors, c.Failed = c.Added+o.Added, c.Started+o.Started, c.Finished+o.Finished, c.Errors+o.Errors, c.Failed+o.Failed
 	for to, from := range map[*monitor.Times]monitor.Times{&c.Wait: o.Wait, &c.Run: o.Run} {
@@ -304,7 +304,7 @@ func merge(c *monitor.Counts, o monitor.Counts) {
 	}
 }
 
-// hosts are those on which a worker started each minute, but for one time.
+// hosts adds hosts on which a worker started each minute, with one gap.
 func (p *Page) hosts(names ...string) {
 	for i := range p.Windows {
 		w := &p.Windows[i]

@@ -6,46 +6,46 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// List has the first of some things, so that the page stays short however many there are.
+// List has the first items of a list, so that the page stays short.
 type List[T any] struct {
 	First []T
-	// More is how many of a Thing there are besides, which Command lists.
+	// More is how many further items of kind Thing Command lists.
 	More           int64
 	Thing, Command string
 }
 
-// listed is how many things a list has.
+// listed is how many items a List shows.
 const listed = 20
 
-// ListOf is the list of all of some things.
+// ListOf makes a List of all items.
 func ListOf[T any](all []T, thing, command string) List[T] {
 	n := min(len(all), listed)
 	return List[T]{First: all[:n], More: int64(len(all) - n), Thing: thing, Command: command}
 }
 
-// Running is a job that runs.
+// Running is a running job.
 type Running struct {
 	Queue, JobType string
 	ID             int64
 	Attempt        int
-	// Progress is what the job has reported; empty if nothing.
+	// Progress is what the job reported; empty if nothing.
 	Progress string
 	Start    time.Time
-	// Host is that of its worker; empty if that is not at work any more.
+	// Host is the worker's host; empty if the worker is gone.
 	Host string
 }
 
-// Schedule is a recurring job. Its times are zero where there is none.
+// Schedule is a recurring job. Times that don't exist are zero.
 type Schedule struct {
 	Name, When, Queue, JobType string
-	// Next and Last are its slots; Missed is the last one that got no job.
+	// Next and Last are slots of the schedule. Missed is the last slot without a job.
 	Next, Last, Missed time.Time
-	// Overdue says that no worker handles the next one, MissedLately that somebody must be told of the missed one.
+	// Overdue is set if no worker handles the next slot. MissedLately is set if someone must hear of the missed slot.
 	Overdue, MissedLately bool
 	Remark                string
 }
 
-// Urgency is how soon somebody must look at it: the more, the sooner.
+// Urgency ranks schedules by how soon someone must look at them, the most urgent highest.
 func (s Schedule) Urgency() int {
 	switch {
 	case s.Overdue:
@@ -56,14 +56,14 @@ func (s Schedule) Urgency() int {
 	return 0
 }
 
-// Host has the workers that are at work on a host.
+// Host has the active workers of a host.
 type Host struct {
 	Name string
-	// Silent of the Workers have missed a renewal of their locks.
+	// Silent is how many of the Workers missed a renewal of their locks.
 	Workers, Silent int
-	// Slots is how many jobs they may run at once, Running how many they run.
+	// Slots is how many jobs the workers may run at once. Running is how many they run.
 	Slots, Running int
-	// Since is when the first of them started, Heartbeat the latest heartbeat of any.
+	// Since is when the first worker started. Heartbeat is the latest heartbeat of any.
 	Since, Heartbeat time.Time
 }
 
@@ -73,7 +73,7 @@ type Start struct {
 	At   time.Time
 }
 
-// HasWorkers says whether the page has a part about workers.
+// HasWorkers reports whether the page has a section about workers.
 func (v view) HasWorkers() bool {
 	w := v.Window("1w")
 	return len(v.Hosts.First) > 0 || v.LastStart != nil || w != nil && len(w.Ticks.Hosts) > 0
@@ -89,7 +89,7 @@ func (v view) Added() (n int64) {
 	return n
 }
 
-// Idle says that no job has run for a week, as in a new instance.
+// Idle reports whether no job ran for a week, as in a new instance.
 func (v view) Idle() bool {
 	if v.Current == nil || v.Current.LeftOut || len(v.Running.First)+len(v.Failures.First) > 0 || len(v.Missing) > 0 {
 		return false
@@ -106,7 +106,7 @@ func (v view) Idle() bool {
 	return started == 0
 }
 
-// tone is how bad a figure is by the limits of the config, as the class of its cell.
+// tone is the severity of a figure by the limits of the config, as the CSS class of its cell.
 type tone int
 
 func (t tone) String() string { return [...]string{"", " warned", " bad"}[t] }
@@ -116,7 +116,7 @@ func over(l monitor.Limits, value float64) tone {
 	return tone(severity.Rank())
 }
 
-// overMS is that of a time in milliseconds; nil is none.
+// overMS is over for milliseconds; nil has no tone.
 func overMS(l monitor.Limits, ms *int64) tone {
 	if ms == nil {
 		return 0
@@ -124,13 +124,13 @@ func overMS(l monitor.Limits, ms *int64) tone {
 	return over(l, float64(*ms)/1000)
 }
 
-// due is how many jobs were due when the last hour ended, and for how long the oldest of them had been.
+// due is how many jobs were due at the end of the last hour, and how long the oldest had been due.
 type due struct {
 	Jobs, OldestMS int64
 	Many, Old      tone
 }
 
-// Due are those of a queue, or without a name of all; nil if they were not measured.
+// Due returns the due jobs of a queue, or of all without a name; nil if not measured.
 func (v view) Due(queue string) (d *due) {
 	for _, g := range v.Gauges {
 		if queue != "" && g.Queue != queue {
@@ -146,7 +146,7 @@ func (v view) Due(queue string) (d *due) {
 	return d
 }
 
-// Slot is a time of a schedule, if there is one.
+// Slot formats the time of a slot, if there is one.
 func (v view) Slot(t time.Time) string {
 	if t.IsZero() {
 		return none
@@ -154,7 +154,7 @@ func (v view) Slot(t time.Time) string {
 	return v.Minute(t)
 }
 
-// Since is how long ago a time was.
+// Since formats how long ago a time was.
 func (v view) Since(t time.Time) string { return duration(v.Made.Sub(t).Milliseconds()) }
 
 // RunningJobs is how many jobs run.

@@ -1,4 +1,4 @@
-// Package report makes the report as one HTML page, which needs nothing but itself: no script, no network, no other file.
+// Package report renders the report as one self-contained HTML page, without scripts or other files.
 package report
 
 import (
@@ -16,51 +16,51 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// Page is what the page tells. It leaves out what is empty.
+// Page is the content of the page. Empty parts are left out.
 type Page struct {
 	// Instance is the name of the instance.
 	Instance string
 	// Made is when the page is made.
 	Made time.Time
-	// Zone is that of all its times.
+	// Zone is the time zone of all times; nil is UTC.
 	Zone *time.Location
-	// Report has the windows that end with an hour, and the hours of the longest of them.
+	// Report has the windows that end with an hour, and the hours of the longest window.
 	monitor.Report
-	// Alert has the limits, beyond which a figure is in red.
+	// Alert has the limits above which a figure is marked.
 	Alert monitor.Alert
-	// Health is how the instance is now; nil if that was not judged.
+	// Health is the current verdict; nil if there is none.
 	Health *monitor.Health
-	// Failures are the kinds of failed jobs that are open, Retries those of jobs that will be retried, the next first. What there is
-	// more of in both lists are jobs.
+	// Failures has the kinds of open failed jobs. Retries has those of jobs that will be retried, the next first. The
+	// More of both lists counts jobs.
 	Failures, Retries List[Failure]
-	// Current is what has happened since the last complete hour; nil if nothing has counted it.
+	// Current is what happened since the last complete hour; nil if it wasn't counted.
 	Current *monitor.Current
-	// Retrying are the jobs that will be retried, by type; nil if nothing has counted them.
+	// Retrying has the jobs that will be retried, by type; nil if they weren't counted.
 	Retrying []monitor.Retrying
-	// Running are the jobs that run, the one that began first first.
+	// Running has the running jobs, the oldest first.
 	Running List[Running]
-	// Schedules are those that are overdue first, then those with a missed slot, then the others.
+	// Schedules has overdue schedules first, then those with a missed slot, then the others.
 	Schedules List[Schedule]
-	// Hosts are those on which workers are at work, by name.
+	// Hosts has the hosts with active workers, by name.
 	Hosts List[Host]
-	// LastStart is that of the worker that started last; nil if none ever did.
+	// LastStart is the latest start of a worker; nil if none ever started.
 	LastStart *Start
-	// Config is the config that commands must name, as a shell's word; empty if they find it.
+	// Config is the config that commands must name, quoted for the shell; empty if they find it themselves.
 	Config string
-	// Enqueue is a command that adds a job; empty if the config has no type for one.
+	// Enqueue is a command that adds a job; empty if the config has no suitable type.
 	Enqueue string
 }
 
-// Failure is a number of failed jobs of one type whose errors are alike.
+// Failure is a group of failed jobs of one type with similar errors.
 type Failure struct {
 	Queue, JobType string
 	Jobs           int64
 	First, Last    time.Time
 	// NextRetry is when the first of them is retried; zero if they failed for good.
 	NextRetry time.Time
-	// Error is that of one of the jobs.
+	// Error is the error of one of the jobs.
 	Error string
-	// Show is the command that tells all about that job.
+	// Show is the command that shows that job.
 	Show string
 	// Retry and Dismiss are the commands for all of the jobs.
 	Retry, Dismiss string
@@ -69,7 +69,7 @@ type Failure struct {
 //go:embed page.html page.css
 var files embed.FS
 
-// page is parsed when it is asked for: hipq starts each minute, mostly for something else.
+// page is parsed on first use, because hipq starts each minute and rarely needs it.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
@@ -77,7 +77,7 @@ var page = sync.OnceValue(func() *template.Template {
 	}).ParseFS(files, "page.html", "page.css"))
 })
 
-// Write writes the page. What it tells of jobs and errors is text, whatever they hold, and cut where it is long.
+// Write renders the page to w. Texts of jobs and errors are escaped, and cut if they are long.
 func (p Page) Write(w io.Writer) error {
 	if p.Zone == nil {
 		p.Zone = time.UTC
@@ -92,19 +92,19 @@ func (p Page) Write(w io.Writer) error {
 
 type view struct{ Page }
 
-// Instant is a time with its date.
+// Instant formats a time with its date.
 func (v view) Instant(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 2006, 15:04") }
 
-// Minute is a time within the last weeks.
+// Minute formats a time within the last weeks.
 func (v view) Minute(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 15:04") }
 
 // Until is the end of the windows.
 func (v view) Until() time.Time { return v.Hour.Add(time.Hour) }
 
-// UTC is a time for a command.
+// UTC formats a time for a command.
 func (v view) UTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Window is one of the windows by its name; nil if it isn't there.
+// Window returns a window by name, or nil.
 func (v view) Window(name string) *monitor.Window {
 	i := slices.IndexFunc(v.Windows, func(w monitor.Window) bool { return w.Name == name })
 	if i < 0 {
@@ -113,7 +113,7 @@ func (v view) Window(name string) *monitor.Window {
 	return &v.Windows[i]
 }
 
-// WillRetry is how many jobs will be retried; nil if nothing has counted them.
+// WillRetry is how many jobs will be retried; nil if they weren't counted.
 func (v view) WillRetry() *int64 {
 	if v.Retrying == nil {
 		return nil
@@ -128,24 +128,23 @@ func (v view) WillRetry() *int64 {
 type queue struct {
 	ID, Name string
 	Day      column
-	// Columns are its sums in the windows that are shown, that of the last day too.
+	// Columns has the sums of the shown windows, including Day.
 	Columns []column
 	// Due is nil if it was not measured.
 	Due *due
-	// Spark are the finished jobs of the week, as bars.
+	// Spark shows the week's finished jobs as bars.
 	Spark string
-	// Chart is nil where nothing happened in the week.
+	// Chart is nil if nothing happened in the week.
 	Chart *chart
 }
 
-// column is a window, and the sums of a queue in it.
 type column struct {
 	Title  string
 	Window *monitor.Window
 	monitor.QueueSums
 }
 
-// Queues are the queues' parts, by name.
+// Queues returns the sections of the queues, by name.
 func (v view) Queues() (queues []queue) {
 	longest := v.Window("1w")
 	if longest == nil || !v.Measured {
@@ -176,7 +175,7 @@ func (v view) Queues() (queues []queue) {
 	return queues
 }
 
-// Section is the part of the page that a finding is about; empty if there is none.
+// Section is the id of the page's section about a finding; empty if there is none.
 func (v view) Section(f monitor.Finding) string {
 	if f.Queue == nil {
 		switch {
@@ -203,18 +202,17 @@ func (v view) Section(f monitor.Finding) string {
 	return ""
 }
 
-// ID is that of a queue's part.
+// ID is the id of a queue's section.
 func (v view) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))
 }
 
-// ranked is a job type that has most of something.
 type ranked struct {
 	Queue string
 	monitor.TypeSums
 }
 
-// Slowest are the job types of which runs took longest in the last day, by their 95th percentile.
+// Slowest returns the job types with the longest runs in the last day, by the 95th percentile.
 func (v view) Slowest() []ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 {
 		if t.Run.P95MS == nil {
@@ -224,12 +222,12 @@ func (v view) Slowest() []ranked {
 	})
 }
 
-// Failing are the job types of which most attempts went wrong in the last day, failed jobs before those that were tried again.
+// Failing returns the job types with most bad attempts in the last day, by failed jobs, then retried errors.
 func (v view) Failing() []ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 { return t.Failed<<20 + t.Errors })
 }
 
-// ranked are the types that have most, without those that have none.
+// ranked returns the types with the highest values, without zeros.
 func (v view) ranked(by func(monitor.TypeSums) int64) (types []ranked) {
 	const most = 8
 	if day := v.Window("1d"); day != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// written is a page's HTML.
+// written is the page's HTML.
 func written(t *testing.T, s Page) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -31,7 +31,7 @@ var examples = map[string]func() Page{
 	"hostile": func() Page { return hostile(nasty) }, "long": func() Page { return hostile(long()) },
 }
 
-// TestExamples: no page needs anything but itself. They are written into $HIPQ_REPORTS, where a browser looks at them: make report-check.
+// TestExamples: pages load nothing. make report-check sets $HIPQ_REPORTS and opens them in a browser.
 func TestExamples(t *testing.T) {
 	fetches := regexp.MustCompile(`(?i)<(script|link|img|iframe|object|embed|base|form)\b|<[^>]*\s(src|srcset|on\w+|background|formaction)=|url\(|@import|@font-face`)
 	elsewhere := regexp.MustCompile(`(?i)\shref="[^#]`)
@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 
 var tag = regexp.MustCompile(`</?[a-z][a-z0-9]*|<!`)
 
-// TestTextsStayTexts: whatever jobs, errors and hosts are called, the page has the same elements, and nothing hidden.
+// TestTextsStayTexts: names and errors change no elements of the page, and nothing in it is hidden.
 func TestTextsStayTexts(t *testing.T) {
 	want := without(tag.FindAllString(written(t, hostile("harmless")), -1))
 	for name, text := range map[string]string{"nasty": nasty, "long": long()} {
@@ -64,7 +64,7 @@ func TestTextsStayTexts(t *testing.T) {
 	}
 }
 
-// without leaves out what surrounds commands, of which there are none with such texts.
+// without removes the elements around commands, which hostile texts have none of.
 func without(tags []string) (rest []string) {
 	for _, t := range tags {
 		if name := strings.TrimLeft(t, "</"); name != "code" && name != "dl" && name != "dt" && name != "dd" {
@@ -74,7 +74,7 @@ func without(tags []string) (rest []string) {
 	return rest
 }
 
-// TestEmpty: what there is nothing of is not on the page.
+// TestEmpty: the page omits empty sections.
 func TestEmpty(t *testing.T) {
 	headings := func(s Page) (found []string) {
 		for _, m := range regexp.MustCompile(`<h2[^>]*>([^<]*)`).FindAllStringSubmatch(written(t, s), -1) {
@@ -91,7 +91,7 @@ func TestEmpty(t *testing.T) {
 	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
 }
 
-// TestBadFigures: figures beyond a limit are red, jobs that failed for good are, and no others.
+// TestBadFigures: only figures above a limit, and jobs that failed for good, are marked.
 func TestBadFigures(t *testing.T) {
 	bad := func(p Page) (found []string) {
 		for _, m := range regexp.MustCompile(`class="([^"]* )?(bad|warned)"[^>]*>([^<]*)`).FindAllStringSubmatch(written(t, p), -1) {
@@ -104,7 +104,7 @@ func TestBadFigures(t *testing.T) {
 	dbtest.Same(t, cmp.Diff(want, bad(first())), "", "first (-want +got)")
 }
 
-// TestLists: a list ends with how many there are besides, and the command for them.
+// TestLists: a list ends with the number of further items and the command for them.
 func TestLists(t *testing.T) {
 	page := written(t, busy())
 	dbtest.Same(t, strings.Count(page, `<td class="words"><bdi>40 %`), 10, "10 of the 20 jobs that are listed have a progress")
@@ -115,7 +115,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestFindingLinks: a finding about a queue leads to that queue's part of the page, and each link leads somewhere.
+// TestFindingLinks: a finding about a queue links to its section, and each link has a target.
 func TestFindingLinks(t *testing.T) {
 	p := busy()
 	p.Zone = time.UTC
@@ -138,7 +138,7 @@ func TestFindingLinks(t *testing.T) {
 	dbtest.Same(t, v.Section(monitor.Finding{Queue: &unknown}), "", "a queue that the page does not have")
 }
 
-// TestChart: what was done in which hour is where the chart has it, gaps are gaps, and the hours follow the zone's clocks.
+// TestChart: the chart shows each hour's work in its place, keeps gaps, and follows the zone's clock changes.
 func TestChart(t *testing.T) {
 	berlin := dbtest.Must(time.LoadLocation("Europe/Berlin"))(t)
 	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC) // the clocks go back in the second night
@@ -174,7 +174,7 @@ func TestChart(t *testing.T) {
 	dbtest.Same(t, cmp.Diff([]day{{X: 2, Left: "25%", Named: true, Name: "Sun", Date: "25"}}, c.Days), "", "days (-want +got)")
 }
 
-// TestMissingHours: there is one command for them, however many there are.
+// TestMissingHours: one command covers any number of hours.
 func TestMissingHours(t *testing.T) {
 	command := regexp.MustCompile(`>hipq monitor --(?:at|missing)[^<]*<`)
 	s := empty()

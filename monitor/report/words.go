@@ -38,7 +38,7 @@ func share(part, whole int64) string {
 	}
 }
 
-// changed is how much more or less there is now than in an earlier window, if as many of its hours were aggregated.
+// changed is the change from an earlier window, if as many of its hours were aggregated.
 func changed(hours int, now int64, hoursBefore int, before int64) string {
 	switch {
 	case hours == 0 || hours != hoursBefore || before == 0 && now == 0:
@@ -65,7 +65,7 @@ func name(text string) string {
 
 const maxCommand = 4 << 10
 
-// command is what to type in. One that can't be shown as it is would be another: then it is none.
+// command is a command to copy. It is empty if it can't be shown exactly.
 func command(text string) string {
 	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || texts.IndexHidden(text) < len(text) {
 		return ""

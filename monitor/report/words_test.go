@@ -18,7 +18,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestChanged: a change is said only where as many hours are there to compare with.
+// TestChanged: a change is only shown if both windows have as many hours.
 func TestChanged(t *testing.T) {
 	for _, c := range []struct {
 		hours, before int
