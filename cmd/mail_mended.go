@@ -16,7 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// hasOpen says whether hipq work has named a failure of a job type that is not resolved.
+// hasOpen says whether hipq work has mailed a failure of a job type that is still open.
 func hasOpen(open map[string]time.Time, queue, jobType string) bool {
 	for name := range open {
 		if w, of := openWay(name); of == queue && w.jobType == jobType {
@@ -26,7 +26,7 @@ func hasOpen(open map[string]time.Time, queue, jobType string) bool {
 	return false
 }
 
-// openWay is the way in which jobs of a queue failed of which a notice is.
+// openWay returns the kind of failure that an open notice is about, and its queue.
 func openWay(notice string) (w failedWay, queue string) {
 	words := strings.SplitN(notice, " ", 5) // open failed QUEUE FINGERPRINT TYPE
 	if len(words) < 5 {
@@ -39,7 +39,7 @@ func openWay(notice string) (w failedWay, queue string) {
 	return w, words[2]
 }
 
-// mailMended tells which failures that hipq work has told are over: no job has failed in that way, waits for its retry, or is in it.
+// mailMended tells which failures mailed by hipq work are over: no such job is failed, waits for its retry, or runs it.
 func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now time.Time, open map[string]time.Time) error {
 	queues, err := i.mailed()
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	}), now)
 }
 
-// lastingWays tells in which ways jobs of a queue have failed, or wait for their retry. One whose retry runs may fail again.
+// lastingWays returns whether jobs of a queue are failed in a way, or wait for their retry. A retry that runs may fail again.
 func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) bool, err error) {
 	retried, err := q.InRetry(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func lastingWays(ctx context.Context, q *admin.Queue) (lasts func(failedWay) boo
 	}, nil
 }
 
-// mailNoneLeft tells which failures are over: a few of them, by their notices, and how many more.
+// mailNoneLeft tells which failures are over: a few by their notices, and the number of the others.
 func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, notices []string) error {
 	const most = 3
 	var some []string

@@ -46,7 +46,7 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) put(text string) error {
 	clean := []byte(o.plain(text))
 	if o.bar != nil {
-		_ = o.bar.Clear() // else its rest stays in the line
+		_ = o.bar.Clear() // else its rest stays in the row
 	}
 	to := o.Writer
 	if o.pager != nil {
