@@ -173,21 +173,31 @@ func (by Filter) terms() (w engine.Where) {
 
 // JSON is an entry for scripts: what doesn't apply is null. Field names don't change; new ones may be added.
 type JSON struct {
-	At       time.Time `json:"at"`
-	Kind     Kind      `json:"kind"`
-	State    State     `json:"state"`
-	Queue    *string   `json:"queue"`
-	WorkerID *string   `json:"worker_id"`
-	Host     *string   `json:"host"`
-	PID      *int64    `json:"pid"`
-	JobID    *int64    `json:"job_id"`
-	JobType  *string   `json:"job_type"`
-	JobKey   *string   `json:"job_key"`
-	Attempt  int       `json:"attempt"`
-	WaitMS   int64     `json:"wait_ms"`
-	RunMS    int64     `json:"run_ms"`
-	Error    *string   `json:"error"`
-	Output   *string   `json:"output"`
+	At time.Time `json:"at"`
+	// Kind is "worker" or "job".
+	Kind Kind `json:"kind"`
+	// State is "added", "starting", "finished", "error", "failed" or "cancelled".
+	State State `json:"state"`
+	// Queue is the queue of the job; null for a worker.
+	Queue *string `json:"queue"`
+	// WorkerID is the worker.
+	WorkerID *string `json:"worker_id"`
+	// Host is the worker's host.
+	Host *string `json:"host"`
+	// PID is the worker's process id.
+	PID     *int64  `json:"pid"`
+	JobID   *int64  `json:"job_id"`
+	JobType *string `json:"job_type"`
+	JobKey  *string `json:"job_key"`
+	// Attempt is the attempt of the job, from 1. It is 0 before the first, and for a worker.
+	Attempt int `json:"attempt"`
+	// WaitMS is the time from due to start, if State is "starting".
+	WaitMS int64 `json:"wait_ms"`
+	// RunMS is how long the attempt ran, if State is its outcome. It is also 0 if nothing ran.
+	RunMS int64   `json:"run_ms"`
+	Error *string `json:"error"`
+	// Output is the last 16 KiB that the handler printed.
+	Output *string `json:"output"`
 }
 
 // JSON returns the entry for scripts, its time in UTC.

@@ -16,14 +16,22 @@ import (
 const already = "already"
 
 type answered struct {
-	ID      *int64     `json:"id"`
-	Queue   string     `json:"queue"`
-	State   *job.State `json:"state"`
-	Attempt int        `json:"attempt"`
-	Error   *string    `json:"error"`
-	Changed bool       `json:"changed"`
-	Result  string     `json:"result"`
-	DryRun  bool       `json:"dry_run"`
+	// ID is the job; null if there is none.
+	ID    *int64 `json:"id"`
+	Queue string `json:"queue"`
+	// State is the job's state now.
+	State *job.State `json:"state"`
+	// Attempt is the number of the job's attempts so far.
+	Attempt int `json:"attempt"`
+	// Error is the job's error now.
+	Error *string `json:"error"`
+	// Changed is true if the answer changed something.
+	Changed bool `json:"changed"`
+	// Result is "answered", "already", "unknown" or "refused". The exit code is 1 for "unknown" and "refused", and with
+	// --dry-run for "already".
+	Result string `json:"result"`
+	// DryRun is true if nothing was changed. Result and Changed are then what would happen.
+	DryRun bool `json:"dry_run"`
 }
 
 func (a *app) answer(cmd *cobra.Command, i *instance, q *queue.Queue, answer queue.Answer) error {

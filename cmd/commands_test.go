@@ -15,7 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/commands.md")
+var update = flag.Bool("update", false, "write docs/reference/commands.md and json.md")
 
 const (
 	commandsPath = "../docs/reference/commands.md"

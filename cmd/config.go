@@ -129,23 +129,32 @@ func (a *app) configCheckCommand() *cobra.Command {
 }
 
 type checked struct {
-	// File is null if no readable config was found.
-	File          *string `json:"file"`
-	Queues        int     `json:"queues"`
-	JobTypes      int     `json:"job_types"`
-	Handlers      int     `json:"handlers"`
-	RetryHandlers int     `json:"retry_handlers"`
-	// Database reports whether the database was checked.
-	Database bool      `json:"database"`
+	// File is the config file; null if there is none that can be read.
+	File *string `json:"file"`
+	// Queues is the number of queues that were checked.
+	Queues int `json:"queues"`
+	// JobTypes is the number of job types that were checked.
+	JobTypes int `json:"job_types"`
+	// Handlers is the number of handlers that were checked.
+	Handlers int `json:"handlers"`
+	// RetryHandlers is the number of retry handlers that were checked.
+	RetryHandlers int `json:"retry_handlers"`
+	// Database is true if the database was checked.
+	Database bool `json:"database"`
+	// Findings are the mistakes in the config.
 	Findings []finding `json:"findings"`
-	Warnings []string  `json:"warnings"`
+	// Warnings are sentences about what works but could be better.
+	Warnings []string `json:"warnings"`
 }
 
 // finding is one mistake in the config. From names the variable that set the value, if the file didn't.
 type finding struct {
-	Key     *string `json:"key"`
-	From    *string `json:"from"`
-	Message string  `json:"message"`
+	// Key is the key of the config, the variable, or the flag.
+	Key *string `json:"key"`
+	// From is the variable that set the key; null if the file did.
+	From *string `json:"from"`
+	// Message is the error. It is also printed on standard error.
+	Message string `json:"message"`
 }
 
 func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {

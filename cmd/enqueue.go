@@ -90,12 +90,15 @@ func (a *app) enqueueCommand() *cobra.Command {
 }
 
 type enqueued struct {
-	// ID is null in a dry run that would add a job.
-	ID        *int64 `json:"id"`
-	Queue     string `json:"queue"`
-	Duplicate bool   `json:"duplicate"`
-	Replaced  bool   `json:"replaced,omitempty"`
-	DryRun    bool   `json:"dry_run,omitempty"`
+	// ID is the new job, or the live job with the key. It is null with --dry-run if no live job has the key.
+	ID    *int64 `json:"id"`
+	Queue string `json:"queue"`
+	// Duplicate is true if a live job has the key.
+	Duplicate bool `json:"duplicate"`
+	// Replaced is true if that job was replaced.
+	Replaced bool `json:"replaced,omitempty"`
+	// DryRun is true if nothing was added. The exit code is then 1 for a Duplicate that would not be Replaced.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobType string, o enqueueOptions) error {

@@ -114,9 +114,11 @@ func locate(c *config.Config, err error) error {
 const maxReported = 50
 
 type failure struct {
-	Code    int    `json:"code"`
+	// Code is the exit code.
+	Code int `json:"code"`
+	// Message has a line for each error.
 	Message string `json:"message"`
-	// Hint says what to do.
+	// Hint is what to do.
 	Hint *string `json:"hint"`
 }
 

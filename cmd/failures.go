@@ -73,10 +73,12 @@ func (i *instance) retryCell(j *job.Job) string {
 type failureKind struct {
 	Queue string `json:"queue"`
 	admin.Failure
+	// Error is the error of Example, at most 4,096 characters.
 	Error *string `json:"error"`
-	// Retry is the command that runs these jobs again; null for invalid rows and closed jobs, which may have succeeded.
+	// Retry is the shell command that retries these jobs now. It is null for "closed" jobs, which may have
+	// succeeded, and for rows that can't be jobs.
 	Retry *string `json:"retry"`
-	// Dismiss is the command that dismisses them; null unless they failed for good.
+	// Dismiss is the shell command that dismisses them; null unless State is "failed".
 	Dismiss *string `json:"dismiss"`
 	// show is the command that lists these jobs.
 	show string

@@ -101,22 +101,28 @@ func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, 
 }
 
 type initialised struct {
-	Config  string   `json:"config"`
-	Written bool     `json:"config_written"`
-	Tables  []string `json:"tables"`
-	// Divided are the queues with a new division, or with jobs that an interrupted init had not moved.
+	// Config is the config file.
+	Config string `json:"config"`
+	// Written is true if hipq init wrote the config file.
+	Written bool `json:"config_written"`
+	// Tables are the tables that were created or migrated.
+	Tables []string `json:"tables"`
+	// Divided are the queues with a new division, or with jobs that an interrupted hipq init had not moved.
 	Divided []divided `json:"divided"`
-	// Procedures are the stored procedures that were created. LeftOut says why there are none.
+	// Procedures are the stored procedures that were created.
 	Procedures []string `json:"procedures"`
-	LeftOut    string   `json:"procedures_left_out,omitempty"`
-	// RightsLost names the users that need the privilege to call the procedures again.
+	// LeftOut is why there are no procedures.
+	LeftOut string `json:"procedures_left_out,omitempty"`
+	// RightsLost is a sentence with the rights to call the procedures that you must grant again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 
 type divided struct {
-	Queue  string `json:"queue"`
-	Shards int    `json:"shards"`
-	Moved  int    `json:"moved"`
+	Queue string `json:"queue"`
+	// Shards is the number of its shards.
+	Shards int `json:"shards"`
+	// Moved is the number of jobs that were moved.
+	Moved int `json:"moved"`
 }
 
 func (a *app) runInit(cmd *cobra.Command, yes bool) error {

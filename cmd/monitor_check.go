@@ -62,23 +62,28 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 }
 
 type judged struct {
-	// Instance is nil if no config could be read.
+	// Instance is the name of the instance; nil if no config can be read.
 	Instance *string `json:"instance"`
-	// Severity is that of a monitor.Health, or unknown.
-	Severity string            `json:"severity"`
-	Text     string            `json:"text"`
+	// Severity is "ok", "warning", "critical" or "unknown", with exit code 0, 1, 2 or 3.
+	Severity string `json:"severity"`
+	// Text is the verdict in one sentence.
+	Text string `json:"text"`
+	// Findings are the problems, the worst first, as in the health that hipq monitor prints.
 	Findings []monitor.Finding `json:"findings"`
-	Measures []measured        `json:"measures"`
+	// Measures are the performance data.
+	Measures []measured `json:"measures"`
 }
 
 type measured struct {
+	// Label is the name of the measure in the performance data.
 	Label string `json:"label"`
-	// Value is nil if it isn't known.
+	// Value is nil if no worker has run or, for an error rate, if no attempt has ended lately.
 	Value *float64 `json:"value"`
-	// Unit is s, %, or empty for a number.
+	// Unit is "s", "%", or empty for a number.
 	Unit string `json:"unit"`
 	// Warning is the limit for a warning; nil if there is none.
-	Warning  *float64 `json:"warning"`
+	Warning *float64 `json:"warning"`
+	// Critical is the limit for a critical finding; nil if there is none.
 	Critical *float64 `json:"critical"`
 }
 

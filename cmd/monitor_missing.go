@@ -37,10 +37,12 @@ func (o *missingOptions) check(cmd *cobra.Command) error {
 
 // missed is the result for a missed hour, or in a dry run the expected result.
 type missed struct {
+	// Hour is the start of the hour.
 	Hour time.Time `json:"hour"`
-	// Result is taken, already (another run was faster), or gone (the hour's activity was purged, if there was any).
+	// Result is "taken" (aggregated), "already" (another host was faster) or "gone" (its activity was purged).
 	Result string `json:"result"`
-	DryRun bool   `json:"dry_run"`
+	// DryRun is true if nothing was aggregated. Result is then what would happen.
+	DryRun bool `json:"dry_run"`
 }
 
 // aggregateMissing aggregates the missed hours. When asked to stop, it completes the current hour first.

@@ -26,11 +26,11 @@ var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
 
 type monitored struct {
 	monitor.Report
-	// Current is the activity since the last complete hour; null with --at.
+	// Current is what has happened since the last complete hour; null with --at.
 	Current *monitor.Current `json:"current"`
 	// Retrying are the job types with jobs that wait for a retry now; null with --at.
 	Retrying []monitor.Retrying `json:"retrying"`
-	// Health is null with --at.
+	// Health is the state of the instance now; null with --at.
 	Health *monitor.Health `json:"health"`
 	state  monitor.State
 	// taken reports whether this run aggregated the hour.

@@ -58,11 +58,14 @@ type ndjson struct {
 }
 
 type counts struct {
-	Added      int `json:"added"`
+	// Added is the number of new jobs.
+	Added int `json:"added"`
+	// Duplicates is the number of lines whose key a live job had.
 	Duplicates int `json:"duplicates"`
 	// replaced is how many of the duplicates were replaced.
 	replaced int
-	DryRun   bool `json:"dry_run,omitempty"`
+	// DryRun is true if nothing was added. The exit code is then 1 if nothing would be added or replaced.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {

@@ -53,13 +53,17 @@ const batchJobs = 100
 type change struct {
 	Queue string `json:"queue"`
 	ID    int64  `json:"id"`
-	// Result is what was done, or with DryRun would be done. It is "refused" if there is a Reason.
-	Result string  `json:"result"`
-	DryRun bool    `json:"dry_run"`
+	// Result is "cancelled", "asked" (its worker will stop it), "dismissed", "rescheduled", "retried", "duplicate" (a live
+	// job has its key) or "refused".
+	Result string `json:"result"`
+	// DryRun is true if nothing was changed. Result is then what would happen.
+	DryRun bool `json:"dry_run"`
+	// Reason is why the job was "refused".
 	Reason *string `json:"reason"`
-	// NewID is the job that repeats this one, or for a "duplicate" the job with its type and key.
+	// NewID is the job that repeats a "retried" job, or the live job of a "duplicate". It is missing for "retried" with
+	// --dry-run.
 	NewID *int64 `json:"new_id,omitempty"`
-	// WorkerID is the worker that was asked to stop the job.
+	// WorkerID is the worker that was "asked" to stop the job.
 	WorkerID *string `json:"worker_id,omitempty"`
 	// ended is set if the job had started and no worker had to be asked to stop it.
 	ended bool

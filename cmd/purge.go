@@ -52,14 +52,19 @@ func (a *app) purgeCommand() *cobra.Command {
 
 // purged is the result for one kind of rows, or its prediction in a dry run: deleted, kept for the monitor, or left.
 type purged struct {
-	What   string  `json:"what"`
-	Queue  *string `json:"queue"`
-	Result string  `json:"result"`
-	Count  int64   `json:"count"`
-	DryRun bool    `json:"dry_run"`
-	// Before is later than all these rows.
+	// What is "activity", "workers", "metrics" (hours), "schedules" (that no config has), "finished" or "failed" (jobs).
+	What string `json:"what"`
+	// Queue is the queue of the jobs.
+	Queue *string `json:"queue"`
+	// Result is "deleted", "kept" (the hour was not aggregated) or "left" (at least this many).
+	Result string `json:"result"`
+	// Count is the number of rows.
+	Count int64 `json:"count"`
+	// DryRun is true if nothing was deleted. Result is then what would happen.
+	DryRun bool `json:"dry_run"`
+	// Before is the limit: older rows are deleted.
 	Before time.Time `json:"before"`
-	// Hour is the hour of what was kept.
+	// Hour is the hour that was "kept"; null for all further hours.
 	Hour job.Time `json:"hour"`
 }
 

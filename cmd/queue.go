@@ -112,9 +112,12 @@ func (p pausing) so() string { return map[bool]string{true: "paused", false: "no
 
 // paused is the result for a queue or a schedule, or its prediction in a dry run.
 type paused struct {
-	Paused bool   `json:"paused"`
+	// Paused is true if it is paused now, or with --dry-run if it would be.
+	Paused bool `json:"paused"`
+	// Result is "paused", "resumed" or "already". The exit code is 1 with --dry-run if all are "already".
 	Result string `json:"result"`
-	DryRun bool   `json:"dry_run"`
+	// DryRun is true if nothing was changed. Result is then what would happen.
+	DryRun bool `json:"dry_run"`
 }
 
 type queuePaused struct {

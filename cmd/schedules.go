@@ -50,32 +50,35 @@ func (a *app) schedulesCommand() *cobra.Command {
 }
 
 type scheduled struct {
-	Name     string  `json:"name"`
-	When     string  `json:"when"`
-	Queue    string  `json:"queue"`
-	JobType  string  `json:"job_type"`
-	Missed   *string `json:"missed"`
-	Paused   bool    `json:"paused"`
-	InConfig bool    `json:"in_config"`
+	Name string `json:"name"`
+	// When is its slots and their zone.
+	When    string `json:"when"`
+	Queue   string `json:"queue"`
+	JobType string `json:"job_type"`
+	// Missed is "latest", "skip" or "all"; null if this config doesn't have the schedule.
+	Missed *string `json:"missed"`
+	Paused bool    `json:"paused"`
+	// InConfig is false if the database knows the schedule from another config.
+	InConfig bool `json:"in_config"`
 	// LastSlot is the last slot with a job; null before the first.
 	LastSlot job.Time `json:"last_slot"`
 	// LastQueue is the queue of that job; null before the first.
 	LastQueue *string `json:"last_queue"`
 	// LastJobID is the id of that job; null before the first.
 	LastJobID *int64 `json:"last_job_id"`
-	// NextSlot is null if the schedule is paused.
+	// NextSlot is the next slot; null if the schedule is paused.
 	NextSlot job.Time `json:"next_slot"`
-	// OverdueMS is how long a slot has been waiting for a worker, in milliseconds.
+	// OverdueMS is how long a slot has been waiting for a worker.
 	OverdueMS int64 `json:"overdue_ms"`
-	// LeftSlot is the last missed or due slot without a job; null if there is none.
+	// LeftSlot is the last slot without a job: it was missed, or a live job had its key. It is null if there is none.
 	LeftSlot job.Time `json:"left_slot"`
-	// LeftWhy is the reason; null without LeftSlot.
+	// LeftWhy is why that slot got no job; null without LeftSlot.
 	LeftWhy *string `json:"left_why"`
-	// WaitsUntil is set if the clock was put back: all slots up to then are done. Else it is null.
+	// WaitsUntil is set if the clock was put back: slots up to this time are done.
 	WaitsUntil job.Time `json:"waits_until"`
-	// InTurn is set if the schedule keeps restarting because two configs have it with different slots.
+	// InTurn is true if two configs have the schedule with different slots, so that it starts over repeatedly.
 	InTurn bool `json:"in_turn"`
-	// OtherWhen has the slots of the other config; null without InTurn.
+	// OtherWhen has the slots of the other config; null unless InTurn.
 	OtherWhen *string `json:"other_when"`
 }
 
@@ -288,11 +291,14 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 }
 
 type scheduleRun struct {
-	Schedule  string `json:"schedule"`
-	Queue     string `json:"queue"`
-	ID        *int64 `json:"id"`
-	Duplicate bool   `json:"duplicate"`
-	DryRun    bool   `json:"dry_run"`
+	Schedule string `json:"schedule"`
+	Queue    string `json:"queue"`
+	// ID is the job; null if --dry-run would enqueue it.
+	ID *int64 `json:"id"`
+	// Duplicate is true if a live job has the schedule's key. ID is then that job.
+	Duplicate bool `json:"duplicate"`
+	// DryRun is true if nothing was enqueued. The exit code is then 1 if all are duplicates.
+	DryRun bool `json:"dry_run"`
 }
 
 func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryRun bool) error {

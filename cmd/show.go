@@ -36,19 +36,29 @@ func (a *app) showCommand() *cobra.Command {
 
 // attempt is one attempt of a job, reconstructed from its activity.
 type attempt struct {
-	Attempt  int      `json:"attempt"`
-	WorkerID *string  `json:"worker_id"`
-	Host     *string  `json:"host"`
-	PID      int      `json:"pid"`
-	Started  job.Time `json:"started"`
-	WaitMS   int64    `json:"wait_ms"`
-	// State is starting while it runs (or waits for its retry decision), else its outcome.
-	State  activity.State `json:"state"`
-	Ended  job.Time       `json:"ended"`
-	RunMS  int64          `json:"run_ms"`
-	Error  *string        `json:"error"`
-	Output *string        `json:"output"`
-	// Late has the answers that came after the outcome.
+	// Attempt is the number of the attempt, from 1.
+	Attempt int `json:"attempt"`
+	// WorkerID is the worker.
+	WorkerID *string `json:"worker_id"`
+	// Host is the worker's host.
+	Host *string `json:"host"`
+	// PID is the worker's process id.
+	PID int `json:"pid"`
+	// Started is when the attempt started.
+	Started job.Time `json:"started"`
+	// WaitMS is the time from due to start.
+	WaitMS int64 `json:"wait_ms"`
+	// State is "starting" until the attempt ends and is decided. Then it is "finished", "error" (the job is retried) or
+	// "failed".
+	State activity.State `json:"state"`
+	// Ended is when the attempt ended.
+	Ended job.Time `json:"ended"`
+	// RunMS is the time from start to end.
+	RunMS int64   `json:"run_ms"`
+	Error *string `json:"error"`
+	// Output is the last 16 KiB that the handler printed.
+	Output *string `json:"output"`
+	// Late are the answers that came after the attempt had failed.
 	Late []lateAnswer `json:"late"`
 	// ProgressJSON is set only for the last attempt that reported progress.
 	job.ProgressJSON
@@ -56,17 +66,21 @@ type attempt struct {
 
 // lateAnswer is the effect of an answer on a job whose attempt had already failed.
 type lateAnswer struct {
-	At    job.Time       `json:"at"`
+	// At is when the answer came.
+	At job.Time `json:"at"`
+	// State is the job's state after the answer: "finished" or "failed".
 	State activity.State `json:"state"`
-	Error *string        `json:"error"`
+	// Error is the job's error after the answer.
+	Error *string `json:"error"`
 }
 
 type shown struct {
 	job.JSON
-	// Schedule is null if the job is of no schedule, or the activity was purged.
+	// Schedule is the schedule that enqueued the job. It is null after hipq schedules run, or if that activity was purged.
 	Schedule *string `json:"schedule"`
-	// Slot is null without Schedule.
-	Slot     job.Time  `json:"slot"`
+	// Slot is the schedule's slot; null without Schedule.
+	Slot job.Time `json:"slot"`
+	// Attempts are the job's attempts. An attempt is missing if its activity was purged.
 	Attempts []attempt `json:"attempts"`
 	// by is the schedule that enqueued the job, if the activity says so.
 	by *string

@@ -78,18 +78,19 @@ type statusOptions struct{ shards bool }
 type queueStatus struct {
 	Queue string `json:"queue"`
 	admin.Counts
-	// Unhandled has the job types for which no worker seems to have a handler.
+	// Unhandled are the due job types that no worker handled lately.
 	Unhandled []unhandledType `json:"unhandled"`
-	// Progressing has the jobs with the latest progress.
+	// Progressing are the five running jobs that reported progress last.
 	Progressing []progressingJob `json:"progressing"`
+	// Quarantined are at most five jobs whose last attempts ended with their workers.
 	Quarantined []quarantinedJob `json:"quarantined"`
 	// Shards is the number of shards.
 	Shards int `json:"shards"`
-	// ByShard has each shard if there are several.
+	// ByShard is each shard; empty if there is only one.
 	ByShard []shardStatus `json:"by_shard"`
-	// Misplaced is how many jobs wait to be moved to a shard.
+	// Misplaced is the number of jobs outside of the shards. The next worker or hipq init moves them.
 	Misplaced int64 `json:"misplaced"`
-	// DividedOtherwise is the division that the config wants, if it differs.
+	// DividedOtherwise is the division that the config wants, if it differs. Workers with this config leave the queue out.
 	DividedOtherwise *string `json:"divided_otherwise"`
 }
 
@@ -105,44 +106,54 @@ type progressingJob struct {
 const progressingMost = 5
 
 type quarantinedJob struct {
-	ID     int64  `json:"id"`
-	Type   string `json:"job_type"`
-	Losses int    `json:"losses"`
+	ID   int64  `json:"id"`
+	Type string `json:"job_type"`
+	// Losses is the number of such attempts in a row.
+	Losses int `json:"losses"`
 }
 
 type unhandledType struct {
-	Type      string   `json:"job_type"`
+	Type string `json:"job_type"`
+	// OldestDue is since when the oldest due job of the type waits.
 	OldestDue job.Time `json:"oldest_due"`
 }
 
 // unfitQueue is a queue whose table can't be used as it is.
 type unfitQueue struct {
-	Queue  string `json:"queue"`
+	Queue string `json:"queue"`
+	// Error is why the queue can't be used.
 	Error  string `json:"error"`
 	remedy string
 }
 
 type workerStatus struct {
-	ID        string   `json:"id"`
-	Host      string   `json:"host"`
-	PID       int      `json:"pid"`
+	ID   string `json:"id"`
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// State is "working", "finished" or "error" (dead).
 	State     string   `json:"state"`
 	StartTime job.Time `json:"start_time"`
+	// Heartbeat is when the worker last renewed its lock.
 	Heartbeat job.Time `json:"heartbeat"`
+	// LockUntil is when the lock expires.
 	LockUntil job.Time `json:"lock_until"`
 	EndTime   job.Time `json:"end_time"`
-	Slots     int      `json:"slots"`
+	// Slots is the number of slots of its host that the worker holds.
+	Slots int `json:"slots"`
 	// silence says what to expect of a worker that missed a renewal.
 	silence string
 }
 
 type statusReport struct {
-	Queues     []queueStatus `json:"queues"`
-	LeftOut    []unfitQueue  `json:"left_out"`
+	// Queues are the queues and their jobs.
+	Queues []queueStatus `json:"queues"`
+	// LeftOut are the queues that can't be used.
+	LeftOut []unfitQueue `json:"left_out"`
+	// LastWorker is the worker that started last, except by hand.
 	LastWorker *workerStatus `json:"last_worker"`
-	// Workers has all active workers.
+	// Workers are the workers at work, or killed and not yet declared dead.
 	Workers []workerStatus `json:"workers"`
-	// Unmonitored is since when hipq monitor has not run; null unless that is a day.
+	// Unmonitored is since when hipq monitor has not aggregated, if that is a day. Later activity can't be purged.
 	Unmonitored job.Time `json:"unmonitored"`
 	now         time.Time
 }

@@ -10,16 +10,21 @@ import (
 )
 
 type shardStatus struct {
-	Shard     int      `json:"shard"`
-	Due       int64    `json:"due"`
-	Held      int64    `json:"held"`
-	Running   int64    `json:"running"`
+	// Shard is the number of the shard, from 0.
+	Shard int `json:"shard"`
+	// Due is the number of jobs that may run now.
+	Due int64 `json:"due"`
+	// Held is the number of jobs that are due, but whose throttle group is full.
+	Held int64 `json:"held"`
+	// Running is the number of running jobs, with those that wait for an answer.
+	Running int64 `json:"running"`
+	// OldestDue is since when the oldest due job waits.
 	OldestDue job.Time `json:"oldest_due"`
 	// Used is how much counts against the throttle limit; null without a limit.
 	Used *int `json:"used"`
-	// Capacity is the greater of Used and Target, which no other shard can use; null without a limit.
+	// Capacity is Target, or Used if that is more, which no other shard can use. It is null without a limit.
 	Capacity *int `json:"capacity"`
-	// Target is the shard's share of the limit, at which starts stop; null without a limit.
+	// Target is the shard's share of the limit, at which its starts stop; null without a limit.
 	Target *int `json:"target"`
 	// RateUsed is Used for the rate; null without a rate.
 	RateUsed *int `json:"rate_used"`
@@ -27,7 +32,7 @@ type shardStatus struct {
 	RateCapacity *int `json:"rate_capacity"`
 	// RateTarget is Target for the rate; null without a rate.
 	RateTarget *int `json:"rate_target"`
-	// ShortSince is since when the shard starts nothing for lack of limit or rate; null if it lacks neither.
+	// ShortSince is since when the limit or the rate lets the shard start nothing; null otherwise.
 	ShortSince job.Time `json:"short_since"`
 }
 

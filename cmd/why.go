@@ -37,11 +37,14 @@ func (a *app) aboutJob(do func(ctx context.Context, i *instance, q *queue.Queue,
 }
 
 type explained struct {
-	ID      int64          `json:"id"`
-	Queue   string         `json:"queue"`
-	State   job.State      `json:"state"`
-	Shard   *int           `json:"shard"`
-	Shards  *int           `json:"shards"`
+	ID    int64     `json:"id"`
+	Queue string    `json:"queue"`
+	State job.State `json:"state"`
+	// Shard is the job's shard, from 0; null until a worker ingests the row.
+	Shard *int `json:"shard"`
+	// Shards is the number of shards; null until a worker ingests the row.
+	Shards *int `json:"shards"`
+	// Reasons are all reasons that apply.
 	Reasons []admin.Reason `json:"reasons"`
 }
 

@@ -111,11 +111,16 @@ func settingFlags(f *pflag.FlagSet) {
 
 type worked struct {
 	WorkerID string `json:"worker_id"`
-	Started  int    `json:"started"`
-	Finished int    `json:"finished"`
-	Errors   int    `json:"errors"`
-	Lost     int    `json:"lost"`
-	TookMS   int64  `json:"took_ms"`
+	// Started is the number of attempts that started.
+	Started int `json:"started"`
+	// Finished is the number of attempts that finished.
+	Finished int `json:"finished"`
+	// Errors is the number of attempts that failed, for good or not.
+	Errors int `json:"errors"`
+	// Lost is the number of attempts whose result the worker couldn't save, because it had lost its lock.
+	Lost int `json:"lost"`
+	// TookMS is how long the worker ran.
+	TookMS int64 `json:"took_ms"`
 }
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {

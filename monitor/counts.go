@@ -2,12 +2,15 @@ package monitor
 
 // Counts is what happened to jobs in an hour or longer.
 type Counts struct {
-	Added    int64 `json:"added"`
-	Started  int64 `json:"started"`
+	// Added is the number of jobs that were added.
+	Added int64 `json:"added"`
+	// Started is the number of attempts that started.
+	Started int64 `json:"started"`
+	// Finished is the number of jobs that finished.
 	Finished int64 `json:"finished"`
-	// Errors is the number of attempts that will be retried.
+	// Errors is the number of attempts that are retried.
 	Errors int64 `json:"errors"`
-	// Failed is the number of attempts after which the job failed for good.
+	// Failed is the number of jobs that failed for good.
 	Failed int64 `json:"failed"`
 
 	// Wait is how long jobs were due before they started.
@@ -42,15 +45,17 @@ func (c Counts) ErrorRate() float64 { return part(c.Bad(), c.Attempts()) }
 
 // Times summarizes durations in milliseconds.
 type Times struct {
+	// Count is the number of attempts that started or, of run times, that ran and ended.
 	Count int64 `json:"count"`
+	// SumMS is the sum of the times.
 	SumMS int64 `json:"sum_ms"`
-	// MinMS is 0 if Count is 0.
+	// MinMS is the shortest time; 0 if Count is 0.
 	MinMS int64 `json:"min_ms"`
-	// MaxMS is 0 if Count is 0.
+	// MaxMS is the longest time; 0 if Count is 0.
 	MaxMS int64 `json:"max_ms"`
-	// AvgMS is rounded down; 0 if Count is 0.
+	// AvgMS is the average, rounded down; 0 if Count is 0.
 	AvgMS int64 `json:"avg_ms"`
-	// P50MS is the median of all merged times, within 2 %. It is nil if Count is 0 or a merged histogram can't be read.
+	// P50MS is the median within 2 %. It is nil if Count is 0 or a stored histogram can't be read.
 	P50MS *int64 `json:"p50_ms"`
 	// P95MS is the 95th percentile, as P50MS.
 	P95MS *int64 `json:"p95_ms"`
@@ -100,9 +105,12 @@ func (t *Times) sum() {
 
 // Workers counts what happened to workers.
 type Workers struct {
-	Started  int64 `json:"started"`
+	// Started is the number of workers that started.
+	Started int64 `json:"started"`
+	// Finished is the number of workers that finished.
 	Finished int64 `json:"finished"`
-	Died     int64 `json:"died"`
+	// Died is the number of workers that were declared dead or ended with unsettled jobs.
+	Died int64 `json:"died"`
 }
 
 func (w *Workers) add(o Workers) {

@@ -14,14 +14,16 @@ import (
 type Current struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LeftOut is set if there are more than a million entries, which take too long to count.
-	LeftOut bool           `json:"left_out"`
-	Queues  []CurrentQueue `json:"queues"`
+	// LeftOut is true if nothing was counted, because more than 1,000,000 entries take too long to count.
+	LeftOut bool `json:"left_out"`
+	// Queues are the queues with activity.
+	Queues []CurrentQueue `json:"queues"`
 }
 
 // CurrentQueue has the counts of a queue over all its job types.
 type CurrentQueue struct {
 	Queue string `json:"queue"`
+	// Counts are what happened over all job types.
 	Counts
 }
 

@@ -27,31 +27,33 @@ func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning
 
 // Health is the verdict on an instance.
 type Health struct {
-	// Severity is that of the worst finding.
+	// Severity is the severity of the worst finding: "ok", "warning" or "critical".
 	Severity Severity `json:"severity"`
 	// Text is one sentence: all is well, or the worst finding and the names of the others.
 	Text string `json:"text"`
-	// Findings has the problems, the worst first.
+	// Findings are the problems, the worst first.
 	Findings []Finding `json:"findings"`
 }
 
 // Finding is one problem.
 type Finding struct {
+	// Severity is "warning" or "critical".
 	Severity Severity `json:"severity"`
 	// Queue is nil if the finding isn't about a queue's jobs.
 	Queue *string `json:"queue"`
 	// JobType is nil if the finding isn't about one job type.
 	JobType *string `json:"job_type"`
-	// What is the key of the limit in the config, or one of: left_out (a queue can't be used), schedules (no worker
-	// handles a slot), shard_oldest_due, misplaced or shard_parts (a queue's shards), high_ids (a table's ids may run
-	// out), disk (space for SQLite's file).
+	// What is the key of the limit in the config's "alert", or one of: "left_out" (a queue can't be used), "schedules" (no
+	// worker handles a slot), "shard_oldest_due", "misplaced" or "shard_parts" (a queue's shards), "high_ids" (a table's ids
+	// may run out), "disk" (space for SQLite's file).
 	What string `json:"what"`
-	// Value exceeds Limit and has the same unit.
+	// Value is the measured value. It is above Limit.
 	Value float64 `json:"value"`
+	// Limit is in the same unit as Value.
 	Limit float64 `json:"limit"`
-	// Unit is part (of 1), ms, jobs, workers, hours, queues, tables or slots.
+	// Unit is "part" (of 1), "ms", "jobs", "workers", "hours", "queues", "tables" or "slots".
 	Unit string `json:"unit"`
-	// Text describes the finding and what to do. It contains names that users chose.
+	// Text is a sentence for people about the finding and what to do. It contains names that users chose.
 	Text string `json:"text"`
 }
 

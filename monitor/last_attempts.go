@@ -79,7 +79,8 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 type Retrying struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
-	Jobs    int64  `json:"jobs"`
+	// Jobs is the number of jobs that wait for a retry.
+	Jobs int64 `json:"jobs"`
 }
 
 // Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,

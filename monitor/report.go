@@ -10,13 +10,15 @@ import (
 
 // Report is what the metrics show at the end of an hour. All times are UTC.
 type Report struct {
-	Hour    time.Time `json:"hour"`
-	Windows []Window  `json:"windows"`
-	// Gauges were measured when the hour was aggregated; empty if it was aggregated late.
+	// Hour is the start of the last hour.
+	Hour time.Time `json:"hour"`
+	// Windows are the windows that end with the hour.
+	Windows []Window `json:"windows"`
+	// Gauges are the values that were measured when the hour was aggregated; empty if it was aggregated late.
 	Gauges []Gauge `json:"gauges"`
-	// Trends has the changes for the worse, by queue and job type.
+	// Trends are at most 50 changes for the worse, by queue and job type.
 	Trends []Trend `json:"trends"`
-	// Missing has the hours of the last week that were not aggregated.
+	// Missing are the hours of the last week that were not aggregated.
 	Missing []time.Time `json:"missing"`
 	// Hours has the other hours of the last week, oldest first.
 	Hours []Hour `json:"-"`
@@ -60,16 +62,17 @@ func (h Hour) add(r *metric) {
 type Gauge struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
-	// Backlog is how many jobs were due or locked by a dead worker.
+	// Backlog is the number of jobs that were due or locked by a dead worker.
 	Backlog int64 `json:"backlog"`
-	// OldestDueMS is how long the oldest job of the backlog had been due, in milliseconds.
-	OldestDueMS int64     `json:"oldest_due_ms"`
-	At          time.Time `json:"at"`
-	// Held is how many jobs of the backlog waited for room in their throttle group; nil if not measured.
+	// OldestDueMS is how long the oldest job of the backlog had been due.
+	OldestDueMS int64 `json:"oldest_due_ms"`
+	// At is when the values were measured.
+	At time.Time `json:"at"`
+	// Held is the part of the backlog that waited for its throttle group; nil if not measured.
 	Held *int64 `json:"held"`
-	// ThrottleUsed is how much of ThrottleLimit the jobs of this type used; nil if not measured.
+	// ThrottleUsed is the sum of the throttle factors that counted against ThrottleLimit; nil if not measured.
 	ThrottleUsed *int64 `json:"throttle_used"`
-	// ThrottleLimit is the queue's limit; 0 is none, nil not measured.
+	// ThrottleLimit is the queue's throttle limit: 0 for none, nil if not measured.
 	ThrottleLimit *int64 `json:"throttle_limit"`
 }
 

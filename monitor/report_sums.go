@@ -8,31 +8,37 @@ import (
 
 // Window is the merged hours up to the end of the report's hour.
 type Window struct {
+	// Name is "6h", "12h", "1d" or "1w".
 	Name string    `json:"window"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Hours is how many hours of the window were aggregated.
+	// Hours is the number of hours of the window that were aggregated.
 	Hours int `json:"hours"`
 	// Of is the window's length in hours.
 	Of int `json:"of"`
-	// Queues has all registered queues, and all queues that were counted.
-	Queues  []QueueSums `json:"queues"`
-	Workers Workers     `json:"workers"`
-	Ticks   Ticks       `json:"ticks"`
+	// Queues are all registered queues, and all queues that were counted.
+	Queues []QueueSums `json:"queues"`
+	// Workers are the workers of all queues.
+	Workers Workers `json:"workers"`
+	// Ticks are the ticks of all hosts.
+	Ticks Ticks `json:"ticks"`
 }
 
 // Sums are the counts of a window and of two earlier windows of the same length.
 type Sums struct {
+	// Counts are what happened in the window.
 	Counts
-	// Before ends where the window begins.
+	// Before is the window before, which ends where this one begins.
 	Before Previous `json:"before"`
-	// WeekEarlier ends a week before the window does. For a window of a week it is the same as Before.
+	// WeekEarlier is the window that ends a week earlier. For a window of a week it is the same as Before.
 	WeekEarlier Previous `json:"week_earlier"`
 }
 
 // Previous has the counts of an earlier window. Compare them only if as many of its hours were aggregated.
 type Previous struct {
+	// Hours is the number of hours of the earlier window that were aggregated.
 	Hours int `json:"hours"`
+	// Counts are what happened in the earlier window.
 	Counts
 }
 
@@ -40,6 +46,7 @@ type Previous struct {
 type QueueSums struct {
 	Queue string `json:"queue"`
 	Sums
+	// JobTypes are the job types of the queue. The counts of the queue are over all of them.
 	JobTypes []TypeSums `json:"job_types"`
 }
 

@@ -11,7 +11,7 @@ import (
 // Ticks summarizes the ticks of all hosts. A tick is the start of a worker, for example by cron.
 type Ticks struct {
 	TickSums
-	// Hosts has all hosts that ticked, by name.
+	// Hosts are all hosts that ticked, by name.
 	Hosts []HostTicks `json:"hosts"`
 }
 
@@ -23,15 +23,15 @@ type HostTicks struct {
 
 // TickSums summarizes ticks.
 type TickSums struct {
+	// Count is the number of ticks: workers that started, except by hand.
 	Count int64 `json:"count"`
-	// Idle is how many ticks started no job and ended in order.
+	// Idle is the number of ticks that started no job and ended in order.
 	Idle int64 `json:"idle"`
-	// First is nil if Count is 0.
+	// First is the first tick; nil if Count is 0.
 	First *time.Time `json:"first"`
-	// Last is nil if Count is 0.
+	// Last is the last tick; nil if Count is 0.
 	Last *time.Time `json:"last"`
-	// GapMS is the longest time without a tick, in milliseconds; nil if unknown. It ended with a tick of the window or
-	// lasts until its end.
+	// GapMS is the longest time without a tick; nil if unknown. It ended with a tick of the window or lasts until its end.
 	GapMS *int64 `json:"gap_ms"`
 	// GapFrom is when that gap began.
 	GapFrom *time.Time `json:"gap_from"`

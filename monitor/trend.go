@@ -10,17 +10,17 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-// Trend is a change for the worse of one job type.
+// Trend is a change for the worse of one job type. It compares a window with the window before and, if three quarters
+// of its hours are there, with the one a week earlier. For throughput all hours must be there.
 type Trend struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
-	// What is errors (fraction of attempts that ended in an error), wait_p95 or run_p95 (ms), or throughput (jobs
-	// finished an hour).
+	// What is "errors" (part of the attempts, of 1), "wait_p95" or "run_p95" (milliseconds), or "throughput" (finished jobs
+	// an hour).
 	What string `json:"what"`
-	// Window is the shortest window that shows the trend. It is compared with the previous one and, if three quarters
-	// of its hours are there, the one a week earlier. throughput needs all complete.
+	// Window is the shortest window that shows the trend.
 	Window string `json:"window"`
-	// From is the value before Since; for throughput, of the same hours a week earlier.
+	// From is the value before Since; for "throughput", of the same hours a week earlier.
 	From float64 `json:"from"`
 	// To is the value from Since on.
 	To float64 `json:"to"`
@@ -28,7 +28,7 @@ type Trend struct {
 	Since time.Time `json:"since"`
 	// Until is the end of the bad hours; nil if they last.
 	Until *time.Time `json:"until"`
-	// Text describes the trend in words, with times in UTC.
+	// Text is the trend in words, with times in UTC.
 	Text string `json:"text"`
 
 	// fewerAdded is set if throughput dropped because fewer jobs were added.

@@ -29,9 +29,12 @@ const (
 
 // Finding is what a check has found.
 type Finding struct {
-	Check  string `json:"check"`
+	// Check is the name of the check.
+	Check string `json:"check"`
+	// Result is "ok", "warning", "wrong" or "unknown".
 	Result Result `json:"result"`
-	Found  string `json:"found"`
+	// Found is the finding in words.
+	Found string `json:"found"`
 	// Remedy is what to do, in a sentence; nil if nothing.
 	Remedy *string `json:"remedy"`
 }

@@ -218,21 +218,21 @@ const failuresMost, failuresAmong = 1000, 1_000_000
 // Failure is a group of jobs of one type with the same error fingerprint, which ignores numbers, IDs, times and quoted paths.
 type Failure struct {
 	Type string `json:"job_type"`
-	// Fingerprint is eight hex digits, stable across hipq versions.
+	// Fingerprint is eight hex digits that these errors share. It is stable across hipq versions.
 	Fingerprint string `json:"fingerprint"`
 	// Jobs is the number of jobs in the group.
 	Jobs int64 `json:"jobs"`
-	// First is when the earliest of them failed.
+	// First is when the first of these jobs failed.
 	First job.Time `json:"first"`
-	// Last is when the latest of them failed.
+	// Last is when the last of these jobs failed.
 	Last job.Time `json:"last"`
-	// Example is the ID of the newest job.
+	// Example is the id of the newest job.
 	Example int64 `json:"example"`
 	// Error is the beginning of its error.
 	Error string `json:"-"`
-	// State is Failed, Closed or Retry.
+	// State is "failed", "retry" (the jobs will be retried) or, with --state=closed, "closed".
 	State Status `json:"state"`
-	// NextRetry is when the first of these jobs is retried, if State is Retry.
+	// NextRetry is when the first of these jobs is retried, if State is "retry".
 	NextRetry job.Time `json:"next_retry"`
 }
 

@@ -175,32 +175,33 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 	return unhandled, texts.Wrap(err, "find the job types of %s that no worker handles", q.s.Name)
 }
 
-// Counts are the jobs of a queue or shard, by status.
+// Counts are the jobs of a queue or shard, by status. Rounds never leave any Locked.
 type Counts struct {
-	// Paused says that no jobs of the queue start.
+	// Paused is true if no jobs of the queue start.
 	Paused bool `json:"paused"`
-	// Due may run now.
+	// Due is the number of jobs that may run now.
 	Due int64 `json:"due"`
-	// Scheduled are due later.
+	// Scheduled is the number of jobs that are due later.
 	Scheduled int64 `json:"scheduled"`
-	// Locked are locked but not started; rounds never leave any.
-	Locked  int64 `json:"locked"`
+	// Locked is the number of jobs that a worker has locked but not started yet.
+	Locked int64 `json:"locked"`
+	// Running is the number of jobs whose handler runs.
 	Running int64 `json:"running"`
-	// Error waits for the retry decision.
+	// Error is the number of jobs that wait for their retry decision.
 	Error int64 `json:"error"`
-	// Failed are final with an error that needs attention.
+	// Failed is the number of final jobs with an error that needs attention.
 	Failed int64 `json:"failed"`
-	// Finished are final without an error.
+	// Finished is the number of final jobs without an error.
 	Finished int64 `json:"finished"`
-	// Held are due, but their throttle groups are full.
+	// Held is the number of jobs that are due, but whose throttle group is full.
 	Held int64 `json:"held"`
-	// Waiting wait for an answer from outside.
+	// Waiting is the number of jobs that wait for an answer from outside.
 	Waiting int64 `json:"waiting"`
-	// OldestDue is since when the first of Due and Held is due; zero without any.
+	// OldestDue is since when the oldest job of Due and Held waits; null if there is none.
 	OldestDue job.Time `json:"oldest_due"`
-	// Closed failed, but were retried, dismissed or cancelled.
+	// Closed is the number of jobs that failed and were retried, dismissed or cancelled.
 	Closed int64 `json:"closed"`
-	// Retrying are those of Due, Held and Scheduled that have had an attempt.
+	// Retrying is the number of jobs in Due, Held and Scheduled that wait for a retry.
 	Retrying int64 `json:"retrying"`
 }
 

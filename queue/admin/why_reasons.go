@@ -14,7 +14,12 @@ import (
 
 // Reason is why a job isn't running: a word for programs and a sentence for people.
 type Reason struct {
+	// Word is "answered", "behind", "deciding", "dismissed", "divided_otherwise", "due", "failed", "finished", "flawed",
+	// "group_full", "held", "lane_full", "left_out", "limit_full", "locked", "misplaced", "new", "no_handler",
+	// "no_worker", "paused", "progress", "quarantined", "rate", "retried", "retry", "row_held", "running", "scheduled",
+	// "shard", "slots_full", "stopping", "undecided", "waiting" or "window".
 	Word string `json:"reason"`
+	// Text is a sentence for people. It may change.
 	Text string `json:"text"`
 }
 
