@@ -64,7 +64,7 @@ final class Crew extends Worker
         match ($step['do']) {
             'exit65' => throw new Last('exit status 65: as asked'),
             'exit1' => throw new Exception('exit status 1: as asked'),
-            'crash' => throw new Later('killed by signal: killed, as it were', '1s'),
+            'crash' => throw new Later('killed by signal 9 (SIGKILL), as it were', '1s'),
             default => null,
         };
         while ($step['do'] === 'hang') {

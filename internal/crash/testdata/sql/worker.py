@@ -59,7 +59,7 @@ class Crew(worker.Worker):
         if do == "exit1":
             raise Exception("exit status 1: as asked")
         if do == "crash":
-            raise worker.Later("killed by signal: killed, as it were", "1s")
+            raise worker.Later("killed by signal 9 (SIGKILL), as it were", "1s")
         while do == "hang":
             time.sleep(0.1)
         note(job, "done")
