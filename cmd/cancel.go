@@ -29,7 +29,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	others := slices.Concat([]admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Status{admin.Waiting})
 	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
-		Short:      "End jobs that have not started",
+		Short:      "End waiting or running jobs",
 		Long:       cancelLong,
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},

@@ -17,7 +17,7 @@ import (
 
 const failuresLong = `Lists failures by kind, with the commands that retry or dismiss each kind. It covers the jobs that failed for good and
 were neither retried nor dismissed (FAILED of hipq status), and those that will be retried (RETRYING). --state failed,
-retry or closed shows one of these; closed jobs were retried or dismissed.
+retry or closed shows one of these; closed jobs were retried, dismissed or cancelled.
 
 Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the
 error without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind

@@ -22,7 +22,8 @@ import (
 const statusLong = `Shows each queue in a line. DUE jobs can start now. HELD jobs are due, but their throttle group is full. SCHEDULED
 jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs belong to a worker that
 has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision. FAILED counts failures
-that were neither retried nor dismissed, CLOSED those that were. OLDEST DUE is since when the oldest due job waits.
+that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE is since when the
+oldest due job waits.
 
 Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
 handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs

@@ -52,7 +52,7 @@ func (r Rights) String() string {
 // Grants returns the rights that each kind of user needs. With SQLite, which has no users, the error is ErrConfig.
 func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	if o.Driver != engine.MySQL.Engine {
-		return Rights{}, fmt.Errorf("%w: SQLite knows no users: who may write the file may do everything (database.mode)", ErrConfig)
+		return Rights{}, fmt.Errorf("%w: SQLite has no users: anyone who can write the file can do everything (database.mode)", ErrConfig)
 	}
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil || cfg.DBName == "" {

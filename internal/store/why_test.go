@@ -123,6 +123,8 @@ func TestWhyOfFullHosts(t *testing.T) {
 			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
 		got := fmt.Sprint(why.Reasons)
 		ensure(t, want.MatchString(got), "%v", got)
+		why = must[admin.Why](t)(s.Why(t.Context(), id, admin.Asker{Handled: []string{"send"}, Concurrency: 1}))
+		ensure(t, strings.HasPrefix(fmt.Sprint(why.Reasons), "[{slots_full the only slot of host h is held, whether a job runs in it or not, by worker a"), "%v", why.Reasons)
 		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", engine.At(now.Add(-time.Second)))
 		s.wantWhy(id, "nothing stands in its way")
 	})

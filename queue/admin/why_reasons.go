@@ -219,11 +219,11 @@ func (w *Why) rateUsedUp() {
 	switch {
 	case w.RateWait == 0:
 	case w.isShard():
-		w.add("rate", "of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s%s",
-			rate.Starts, policy.Brief(rate.Per), row.RateShare, wait,
+		w.add("rate", "of the queue's rate of %s per %s its shard holds %d, which is used up for %s%s",
+			texts.Count(rate.Starts, "start"), policy.Brief(rate.Per), row.RateShare, wait,
 			w.others(rate.Starts, max(row.RateShare, row.StartsLately(rate))))
 	default:
-		w.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, policy.Brief(rate.Per), wait)
+		w.add("rate", "the queue's rate of %s per %s is used up for %s", texts.Count(rate.Starts, "start"), policy.Brief(rate.Per), wait)
 	}
 }
 
@@ -267,7 +267,9 @@ func (w *Why) laneFull(host, lane string, limit int) {
 		taken, by = taken+n, append(by, text)
 	}
 	full, who := limit > 0 && taken >= limit, strings.Join(by, "; ")
-	w.addIf(full && lane == "", "slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s",
+	w.addIf(full && lane == "" && limit == 1, "slots_full", "the only slot of host %s is held, whether a job runs in it or not, by %s",
+		host, who)
+	w.addIf(full && lane == "" && limit > 1, "slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s",
 		limit, host, who)
 	w.addIf(full && lane != "", "lane_full", "on %s, the concurrency %d of %s is used up, by %s", host, limit, lane, who)
 }
