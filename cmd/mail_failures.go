@@ -203,9 +203,13 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
 			if k.Retry != nil {
-				remedy = "retry: " + i.command(*k.Retry) + "   # when the cause is mended"
+				remedy = "retry: " + i.command(*k.Retry) + "   # after you fixed the cause"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(k.First.Time), dash(k.Failure.Error)),
+			have := "have"
+			if k.Jobs == 1 {
+				have = "has"
+			}
+			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(k.Failure.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
