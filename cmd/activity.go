@@ -42,7 +42,7 @@ func (a *app) activityCommand() *cobra.Command {
 				}
 			}
 			if f.follow && f.until != "" {
-				return usagef("--follow goes on with what comes; leave out --until")
+				return usagef("--follow prints new entries; leave out --until")
 			}
 			if err := f.check(a, cmd); err != nil {
 				return err

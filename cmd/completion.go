@@ -46,7 +46,7 @@ func (a *app) completionCommand() *cobra.Command {
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(shells, args[0]) {
-				return usagef("SHELL: %q is none of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
+				return usagef("SHELL: %q is not one of %s", args[0], list(shells)) // no suggestion: tcsh isn't a misspelt zsh
 			}
 			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},

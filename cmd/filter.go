@@ -75,7 +75,7 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	case f.state != "" && !slices.Contains(f.of.states, f.state):
 		return noneOf("--state", f.state, f.of.states)
 	case f.shard < noShard:
-		return usagef("--shard: %d is no shard, for the first is 0", f.shard)
+		return usagef("--shard: %d is not a shard; the first is 0", f.shard)
 	case f.limit < 0:
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):

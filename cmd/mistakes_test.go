@@ -50,7 +50,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config COMMAND"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq enqueue?`, "help [command]"},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
-	{"completion tcsh", `SHELL: "tcsh" is none of bash, zsh, fish, powershell`, ""},
+	{"completion tcsh", `SHELL: "tcsh" is not one of bash, zsh, fish, powershell`, ""},
 
 	// arguments
 	{"retry 1", `retry: QUEUE is missing before 1`, "retry QUEUE [ID…]"},
@@ -101,11 +101,11 @@ var mistakes = []struct{ line, says, usage string }{
 	{"jobs emails --type compress", `--type: unknown job type "compress"; there is none`, ""},
 	{"jobs --type compres", `--type: unknown job type "compres"; known are compress; did you mean compress?`, ""},
 	{
-		"jobs --state finishd", `--state: "finishd" is none of initial, running, error, retry, final, due, held, scheduled, locked, waiting, ` +
+		"jobs --state finishd", `--state: "finishd" is not one of initial, running, error, retry, final, due, held, scheduled, locked, waiting, ` +
 			`failed, closed, finished; did you mean finished?`, "",
 	},
-	{"activity --state fialed", `--state: "fialed" is none of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
-	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is none of keep, replace, error; did you mean keep?`, ""},
+	{"activity --state fialed", `--state: "fialed" is not one of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
+	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is not one of keep, replace, error; did you mean keep?`, ""},
 
 	{"schedules pause nightly", `unknown schedule: "nightly"; there is none`, ""},
 

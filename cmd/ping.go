@@ -53,7 +53,7 @@ func ping(ctx context.Context, to, what string) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return errors.New("it can't be asked for")
+		return errors.New("this URL can't be requested")
 	}
 	request.Header.Set("User-Agent", "hipq")
 	client := http.Client{CheckRedirect: sameHost, Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's proxy

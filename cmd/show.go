@@ -311,7 +311,7 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.State() == job.Initial:
 		return "it has not started" + why
 	case j.State() == job.Retry:
-		return fmt.Sprintf("it is to be tried again at %s%s", i.local(j.ScheduledRunTime), why)
+		return fmt.Sprintf("the next attempt is at %s%s", i.local(j.ScheduledRunTime), why)
 	case j.State() == job.Error:
 		return "it waits for its retry decision"
 	case j.Status == job.StatusAnswered:

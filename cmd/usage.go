@@ -282,7 +282,7 @@ func unknown(err error, name string, known []string) error {
 
 // noneOf refuses a value that is not among words. what is the flag or argument that had it.
 func noneOf[T ~string](what string, got T, words []T) error {
-	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words))
+	return unknown(fmt.Errorf("%s: %q is not one of %s", what, got, list(words)), string(got), asStrings(words))
 }
 
 func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }

@@ -90,7 +90,7 @@ func oneOf[T ~string](b builder, path, text string, words ...T) T {
 	word := T(b.text(path, text, string(words[0])))
 	if !slices.Contains(words, word) {
 		list := texts.Map(words, func(w T) string { return string(w) })
-		b.refuse(path, "%s is none of %s", shown(text), strings.Join(list, ", "))
+		b.refuse(path, "%s is not one of %s", shown(text), strings.Join(list, ", "))
 	}
 	return word
 }

@@ -199,7 +199,7 @@ var refusals = []struct {
 	{regexp.MustCompile(`is not a whole number \((.*)\)`), "whole number, "},
 	{regexp.MustCompile(`is not a number (from 0 to 1(?:, or off)?)`), "number "},
 	{regexp.MustCompile(`is neither (true) nor (false)`), ""},
-	{regexp.MustCompile(`is none of (.*)`), "one of: "},
+	{regexp.MustCompile(`is not one of (.*)`), "one of: "},
 	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
 	{regexp.MustCompile(`is no umask; write (octal digits), such as`), ""},

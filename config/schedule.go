@@ -68,7 +68,7 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	case s.Type == "":
 		b.missing(path+".type", "; write the type of its jobs")
 	case n >= 0 && c.Queues[n].StrictTypes && !slices.Contains(c.Queues[n].TypeNames(), s.Type):
-		b.refuse(path+".type", "%s is none of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
+		b.refuse(path+".type", "%s is not one of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
 		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:

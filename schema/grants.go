@@ -79,7 +79,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // CREATE … IF NOT EXISTS needs MySQL 8.0.29
 			fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
 				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
-				" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", trigger, quoted, table))
+				" MESSAGE_TEXT = 'the session has set insert_id: open a new connection'; END IF; END", trigger, quoted, table))
 		for _, name := range Procedures {
 			procedure := names.Procedure(name)
 			if strings.HasPrefix(name, "job_") {

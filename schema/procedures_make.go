@@ -130,7 +130,7 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, r
 		err = m.write(ctx, strings.Replace(p.create, "CREATE PROCEDURE", "CREATE OR REPLACE PROCEDURE", 1))
 	case old.Name != "":
 		if grants, err = m.procedureGrants(ctx, p.name); err != nil && p.definer {
-			again = []string{"GRANT EXECUTE ON PROCEDURE " + p.name + " TO whoever called it"}
+			again = []string{"GRANT EXECUTE ON PROCEDURE " + p.name + " TO the users that called it"}
 		}
 		if err = m.write(ctx, "DROP PROCEDURE IF EXISTS "+p.name); err == nil {
 			err = m.write(ctx, p.create)

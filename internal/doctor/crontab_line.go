@@ -83,7 +83,7 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 		f.add(Warning, "it comes at "+strings.Join(l.fields, " ")+", and not "+s.often, "let its line begin with "+s.schedule)
 	}
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
-		f.add(Warning, "MAILTO is empty, so cron mails no failure", "above the line set MAILTO= to whom cron is to mail")
+		f.add(Warning, "MAILTO is empty, so cron mails no failure", "set MAILTO=ADDRESS above the line")
 	}
 	if silenced().MatchString(s.after) {
 		f.add(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")

@@ -48,7 +48,7 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case err != nil:
 		return trouble(err)
 	case len(old) > 0:
-		return found(Wrong, "of another version of hipq, or of a user that is no more or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
+		return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
 	case len(unseen) > 0 && p.makesProcedures(ctx):
 		return found(Wrong, fmt.Sprintf("%d are not there, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:

@@ -51,7 +51,7 @@ func CheckArgument(argv []string, at int) error {
 		return nil
 	}
 	if _, is := placeholder(argv[at]); !is {
-		return errors.New("has {{ and }} in it and is none of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
+		return errors.New("has {{ and }} in it and is not one of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
 			"what the program itself wants so written, give it in env or in a file")
 	}
 	switch program := scriptAt(argv, at); {

@@ -97,7 +97,7 @@ func (r *reply) judge() error {
 		r.said = said
 		return nil
 	}
-	return fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", quoted(string(r.Outcome)))
+	return fmt.Errorf("its outcome is %s, which is not one of finished, retry, failed, sent", quoted(string(r.Outcome)))
 }
 
 // earlierReply returns the last line with an outcome that has only a reply's keys and names no other job. Other lines are

@@ -257,7 +257,7 @@ func TestStreamMisunderstood(t *testing.T) {
 		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"id":2,"outcome":`},
 		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
 		{"no outcome", `{"id":ID,"result":"done"}`, `a line of the program can't be read: it has no outcome: {"id":2,"result":"done"}`},
-		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
+		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is not one of finished, retry, failed, sent: `},
 		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
 		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
 		{"progress of an unknown", `{"id":99,"progress":5}`, "the program told of the progress of job 99, which it doesn't have"},

@@ -77,7 +77,7 @@ func (j Params) Check() error {
 	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
 		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
 	case j.OnDuplicate != "" && !slices.Contains(onDuplicates, j.OnDuplicate):
-		return fmt.Errorf("%w: on_duplicate %q is none of keep, replace, error", ErrInvalid, j.OnDuplicate)
+		return fmt.Errorf("%w: on_duplicate %q is not one of keep, replace, error", ErrInvalid, j.OnDuplicate)
 	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
 		return fmt.Errorf("%w: scheduled_run_time %s is not between 1970 and 9998", ErrInvalid, j.At.Format(time.RFC3339))
 	}

@@ -86,7 +86,7 @@ func (s Schedule) Check() error {
 	case s.Jitter < 0 || s.Jitter%time.Second != 0:
 		return fmt.Errorf("%w: jitter %s of %s is not a number of whole seconds", ErrInvalid, s.Jitter, s.Name)
 	case s.Missed != "" && !slices.Contains(allMissed, s.Missed):
-		return fmt.Errorf("%w: missed %q of %s is none of skip, latest, all", ErrInvalid, s.Missed, s.Name)
+		return fmt.Errorf("%w: missed %q of %s is not one of skip, latest, all", ErrInvalid, s.Missed, s.Name)
 	}
 	if err := s.Job.Check(); err != nil {
 		return fmt.Errorf("schedule %s: %w", s.Name, err)

@@ -92,7 +92,7 @@ func ParseSpec(text string) (Spec, error) {
 		case strings.EqualFold(parts[0], "@reboot"):
 			return refuse("is nothing that a queue of several hosts knows; enqueue the job where the host starts")
 		case !known:
-			return refuse("is none of @hourly, @daily, @weekly, @monthly, @yearly, or @every with a time, as @every 10m")
+			return refuse("is not one of @hourly, @daily, @weekly, @monthly, @yearly, or @every with a time, as @every 10m")
 		}
 		parts = strings.Fields(full)
 	}

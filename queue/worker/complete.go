@@ -90,7 +90,7 @@ func (p Params) check() error {
 		case scheduled[s.Name]:
 			return fmt.Errorf("schedule %s is there twice", s.Name)
 		case !known[s.Queue]:
-			return fmt.Errorf("the queue %q of schedule %s is none of Queues", s.Queue, s.Name)
+			return fmt.Errorf("the queue %q of schedule %s is not one of Queues", s.Queue, s.Name)
 		}
 		scheduled[s.Name] = true
 	}
@@ -154,7 +154,7 @@ func judged(o job.Outcome) job.Outcome {
 	if slices.Contains(verdicts, o.Verdict) {
 		return o
 	}
-	err := fmt.Errorf("the handler's verdict %q is none of %q", o.Verdict, verdicts)
+	err := fmt.Errorf("the handler's verdict %q is not one of %q", o.Verdict, verdicts)
 	if o.Error != "" {
 		err = fmt.Errorf("%w; its error: %s", err, o.Error)
 	}
