@@ -96,7 +96,13 @@ func TestExecStopped(t *testing.T) {
 	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
 	e.Grace = 100 * time.Millisecond
 	wantKilled(t, e.Grace, handleUntil(t, e, func() {
-		dbtest.OK(t, syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP))
+		pid := processtest.Number(t, dir+"/pid")
+		dbtest.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
+		// of two pending signals, TERM comes first
+		processtest.Eventually(t, "it is stopped", func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err != nil || strings.Contains(string(stat), ") T ")
+		})
 	}))
 }
 
