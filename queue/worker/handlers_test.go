@@ -64,8 +64,8 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 func TestVerdictsThatAreNone(t *testing.T) {
 	suite(t, func(s shop) {
 		for says, o := range map[string]job.Outcome{
-			`verdict "" is not one of`:                {},
-			`verdict "done" is not one of`:            {Verdict: "done", Error: "oh"},
+			`verdict "" is not one of`:             {},
+			`verdict "done" is not one of`:         {Verdict: "done", Error: "oh"},
 			`["finished" "retry" "failed" "sent" `: {Verdict: "ok"},
 		} {
 			id := s.add(s.emails, "send", 1)[0]
