@@ -50,7 +50,7 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 		_, name := openWay(notice)
 		ofQueue[name] = append(ofQueue[name], notice)
 	}
-	var lasting, over []string
+	var lasting, ended, over []string
 	for _, q := range queues {
 		notices := ofQueue[q.Name]
 		if len(notices) == 0 {
@@ -66,28 +66,31 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 				lasting = append(lasting, notice)
 				continue
 			}
-			ours, err := log.Over(ctx, notice)
-			if err != nil {
-				return err
-			}
-			if ours {
-				over = append(over, notice)
-			}
+			ended = append(ended, notice)
+		}
+	}
+	for _, notice := range ended { // what is forgotten is told, also if the next can't be forgotten
+		var ours bool
+		if ours, err = log.Over(ctx, notice); err != nil {
+			break
+		}
+		if ours {
+			over = append(over, notice)
 		}
 	}
 	if len(lasting) > 0 { // purge deletes what is old
-		err = log.Note(ctx, lasting, now)
+		err = errors.Join(err, log.Note(ctx, lasting, now))
 	}
-	if len(over) == 0 || err != nil {
+	if len(over) == 0 {
 		return err
 	}
-	if err = a.mailNoneLeft(ctx, i, log, over); err != nil {
-		return errors.Join(err, log.Note(ctx, over, now))
+	if failed := a.mailNoneLeft(ctx, i, log, over); failed != nil {
+		return errors.Join(err, failed, log.Note(ctx, over, now))
 	}
-	return log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
+	return errors.Join(err, log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
 		w, name := openWay(notice)
 		return w.ended(name)
-	}), now)
+	}), now))
 }
 
 // lastingWays returns whether jobs of a queue are failed in a way, or wait for their retry. A retry that runs may fail again.
