@@ -74,13 +74,13 @@ type Start struct {
 }
 
 // HasWorkers reports whether the page has a section about workers.
-func (v view) HasWorkers() bool {
+func (v View) HasWorkers() bool {
 	w := v.Window("1w")
 	return len(v.Hosts.First) > 0 || v.LastStart != nil || w != nil && len(w.Ticks.Hosts) > 0
 }
 
 // Added is how many jobs were added since the last complete hour.
-func (v view) Added() (n int64) {
+func (v View) Added() (n int64) {
 	if v.Current != nil {
 		for _, q := range v.Current.Queues {
 			n += q.Added
@@ -90,7 +90,7 @@ func (v view) Added() (n int64) {
 }
 
 // Idle reports whether no job ran for a week, as in a new instance.
-func (v view) Idle() bool {
+func (v View) Idle() bool {
 	if v.Current == nil || v.Current.LeftOut || len(v.Running.First)+len(v.Failures.First) > 0 || len(v.Missing) > 0 {
 		return false
 	}
@@ -131,7 +131,7 @@ type due struct {
 }
 
 // Due returns the due jobs of a queue, or of all without a name; nil if not measured.
-func (v view) Due(queue string) (d *due) {
+func (v View) Due(queue string) (d *due) {
 	for _, g := range v.Gauges {
 		if queue != "" && g.Queue != queue {
 			continue
@@ -147,7 +147,7 @@ func (v view) Due(queue string) (d *due) {
 }
 
 // Slot formats the time of a slot, if there is one.
-func (v view) Slot(t time.Time) string {
+func (v View) Slot(t time.Time) string {
 	if t.IsZero() {
 		return none
 	}
@@ -155,7 +155,7 @@ func (v view) Slot(t time.Time) string {
 }
 
 // Since formats how long ago a time was.
-func (v view) Since(t time.Time) string { return duration(v.Made.Sub(t).Milliseconds()) }
+func (v View) Since(t time.Time) string { return duration(v.Made.Sub(t).Milliseconds()) }
 
 // RunningJobs is how many jobs run.
-func (v view) RunningJobs() int64 { return int64(len(v.Running.First)) + v.Running.More }
+func (v View) RunningJobs() int64 { return int64(len(v.Running.First)) + v.Running.More }

@@ -69,8 +69,9 @@ type Failure struct {
 //go:embed page.html page.css
 var files embed.FS
 
-// page is parsed on first use, because hipq starts each minute and rarely needs it.
-var page = sync.OnceValue(func() *template.Template {
+// Templates are those of the page: "page.html", its parts "body", "chart" and "bar", and "page.css". They are parsed on
+// first use, because hipq starts each minute and rarely needs them.
+var Templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
 		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
@@ -79,33 +80,39 @@ var page = sync.OnceValue(func() *template.Template {
 
 // Write renders the page to w. Texts of jobs and errors are escaped, and cut if they are long.
 func (p Page) Write(w io.Writer) error {
-	if p.Zone == nil {
-		p.Zone = time.UTC
-	}
 	var b bytes.Buffer
-	if err := page().ExecuteTemplate(&b, "page.html", view{p}); err != nil {
+	if err := Templates().ExecuteTemplate(&b, "page.html", p.View()); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	_, err := io.WriteString(w, texts.Visible(b.String()))
 	return err
 }
 
-type view struct{ Page }
+// View is the page as its templates see it.
+type View struct{ Page }
+
+// View returns what the templates take.
+func (p Page) View() View {
+	if p.Zone == nil {
+		p.Zone = time.UTC
+	}
+	return View{p}
+}
 
 // Instant formats a time with its date.
-func (v view) Instant(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 2006, 15:04") }
+func (v View) Instant(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 2006, 15:04") }
 
 // Minute formats a time within the last weeks.
-func (v view) Minute(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 15:04") }
+func (v View) Minute(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan 15:04") }
 
 // Until is the end of the windows.
-func (v view) Until() time.Time { return v.Hour.Add(time.Hour) }
+func (v View) Until() time.Time { return v.Hour.Add(time.Hour) }
 
 // UTC formats a time for a command.
-func (v view) UTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func (v View) UTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Window returns a window by name, or nil.
-func (v view) Window(name string) *monitor.Window {
+func (v View) Window(name string) *monitor.Window {
 	i := slices.IndexFunc(v.Windows, func(w monitor.Window) bool { return w.Name == name })
 	if i < 0 {
 		return nil
@@ -114,7 +121,7 @@ func (v view) Window(name string) *monitor.Window {
 }
 
 // WillRetry is how many jobs will be retried; nil if they weren't counted.
-func (v view) WillRetry() *int64 {
+func (v View) WillRetry() *int64 {
 	if v.Retrying == nil {
 		return nil
 	}
@@ -145,7 +152,7 @@ type column struct {
 }
 
 // Queues returns the sections of the queues, by name.
-func (v view) Queues() (queues []queue) {
+func (v View) Queues() (queues []queue) {
 	longest := v.Window("1w")
 	if longest == nil || !v.Measured {
 		return nil
@@ -176,7 +183,7 @@ func (v view) Queues() (queues []queue) {
 }
 
 // Section is the id of the page's section about a finding; empty if there is none.
-func (v view) Section(f monitor.Finding) string {
+func (v View) Section(f monitor.Finding) string {
 	if f.Queue == nil {
 		switch {
 		case f.What == "schedules" && len(v.Schedules.First) > 0:
@@ -203,7 +210,7 @@ func (v view) Section(f monitor.Finding) string {
 }
 
 // ID is the id of a queue's section.
-func (v view) ID(queue string) string {
+func (v View) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))
 }
 
@@ -213,7 +220,7 @@ type ranked struct {
 }
 
 // Slowest returns the job types with the longest runs in the last day, by the 95th percentile.
-func (v view) Slowest() []ranked {
+func (v View) Slowest() []ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 {
 		if t.Run.P95MS == nil {
 			return 0
@@ -223,12 +230,12 @@ func (v view) Slowest() []ranked {
 }
 
 // Failing returns the job types with most bad attempts in the last day, by failed jobs, then retried errors.
-func (v view) Failing() []ranked {
+func (v View) Failing() []ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 { return t.Failed<<20 + t.Errors })
 }
 
 // ranked returns the types with the highest values, without zeros.
-func (v view) ranked(by func(monitor.TypeSums) int64) (types []ranked) {
+func (v View) ranked(by func(monitor.TypeSums) int64) (types []ranked) {
 	const most = 8
 	if day := v.Window("1d"); day != nil {
 		for _, q := range day.Queues {

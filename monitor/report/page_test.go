@@ -124,7 +124,7 @@ func TestFindingLinks(t *testing.T) {
 	for _, to := range links {
 		dbtest.Ensure(t, strings.Contains(page, ` id="`+to[1]+`"`), "nothing is called %s", to[1])
 	}
-	v := view{p}
+	v := View{p}
 	about := 0
 	for _, f := range p.Health.Findings {
 		if f.Queue != nil {
