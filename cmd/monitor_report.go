@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
@@ -70,19 +71,23 @@ func (i *instance) reportNow(ctx context.Context, p *report.Page) error {
 	}
 	var schedules []report.Schedule
 	for _, name := range i.scheduleNames(rows) {
-		s := i.scheduled(name, rows, p.Made)
-		of := report.Schedule{
-			Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
-			Remark: s.remark(i, p.Made),
-		}
-		if rows[name].Missed() {
-			of.Missed, of.MissedLately = s.LeftSlot.Time, s.leftLately(p.Made)
-		}
-		schedules = append(schedules, of)
+		schedules = append(schedules, i.scheduled(name, rows, p.Made).reported(i, rows[name].Missed(), p.Made))
 	}
 	slices.SortStableFunc(schedules, func(a, b report.Schedule) int { return b.Urgency() - a.Urgency() })
 	p.Schedules = report.ListOf(schedules, "schedule", i.shared("hipq schedules"))
 	return nil
+}
+
+// reported is the schedule for a page.
+func (s scheduled) reported(i *instance, missed bool, now time.Time) report.Schedule {
+	of := report.Schedule{
+		Name: s.Name, When: s.When, Queue: s.Queue, JobType: s.JobType, Next: s.NextSlot.Time, Last: s.LastSlot.Time, Overdue: s.overdue(),
+		Remark: s.remark(i, now),
+	}
+	if missed {
+		of.Missed, of.MissedLately = s.LeftSlot.Time, s.leftLately(now)
+	}
+	return of
 }
 
 // firstJob is a command that adds a job of the config's first type.

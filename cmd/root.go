@@ -99,7 +99,7 @@ func (a *app) root() *cobra.Command {
 	_ = flags.SetAnnotation("color", wordsOfFlag, colors)
 	group(root, "Run", a.enqueueCommand(), a.workCommand(), a.runCommand(), a.tryCommand())
 	group(root, "Look", a.statusCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.whyCommand(), a.activityCommand(),
-		a.monitorCommand())
+		a.monitorCommand(), a.uiCommand())
 	group(root, "Act", a.retryCommand(), a.dismissCommand(), a.cancelCommand(), a.rescheduleCommand(), a.completeCommand(), a.failCommand(),
 		a.queuesCommand(), a.schedulesCommand(), a.purgeCommand())
 	group(root, "Set up", a.initCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())

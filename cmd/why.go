@@ -49,13 +49,7 @@ type explained struct {
 }
 
 func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64) error {
-	leftOut := map[string]string{}
-	for _, l := range leftTypes(i.Config) {
-		if l.queue == q.Name {
-			leftOut[l.name] = atKey(l.err)
-		}
-	}
-	why, err := admin.Of(q).Why(ctx, id, admin.Asker{Handled: i.handled(q.Name), LeftOut: leftOut, Concurrency: i.Worker.Concurrency})
+	why, err := admin.Of(q).Why(ctx, id, i.asker(q.Name))
 	if err != nil {
 		return err
 	}
@@ -70,4 +64,15 @@ func (a *app) runWhy(ctx context.Context, i *instance, q *queue.Queue, id int64)
 		a.out.line("%s", reason.Text)
 	}
 	return nil
+}
+
+// asker is what the config says of its workers of a queue.
+func (i *instance) asker(queue string) admin.Asker {
+	leftOut := map[string]string{}
+	for _, l := range leftTypes(i.Config) {
+		if l.queue == queue {
+			leftOut[l.name] = atKey(l.err)
+		}
+	}
+	return admin.Asker{Handled: i.handled(queue), LeftOut: leftOut, Concurrency: i.Worker.Concurrency}
 }

@@ -69,19 +69,21 @@ type Failure struct {
 //go:embed page.html page.css
 var files embed.FS
 
-// Templates are those of the page: "page.html", its parts "body", "chart" and "bar", and "page.css". They are parsed on
-// first use, because hipq starts each minute and rarely needs them.
-var Templates = sync.OnceValue(func() *template.Template {
+// Templates parses those of the page: "page.html", its parts "body", "chart" and "bar", and "page.css".
+func Templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
 		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
 	}).ParseFS(files, "page.html", "page.css"))
-})
+}
+
+// page is parsed on first use, because hipq starts each minute and rarely needs it.
+var page = sync.OnceValue(Templates)
 
 // Write renders the page to w. Texts of jobs and errors are escaped, and cut if they are long.
 func (p Page) Write(w io.Writer) error {
 	var b bytes.Buffer
-	if err := Templates().ExecuteTemplate(&b, "page.html", p.View()); err != nil {
+	if err := page().ExecuteTemplate(&b, "page.html", p.View()); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	_, err := io.WriteString(w, texts.Visible(b.String()))
@@ -132,7 +134,8 @@ func (v View) WillRetry() *int64 {
 	return &n
 }
 
-type queue struct {
+// QueueView is a queue as the templates see it.
+type QueueView struct {
 	ID, Name string
 	Day      column
 	// Columns has the sums of the shown windows, including Day.
@@ -152,13 +155,13 @@ type column struct {
 }
 
 // Queues returns the sections of the queues, by name.
-func (v View) Queues() (queues []queue) {
+func (v View) Queues() (queues []QueueView) {
 	longest := v.Window("1w")
 	if longest == nil || !v.Measured {
 		return nil
 	}
 	for _, sums := range longest.Queues {
-		q := queue{ID: v.ID(sums.Queue), Name: sums.Queue, Due: v.Due(sums.Queue)}
+		q := QueueView{ID: v.ID(sums.Queue), Name: sums.Queue, Due: v.Due(sums.Queue)}
 		for _, shown := range [][2]string{{"6h", "6 hours"}, {"1d", "day"}, {"1w", "week"}} {
 			c := column{Title: shown[1], Window: v.Window(shown[0])}
 			for _, of := range c.Window.Queues {
@@ -196,7 +199,7 @@ func (v View) Section(f monitor.Finding) string {
 		return ""
 	}
 	queues := v.Queues()
-	n := slices.IndexFunc(queues, func(q queue) bool { return q.Name == *f.Queue })
+	n := slices.IndexFunc(queues, func(q QueueView) bool { return q.Name == *f.Queue })
 	isCurrent := func(q monitor.CurrentQueue) bool { return q.Queue == *f.Queue }
 	switch {
 	case n >= 0 && queues[n].Chart != nil:
@@ -248,4 +251,14 @@ func (v View) ranked(by func(monitor.TypeSums) int64) (types []ranked) {
 	}
 	slices.SortStableFunc(types, func(a, b ranked) int { return cmp.Compare(by(b.TypeSums), by(a.TypeSums)) })
 	return types[:min(len(types), most)]
+}
+
+// Queue returns one of Queues; nil if nothing was measured of it.
+func (v View) Queue(name string) *QueueView {
+	for _, q := range v.Queues() {
+		if q.Name == name && q.Chart != nil {
+			return &q
+		}
+	}
+	return nil
 }

@@ -13,6 +13,8 @@ import (
 // Queue operates on a queue. It is safe for concurrent use.
 type Queue struct {
 	s *store.Queue
+	// who, if not empty, is the person who operates, for the activity.
+	who string
 }
 
 // Registered returns all queues that the database knows, by name, without their types. It skips unreadable rows, with a
@@ -35,7 +37,7 @@ var (
 )
 
 // Of returns an application's queue for operating on it.
-func Of(q *queue.Queue) *Queue { return &Queue{(*store.Queue)(q)} }
+func Of(q *queue.Queue) *Queue { return &Queue{s: (*store.Queue)(q)} }
 
 // Reshard divides the queue's jobs into shards as its options say, while workers run, and returns how many it moved. From
 // then on workers with other options skip the queue. It may be interrupted and repeated.

@@ -41,7 +41,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 		entries = append(entries, q.s.Entry(j, activity.Added))
 	}
 	entry := q.s.Entry(j, activity.Cancelled)
-	entry.Error = job.Cancelled
+	entry.Error, entry.Output = job.Cancelled, q.note()
 	if err := activity.Write(ctx, tx, q.s.DB(), append(entries, entry)); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (job.Adde
 	if err != nil {
 		return job.Added{}, err
 	}
-	list, err := q.s.Add(ctx, tx, prepared, false, "")
+	list, err := q.s.Add(ctx, tx, prepared, false, q.note())
 	if err != nil {
 		return job.Added{}, err
 	}

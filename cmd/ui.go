@@ -1,0 +1,212 @@
+package cmd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/internal/ui"
+	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const uiLong = `Shows the queues in a browser until Ctrl-C: jobs, failures, schedules, workers, activity and metrics, up to date each
+second; and retries, cancels, dismisses, reschedules, pauses and enqueues. It prints an address with a token that lets one
+browser in, and opens it if there is a desktop. It runs no handler, stores nothing, and has the rights of the config's
+database user.
+
+It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
+Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
+The activity then names that person.
+
+Exit codes: 0 ended by Ctrl-C or SIGTERM · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+type uiOptions struct {
+	listen, proxy       string
+	readOnly, noBrowser bool
+}
+
+func (a *app) uiCommand() *cobra.Command {
+	var o uiOptions
+	c := &cobra.Command{
+		Use:        "ui",
+		Short:      "Show the queues in a browser",
+		Long:       uiLong,
+		Example:    "  hipq ui\n  hipq ui --read-only --listen 8080\n  hipq ui --listen unix:/run/hipq/ui.sock --behind-proxy X-Remote-User",
+		SuggestFor: []string{"web", "dashboard", "serve", "server", "browser", "gui"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.open(cmd, func(i *instance) error { return a.runUI(cmd, i, o) })
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "where: a port, an address, or unix:PATH of a socket (port 0: a free one)")
+	f.BoolVar(&o.readOnly, "read-only", false, "change nothing")
+	f.BoolVar(&o.noBrowser, "no-browser", false, "only print the address")
+	f.StringVar(&o.proxy, "behind-proxy", "", "the header in which a proxy that checks who asks gives the person's name; no token is needed then")
+	return c
+}
+
+func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions) error {
+	listener, err := o.socket(cmd.Context())
+	if err != nil {
+		return err
+	}
+	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy}
+	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}
+	if o.proxy == "" {
+		opts.Token = rand.Text()
+		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
+	}
+	server := &http.Server{
+		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
+	}
+	if listener.Addr().Network() == "unix" {
+		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
+	} else {
+		a.out.line("hipq ui: %s", address.String())
+		if !o.noBrowser && o.proxy == "" && a.onTerminal() {
+			browse(address.String())
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-cmd.Context().Done():
+	}
+	return server.Close()
+}
+
+// socket listens. Without a proxy that lets people in, only this host may ask.
+func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
+	var listen net.ListenConfig
+	if path, unix := strings.CutPrefix(o.listen, "unix:"); unix {
+		listener, err := listen.Listen(ctx, "unix", path)
+		if err != nil {
+			return nil, usagef("--listen: %w", err)
+		}
+		return listener, os.Chmod(path, 0o660)
+	}
+	address := o.listen
+	if !strings.Contains(address, ":") {
+		address = "127.0.0.1:" + address
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, usagef("--listen: %w", err)
+	}
+	ip, notIP := netip.ParseAddr(host)
+	if local := host == "localhost" || notIP == nil && ip.IsLoopback(); !local && o.proxy == "" {
+		return nil, usagef("--listen %s: others than this host could ask; add --behind-proxy HEADER, or use an SSH tunnel", o.listen)
+	}
+	listener, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, usagef("--listen: %w", err)
+	}
+	return listener, nil
+}
+
+// browse opens an address on the desktop, if there is one.
+func browse(address string) {
+	program := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		program = "open"
+	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return
+	}
+	c := exec.Command(program, address) //nolint:gosec,noctx // the address is hipq's own; the browser outlives the command
+	if c.Start() == nil {
+		go func() { _ = c.Wait() }()
+	}
+}
+
+// uiHealthMost is up to how many jobs of a type the verdict counts, so that it costs the same for any backlog.
+const uiHealthMost = 10_000
+
+// uiInstance is what the pages get of the command line.
+func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
+	return ui.Instance{
+		Name: i.Name, DB: i.db, Zone: i.Location, Queues: i.queues,
+		Health: func(ctx context.Context) (monitor.Health, error) {
+			s, err := i.state(ctx, uiHealthMost)
+			return i.health(s, i.shared), err
+		},
+		Report: func(ctx context.Context) (report.Page, error) {
+			p := report.Page{Instance: i.Name, Zone: i.Location, Alert: i.Alert}
+			hour, err := monitor.New(i.db).LastComplete(ctx)
+			if err == nil {
+				p.Report, err = monitor.New(i.db).Report(ctx, hour)
+			}
+			if err == nil {
+				p.Made, err = i.db.SQL.Clock(ctx)
+			}
+			return p, err
+		},
+		Schedules: i.uiSchedules,
+		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
+			t, _, err := i.knownSchedules(ctx, []string{name}, true)
+			switch {
+			case err != nil:
+				return err
+			case pause:
+				_, err = t.Pause(ctx, name)
+			default:
+				_, err = t.Resume(ctx, name)
+			}
+			return err
+		},
+		RunSchedule: func(ctx context.Context, name string) (string, job.Added, error) {
+			if i.Schedule(name) == nil {
+				return "", job.Added{}, fmt.Errorf("schedule %s is not in this config", name)
+			}
+			said, err := a.runSchedule(ctx, i, name, false)
+			if err != nil {
+				return "", job.Added{}, err
+			}
+			return said.Queue, job.Added{ID: *said.ID, Duplicate: said.Duplicate}, nil
+		},
+		Asker: i.asker,
+		CheckType: func(ctx context.Context, q *queue.Queue, jobType string) error {
+			types, err := i.accepted(ctx, q)
+			return errors.Join(err, types.check(jobType))
+		},
+		Time: func(_ context.Context, text string) (time.Time, error) { return i.time(cmd, "time", text) },
+	}
+}
+
+// uiSchedules has overdue schedules first.
+func (i *instance) uiSchedules(ctx context.Context) (all []ui.Schedule, err error) {
+	_, rows, err := i.timetable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := i.db.SQL.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range i.scheduleNames(rows) {
+		s := i.scheduled(name, rows, now)
+		of := ui.Schedule{Schedule: s.reported(i, rows[name].Missed(), now), Paused: s.Paused, InConfig: s.InConfig}
+		if s.LastJobID != nil {
+			of.LastJob = *s.LastJobID
+		}
+		all = append(all, of)
+	}
+	return all, nil
+}

@@ -1,0 +1,386 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// action is what a person can do to jobs.
+type action struct {
+	Name, Label string
+	// done is what a job then was.
+	done string
+	// Asks is set if it ends jobs or adds many, so that a page asks first.
+	Asks bool
+	// from are the statuses of the jobs that it changes.
+	from []admin.Status
+	do   func(ctx context.Context, q *admin.Queue, ids []int64) error
+	// alone is set if do takes one job.
+	alone bool
+}
+
+var waitingForRun = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked, admin.Initial, admin.Retry}
+
+var actions = []action{
+	{
+		Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed},
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+			_, err := q.Retry(ctx, false, ids...)
+			return err
+		},
+	},
+	{
+		Name: "again", Label: "Run again", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed},
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+			_, err := q.Retry(ctx, true, ids...)
+			return err
+		},
+	},
+	{
+		Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed},
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
+	},
+	{
+		Name: "now", Label: "Run now", done: "due now", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
+		},
+	},
+	{
+		Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: waitingForRun,
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Cancel(ctx, ids...) },
+	},
+	{
+		Name: "stop", Label: "Stop", done: "cancelled; its worker stops it", Asks: true,
+		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
+		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+			_, err := q.Stop(ctx, ids[0])
+			return err
+		},
+	},
+}
+
+// actionsFor are the actions on a list of jobs of one status.
+func actionsFor(status admin.Status) (can []action) {
+	for _, a := range actions {
+		if slices.Contains(a.from, status) {
+			can = append(can, a)
+		}
+	}
+	return can
+}
+
+// actionsOn are the actions on one job.
+func actionsOn(j *job.Job) []action {
+	switch j.State() {
+	case job.Running, job.Error:
+		return actionsFor(admin.Running)
+	case job.Retry:
+		return actionsFor(admin.Retry)
+	case job.Initial:
+		if j.Status == job.StatusScheduled {
+			return actionsFor(admin.Scheduled)
+		}
+		return actionsFor(admin.Due)
+	}
+	switch j.Status {
+	case job.StatusFailed:
+		return actionsFor(admin.Failed)
+	case job.StatusClosed:
+		return actionsFor(admin.Closed)
+	}
+	return actionsFor(admin.Finished)
+}
+
+// who is the person's name for the activity: the proxy's, or this process's user.
+func (v *view) who() string {
+	if v.User != "" {
+		return texts.Clip(v.User, 64)
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "hipq ui"
+}
+
+type confirmPage struct {
+	selection
+	action
+	Queue string
+	IDs   []int64
+	All   bool
+	Jobs  int64
+	Back  string
+	// At is the time to reschedule to.
+	At string
+}
+
+// changeJobs does something to the chosen jobs, or to all that match. What ends jobs is asked about first, with their number.
+func (s *Server) changeJobs(v *view) error {
+	if err := v.r.ParseForm(); err != nil {
+		return unusable("The form can't be read: %s.", err)
+	}
+	q, err := v.named(v.r.PathValue("queue"))
+	if err != nil {
+		return err
+	}
+	sel, err := selected(v.r.PostForm)
+	if err != nil {
+		return err
+	}
+	c := confirmPage{selection: sel, Queue: q.Name, All: v.r.PostForm.Has("all"), Back: here(v.r.PostForm.Get("back")), At: v.r.PostForm.Get("at")}
+	if c.action, err = v.action(c.At); err != nil {
+		return err
+	}
+	for _, text := range v.r.PostForm["id"] {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return unusable("%q is not the number of a job.", text)
+		}
+		c.IDs = append(c.IDs, id)
+	}
+	if c.All {
+		by, err := v.filter(sel)
+		if err != nil {
+			return err
+		}
+		if by.Status == "" {
+			return unusable("Choose a status first: all jobs of a queue are not changed at once.")
+		}
+		if c.IDs, err = admin.Of(q).FindIDs(v.r.Context(), by); err != nil {
+			return err
+		}
+	}
+	c.Jobs = int64(len(c.IDs))
+	switch {
+	case c.Jobs == 0:
+		return v.back(c.Back, "No job was chosen, so nothing was changed.")
+	case c.Asks && v.r.PostForm.Get("sure") == "":
+		if c.All {
+			c.IDs = nil // the answer finds them again
+		}
+		return v.show("confirm", fmt.Sprintf("%s %s?", c.Label, texts.Count(c.Jobs, "job")), c)
+	}
+	s.health.forget()
+	job := s.work.begin(c.action, q, v.who(), c.IDs, c.Back)
+	if job.wait(2 * time.Second) {
+		return v.back(c.Back, job.Said())
+	}
+	return v.back(fmt.Sprint("/work/", job.ID), "")
+}
+
+// action is the one that the form names.
+func (v *view) action(at string) (action, error) {
+	name := v.r.PostForm.Get("do")
+	if name == "reschedule" {
+		when, err := v.Time(v.r.Context(), at)
+		if err != nil || when.IsZero() {
+			return action{}, unusable("%q is not a time: write 15:30, tomorrow 09:00, or 2026-12-31 23:00.", at)
+		}
+		return action{
+			Name: name, Label: "Reschedule", done: "rescheduled", alone: true,
+			do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+				return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{At: when})
+			},
+		}, nil
+	}
+	n := slices.IndexFunc(actions, func(a action) bool { return a.Name == name })
+	if n < 0 {
+		return action{}, unusable("%q is not an action.", name)
+	}
+	return actions[n], nil
+}
+
+// here is an address of this server, whatever a form says.
+func here(to string) string {
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+		return "/"
+	}
+	return to
+}
+
+func (s *Server) pauseQueue(v *view) error {
+	q, err := v.named(v.r.PathValue("queue"))
+	if err != nil {
+		return err
+	}
+	to := "/queues/" + q.Name
+	if v.r.FormValue("pause") == "yes" {
+		return cmpErr(admin.Of(q).Pause(v.r.Context()), func() error { return v.back(to, "The queue is paused: no job starts. Running jobs end as usual.") })
+	}
+	return cmpErr(admin.Of(q).Resume(v.r.Context()), func() error { return v.back(to, "The queue goes on.") })
+}
+
+// cmpErr goes on unless there is an error.
+func cmpErr(err error, next func() error) error {
+	if err != nil {
+		return err
+	}
+	return next()
+}
+
+func (s *Server) changeSchedule(v *view) error {
+	name, ctx := v.r.PathValue("name"), v.r.Context()
+	switch do := v.r.FormValue("do"); do {
+	case "pause", "resume":
+		return cmpErr(s.PauseSchedule(ctx, name, do == "pause"), func() error {
+			return v.back("/schedules", map[string]string{"pause": "The schedule is paused: " + name + ".", "resume": "The schedule goes on: " + name + "."}[do])
+		})
+	case "run":
+		queue, added, err := s.RunSchedule(ctx, name)
+		return cmpErr(err, func() error {
+			return v.back(fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), "The schedule's job was added.")
+		})
+	default:
+		return unusable("%q is not an action.", do)
+	}
+}
+
+// work does what takes longer than a page may.
+type work struct {
+	ctx context.Context
+	mu  sync.Mutex
+	all []*task
+}
+
+func newWork(ctx context.Context) *work { return &work{ctx: ctx} }
+
+// task is an action on many jobs.
+type task struct {
+	ID     int
+	Back   string
+	Total  int
+	action action
+	queue  string
+	ended  chan struct{}
+
+	mu            sync.Mutex
+	done, refused int
+	first, err    error
+}
+
+// batch is how many jobs one transaction changes, for which workers may have to wait.
+const batch = 100
+
+// kept are the tasks of which the server still tells.
+const tasksKept = 50
+
+func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back string) *task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &task{ID: 1, Back: back, Total: len(ids), action: a, queue: q.Name, ended: make(chan struct{})}
+	if n := len(w.all); n > 0 {
+		t.ID = w.all[n-1].ID + 1
+	}
+	w.all = append(w.all, t)
+	w.all = w.all[max(0, len(w.all)-tasksKept):]
+	go t.run(w.ctx, admin.Of(q).By(who), ids)
+	return t
+}
+
+func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
+	defer close(t.ended)
+	size := batch
+	if t.action.alone {
+		size = 1
+	}
+	for some := range slices.Chunk(ids, size) {
+		err := t.action.do(ctx, q, some)
+		t.mu.Lock()
+		refused, ok := errors.AsType[admin.Refused](err)
+		switch {
+		case err == nil:
+			t.done += len(some)
+		case ok:
+			for _, err := range refused {
+				if err == nil {
+					t.done++
+				} else {
+					t.refused++
+					t.first = firstOf(t.first, err)
+				}
+			}
+		case admin.IsRefusal(err):
+			t.refused++
+			t.first = firstOf(t.first, err)
+		default:
+			t.err = err
+		}
+		over := t.err != nil
+		t.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// wait reports whether the task ends within the time.
+func (t *task) wait(most time.Duration) bool {
+	select {
+	case <-t.ended:
+		return true
+	case <-time.After(most):
+		return false
+	}
+}
+
+// Over reports whether the task has ended.
+func (t *task) Over() bool { return t.wait(0) }
+
+// Done is how many jobs it has changed or refused.
+func (t *task) Done() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(t.done + t.refused)
+}
+
+// Said tells what it did.
+func (t *task) Said() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.done, "job"), t.queue, map[bool]string{true: "was", false: "were"}[t.done == 1], t.action.done)
+	if t.refused > 0 {
+		said += fmt.Sprintf(" %s not: %s", texts.Count(t.refused, "job"), sentence(t.first.Error()))
+	}
+	if t.err != nil {
+		said += fmt.Sprintf(" Then it broke off, %d are left: %s", t.Total-t.done-t.refused, sentence(t.err.Error()))
+	}
+	return said
+}
+
+func (s *Server) showWork(v *view) error {
+	id, _ := strconv.Atoi(v.r.PathValue("id"))
+	s.work.mu.Lock()
+	n := slices.IndexFunc(s.work.all, func(t *task) bool { return t.ID == id })
+	var t *task
+	if n >= 0 {
+		t = s.work.all[n]
+	}
+	s.work.mu.Unlock()
+	if t == nil {
+		return notFound(fmt.Sprint("work ", v.r.PathValue("id")))
+	}
+	if !t.Over() {
+		v.w.Header().Set("Refresh", "1")
+	}
+	return v.show("work", t.action.Label, t)
+}

@@ -1,0 +1,105 @@
+package ui
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// door lets in the browser that brings the token, and then knows it by a cookie. Behind a proxy, it lets in whom the proxy
+// names.
+type door struct {
+	header string
+
+	mu sync.Mutex
+	// token is empty once it has been used.
+	token string
+	// session is the cookie's value.
+	session string
+	// wrong are the times of the latest wrong tokens.
+	wrong []time.Time
+}
+
+const cookie = "hipq"
+
+// wrongMost is how many wrong tokens a minute the door takes before it answers none.
+const wrongMost = 5
+
+func newDoor(o Options) *door {
+	return &door{header: o.UserHeader, token: o.Token, session: rand.Text()}
+}
+
+// policy allows only what this server sends: no inline script or style, no frame, no other host.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// guard lets requests pass from one's own pages only.
+func (d *door) guard(next http.Handler) http.Handler {
+	inside := http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case d.isInside(r):
+			inside.ServeHTTP(w, r)
+		case d.header != "":
+			refuse(w, http.StatusForbidden, "The proxy didn't say who you are: it must set the header "+d.header+".")
+		case r.Method == http.MethodGet && r.URL.Query().Has("token"):
+			d.enter(w, r)
+		default:
+			refuse(w, http.StatusForbidden, "Open the address that hipq ui printed. It works once; start hipq ui again for another.")
+		}
+	})
+}
+
+// isInside reports whether the request comes from somebody who was let in.
+func (d *door) isInside(r *http.Request) bool {
+	if d.header != "" {
+		return r.Header.Get(d.header) != ""
+	}
+	c, err := r.Cookie(cookie)
+	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(d.session)) == 1
+}
+
+// enter exchanges the token for a cookie.
+func (d *door) enter(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for len(d.wrong) > 0 && now.Sub(d.wrong[0]) > time.Minute {
+		d.wrong = d.wrong[1:]
+	}
+	brought := r.URL.Query().Get("token")
+	switch {
+	case len(d.wrong) >= wrongMost:
+		refuse(w, http.StatusTooManyRequests, "Too many wrong tokens. Wait a minute.")
+	case d.token == "" || subtle.ConstantTimeCompare([]byte(brought), []byte(d.token)) != 1:
+		d.wrong = append(d.wrong, now)
+		refuse(w, http.StatusForbidden, "This token is wrong, or it was used before. Start hipq ui again for another.")
+	default:
+		d.token = ""
+		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		// A redirect from another site's link would not bring a strict cookie; a page of this site's own does.
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>hipq</title><a href="/">Go on</a>`))
+	}
+}
+
+// user is the person's name for the activity.
+func (d *door) user(r *http.Request) string {
+	if d.header == "" {
+		return ""
+	}
+	return r.Header.Get(d.header)
+}
+
+func refuse(w http.ResponseWriter, status int, text string) {
+	http.Error(w, text, status)
+}

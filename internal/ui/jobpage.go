@@ -1,0 +1,203 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/scheduler"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+)
+
+type jobPage struct {
+	*job.Job
+	Entries []activity.Entry
+	// Schedule is what added the job, if one did.
+	Schedule string
+	Reasons  []admin.Reason
+	// Progressed is the progress of the latest attempt.
+	Progressed *job.Progress
+	Can        []action
+	// Enqueue is a command that adds such a job.
+	Enqueue string
+}
+
+// Movable reports whether the job can be rescheduled.
+func (p jobPage) Movable() bool { return admin.CanCancel(p.Job) == nil }
+
+// Flaw is why the row isn't a valid job.
+func (p jobPage) Flaw() string {
+	if p.Invalid == nil {
+		return ""
+	}
+	return p.Invalid.Error()
+}
+
+// one returns the queue and the job of the request.
+func (v *view) one() (*queue.Queue, *job.Job, error) {
+	q, err := v.named(v.r.PathValue("queue"))
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := strconv.ParseInt(v.r.PathValue("id"), 10, 64)
+	if err != nil || id < 1 {
+		return nil, nil, notFound("job " + v.r.PathValue("id"))
+	}
+	j, err := q.Get(v.r.Context(), id)
+	return q, j, err
+}
+
+func (s *Server) job(v *view) error {
+	q, j, err := v.one()
+	if err != nil {
+		return err
+	}
+	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j)}
+	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: j.ID}
+	err = activity.New(v.DB).Find(v.r.Context(), by, func(e activity.Entry) error {
+		if name, _ := scheduler.Of(e.Output); e.State == activity.Added && name != "" {
+			p.Schedule = name
+		}
+		p.Entries = append(p.Entries, e)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if reached, ok := j.Reached(); ok {
+		p.Progressed = &reached
+	}
+	why, err := admin.Of(q).Why(v.r.Context(), j.ID, s.Asker(q.Name))
+	if err != nil {
+		return err
+	}
+	p.Reasons = why.Reasons
+	v.Live = fmt.Sprint(q.Name, "/", j.ID)
+	return v.show("job", fmt.Sprint("Job ", j.ID, " of ", q.Name), p)
+}
+
+// enqueueCommand is empty if a shell could not be given the data.
+func enqueueCommand(j *job.Job) string {
+	words := []string{"hipq", "enqueue", j.Queue, texts.ShellWord(j.Type)}
+	if j.Data != job.None {
+		if len(j.Data) > 4<<10 || texts.IndexHidden(j.Data) < len(j.Data) {
+			return ""
+		}
+		words = append(words, "--data", texts.ShellWord(j.Data))
+	}
+	return strings.Join(append(words, "--key", texts.ShellWord(j.Key)), " ")
+}
+
+// shownBytes is how much of a text a page shows. The rest is a download.
+const shownBytes = 16 << 10
+
+// Shown is the beginning of a text.
+func (v *view) Shown(text string) string { return texts.Clip(text, shownBytes) }
+
+// IsLong reports whether Shown is only the beginning.
+func (v *view) IsLong(text string) bool { return len(text) > shownBytes }
+
+// download sends a text of a job as a file, which no browser shows as a page.
+func (s *Server) download(v *view) error {
+	_, j, err := v.one()
+	if err != nil {
+		return err
+	}
+	name := v.r.PathValue("text")
+	text, ok := map[string]string{"data": j.Data, "result": j.Result, "error": j.Error}[name]
+	if !ok {
+		return notFound(name + " of a job")
+	}
+	v.w.Header().Set("Content-Type", "application/octet-stream")
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d-%s.txt"`, j.Queue, j.ID, name))
+	http.ServeContent(v.w, v.r, "", time.Time{}, strings.NewReader(text))
+	return nil
+}
+
+// enqueuePage is the form, with what was typed.
+type enqueuePage struct {
+	Queue, Type, Key, Data, At, Priority, OnDuplicate string
+	Queues                                            []enqueueQueue
+}
+
+type enqueueQueue struct {
+	Name  string
+	Types []string
+}
+
+func (s *Server) enqueueForm(v *view) error {
+	if s.ReadOnly {
+		return notFound("form, because hipq ui was started with --read-only")
+	}
+	return v.showForm("")
+}
+
+func (v *view) showForm(said string) error {
+	form := v.r.FormValue
+	p := enqueuePage{
+		Queue: form("queue"), Type: form("type"), Key: form("key"), Data: form("data"), At: form("at"), Priority: form("priority"), OnDuplicate: form("on-duplicate"),
+	}
+	all, err := v.Queues(v.r.Context())
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		types, err := admin.Of(q).TypeNames(v.r.Context())
+		if err != nil {
+			return err
+		}
+		p.Queues = append(p.Queues, enqueueQueue{q.Name, types})
+	}
+	status := http.StatusOK
+	if said != "" {
+		status, v.Said = http.StatusUnprocessableEntity, said
+	}
+	v.Page, v.Title, v.Data = "enqueue", "Enqueue a job", p
+	return v.render(status)
+}
+
+func (s *Server) enqueue(v *view) error {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*job.MaxDataBytes)
+	if err := v.r.ParseForm(); err != nil {
+		return unusable("The form can't be read: %s.", err)
+	}
+	form := v.r.PostForm.Get
+	q, err := v.named(form("queue"))
+	if err != nil {
+		return err
+	}
+	j := job.Params{Type: form("type"), Key: form("key"), Data: form("data"), OnDuplicate: job.OnDuplicate(form("on-duplicate"))}
+	if text := form("priority"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return v.showForm(fmt.Sprintf("The priority %q is not a number.", text))
+		}
+		j.Priority = &n
+	}
+	if text := form("at"); text != "" {
+		if j.At, err = s.Time(v.r.Context(), text); err != nil {
+			return v.showForm(sentence(err.Error()))
+		}
+	}
+	if err := s.CheckType(v.r.Context(), q, j.Type); err != nil {
+		return v.showForm(sentence(err.Error()))
+	}
+	if err := q.Check(j); err != nil {
+		return v.showForm(sentence(err.Error()))
+	}
+	added, err := admin.Of(q).By(v.who()).Enqueue(v.r.Context(), j)
+	if err != nil {
+		return v.showForm(sentence(err.Error()))
+	}
+	said := fmt.Sprintf("Job %d was added.", added.ID)
+	if added.Duplicate {
+		said = fmt.Sprintf("Job %d has this type and key, and is not final. Nothing was added.", added.ID)
+	}
+	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), said)
+}

@@ -1,0 +1,185 @@
+package ui
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue/admin"
+)
+
+// tallyMost is up to how many jobs of a status a page counts.
+const tallyMost = 10_000
+
+// TallyMost is for templates.
+func (v *view) TallyMost() int64 { return tallyMost }
+
+// queueRow is a queue with its counts.
+type queueRow struct {
+	Name   string
+	Paused bool
+	admin.Tally
+}
+
+// rows counts the jobs of all queues.
+func (v *view) rows() (rows []queueRow, err error) {
+	queues, err := v.Queues(v.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		row := queueRow{Name: q.Name}
+		if row.Tally, err = admin.Of(q).Tally(v.r.Context(), tallyMost); err != nil {
+			return nil, err
+		}
+		if row.Paused, err = admin.Of(q).Paused(v.r.Context()); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+type overview struct {
+	Health    monitor.Health
+	Queues    []queueRow
+	Report    report.View
+	Hosts     []host
+	Schedules []Schedule
+}
+
+func (s *Server) overview(v *view) error {
+	health, err := s.health.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	o := overview{Health: health}
+	if o.Queues, err = v.rows(); err != nil {
+		return err
+	}
+	metrics, err := s.metrics.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	o.Report = metrics.View()
+	if o.Hosts, err = v.hosts(); err != nil {
+		return err
+	}
+	if o.Schedules, err = s.Instance.Schedules(v.r.Context()); err != nil {
+		return err
+	}
+	slices.SortStableFunc(o.Schedules, func(a, b Schedule) int { return a.Next.Compare(b.Next) })
+	o.Schedules = slices.DeleteFunc(o.Schedules, func(s Schedule) bool { return s.Next.IsZero() && !s.Overdue })
+	o.Schedules = o.Schedules[:min(len(o.Schedules), 5)]
+	v.Live = "*"
+	return v.show("overview", "Overview", o)
+}
+
+// Cause is the page that shows what a finding is about.
+func (v *view) Cause(f monitor.Finding) string {
+	with := func(pairs ...string) string {
+		q := url.Values{}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if pairs[i+1] != "" {
+				q.Set(pairs[i], pairs[i+1])
+			}
+		}
+		return "?" + q.Encode()
+	}
+	queue, jobType := "", ""
+	if f.Queue != nil {
+		queue = *f.Queue
+	}
+	if f.JobType != nil {
+		jobType = *f.JobType
+	}
+	switch f.What {
+	case "failed":
+		return "/failures" + with("queue", queue, "type", jobType)
+	case "error_rate":
+		return "/failures" + with("queue", queue, "type", jobType, "state", "retry")
+	case "backlog", "oldest_due", "wait_p95", "shard_oldest_due", "misplaced":
+		return "/queues/" + queue + with("status", "due", "type", jobType)
+	case "run_p95":
+		return "/queues/" + queue + with("status", "running", "type", jobType)
+	case "no_tick_for", "dead_workers":
+		return "/workers"
+	case "schedules":
+		return "/schedules"
+	case "missed_hours":
+		return "/metrics"
+	}
+	return ""
+}
+
+// host is a host with its workers.
+type host struct {
+	Name    string
+	Slots   int
+	Workers []workers.Row
+}
+
+// hosts returns the workers that are at work, by host.
+func (v *view) hosts() (hosts []host, err error) {
+	rows, err := workers.New(v.DB).AtWork(v.r.Context())
+	for _, w := range rows {
+		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
+			hosts = append(hosts, host{Name: w.Host})
+		}
+		h := &hosts[len(hosts)-1]
+		h.Slots, h.Workers = h.Slots+w.Slots, append(h.Workers, w)
+	}
+	return hosts, err
+}
+
+type workersPage struct {
+	Hosts []host
+	Last  *workers.Row
+	Ticks *monitor.Window
+}
+
+func (s *Server) workers(v *view) error {
+	var p workersPage
+	var err error
+	if p.Hosts, err = v.hosts(); err != nil {
+		return err
+	}
+	if p.Last, err = workers.New(v.DB).Last(v.r.Context()); err != nil {
+		return err
+	}
+	metrics, err := s.metrics.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	p.Ticks = metrics.View().Window("1w")
+	v.Live = "workers"
+	return v.show("workers", "Workers", p)
+}
+
+// Silent reports whether a worker missed a renewal.
+func (v *view) Silent(w workers.Row) bool {
+	_, silent := w.Silent(v.Now)
+	return silent
+}
+
+func (s *Server) metricsPage(v *view) error {
+	metrics, err := s.metrics.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	return v.show("metrics", "Metrics", metrics.View())
+}
+
+func (s *Server) schedules(v *view) error {
+	all, err := s.Instance.Schedules(v.r.Context())
+	if err != nil {
+		return err
+	}
+	v.Live = "*"
+	return v.show("schedules", "Schedules", all)
+}
+
+// Of is the number of jobs of a status.
+func (q queueRow) Of(status string) int64 { return q.Tally[admin.Status(status)] }

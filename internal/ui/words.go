@@ -1,0 +1,94 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/texts"
+)
+
+// ago says how long ago a time was, or in how long it will be.
+func ago(now, t time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "–"
+	case d < time.Second && d > -time.Second:
+		return "now"
+	case d < 0:
+		return "in " + texts.Duration((-d).Round(time.Second))
+	default:
+		return texts.Duration(d.Round(time.Second)) + " ago"
+	}
+}
+
+// datetime is a time in the zone of the config. A script shows it in the reader's zone; the title is UTC.
+func datetime(zone *time.Location, t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, //nolint:gosec // of numbers only
+		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05.000"), t.In(zone).Format("2 Jan 15:04:05")))
+}
+
+// sentence makes an error's text a sentence.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + strings.TrimRight(text[size:], ".") + "."
+}
+
+// word is a name, or a dash.
+func word(text string) string {
+	if text == "" || text == texts.None {
+		return "–"
+	}
+	return texts.Clip(text, 512)
+}
+
+// number writes a count. most marks one that was not counted on.
+func number(n int64, most ...int64) string {
+	if len(most) > 0 && n >= most[0] {
+		return texts.Thousands(n) + "+"
+	}
+	return texts.Thousands(n)
+}
+
+// query is a query string of names and values in turn; empty values are left out.
+func query(pairs ...any) template.URL {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if value := fmt.Sprint(pairs[i+1]); value != "" && value != "0" {
+			v.Set(fmt.Sprint(pairs[i]), value)
+		}
+	}
+	return template.URL(v.Encode()) //nolint:gosec // it is encoded
+}
+
+var token = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|true|false|null`)
+
+// highlighted marks the keys and values of JSON, indented. Another text is only escaped.
+func highlighted(text string) template.HTML {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // it is escaped
+	}
+	indented, out, last := b.String(), strings.Builder{}, 0
+	for _, at := range token.FindAllStringSubmatchIndex(indented, -1) {
+		class := "v"
+		if at[2] >= 0 {
+			class = "k"
+		}
+		out.WriteString(template.HTMLEscapeString(indented[last:at[0]]))
+		fmt.Fprintf(&out, `<span class="%s">%s</span>`, class, template.HTMLEscapeString(indented[at[0]:at[1]]))
+		last = at[1]
+	}
+	out.WriteString(template.HTMLEscapeString(indented[last:]))
+	return template.HTML(out.String()) //nolint:gosec // each part is escaped
+}
