@@ -123,7 +123,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	}
 	switch {
 	case a.json && found.Others > 0 && by.Limit == 0, a.json && found.More:
-		a.warn(fmt.Errorf("%s has failed jobs besides", q.Name))
+		a.warn(fmt.Errorf("%s has more failed jobs", q.Name))
 	case a.json:
 	case found.More:
 		a.out.line("and older jobs of %s; --until lists them", q.Name)

@@ -169,7 +169,7 @@ func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 		for _, name := range done.Procedures {
 			helpers += min(1, strings.Count(name, "$"))
 		}
-		a.out.line("made %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
+		a.out.line("created %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
 	}
 	if done.LeftOut != "" {
 		a.out.line("%s", done.LeftOut)
@@ -264,7 +264,7 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	}
 	err = files.Write(file, config.Starter(), 0o600, os.Link) // the user may add a password
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
+		return false, fmt.Errorf("%w: write the first config: %w", config.ErrInvalid, err)
 	}
 	return err == nil, nil
 }

@@ -72,7 +72,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "write the output to this file; - is standard output")
 	f.BoolVar(&o.check, "check", false, "print one line for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, and replace it; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page to this file, replacing it; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)

@@ -47,7 +47,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return misread{errors.New("it needs either queues, or --all"), cmd}
+				return misread{errors.New("name queues, or give --all"), cmd}
 			}
 			return a.open(cmd, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
 		},
@@ -143,7 +143,7 @@ func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(
 			failed = append(failed, err)
 			continue
 		case !changes && p.dryRun:
-			nothing = append(nothing, fmt.Errorf("%s %s: it would change nothing, for %s is %s", p.of, p.verb(), name, p.so()))
+			nothing = append(nothing, fmt.Errorf("%s %s: nothing would change, because %s is %s", p.of, p.verb(), name, p.so()))
 		}
 		if err := a.printPaused(p, name, changes); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (a *app) printPaused(p pausing, name string, changes bool) error {
 	case changes:
 		a.out.line("%s %s", done.Result, name)
 	default:
-		a.out.line("%s was %s before", name, p.so())
+		a.out.line("%s was already %s", name, p.so())
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	}
 	switch dead, silent := w.Silent(now); {
 	case silent && dead == 0:
-		s.silence = "; its lock is over: the next worker declares it dead"
+		s.silence = "; its lock has expired: the next worker declares it dead"
 	case silent:
 		s.silence = fmt.Sprintf("; unless it comes back it is declared dead in %s", dead.Round(time.Second))
 	}

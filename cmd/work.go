@@ -96,7 +96,7 @@ func (a *app) workCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
 	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: those of the host's node, if database.nodes are set)")
-	f.Int("max-jobs", 0, "end after so many (0: no limit)")
+	f.Int("max-jobs", 0, "end after this many jobs (0: no limit)")
 	settingFlags(f)
 	return c
 }
@@ -293,7 +293,7 @@ func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 		most = max(most, q.Shards)
 	}
 	if len(numbers) > 0 && numbers[len(numbers)-1] >= most {
-		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, from 0 on",
+		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, numbered from 0",
 			i.File, numbers[len(numbers)-1], most)
 	}
 	return nil

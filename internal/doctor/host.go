@@ -114,7 +114,7 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 	}
 	if len(inTurn) > 0 {
 		return found(Wrong, "two configs have schedules with different slots, which start over in turn, so that slots may be lost: "+strings.Join(inTurn, ", ")).
-			but("give all hosts the same when and zone, or each schedule a name of its own")
+			but("give all hosts the same when and zone, or each schedule its own name")
 	}
 	return found(OK, fmt.Sprintf("%d, of which %d are paused; none is overdue", len(p.Config.Schedules), paused))
 }
