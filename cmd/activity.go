@@ -15,7 +15,7 @@ const activityLong = `Prints the activity, oldest first: every transition of a j
 --limit changes that. With --json all entries are printed, one object a line.
 
 A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
-searched, and the --until that continues from there. --limit=0 and --json search everything.
+searched, and the --until to continue from there. --limit=0 and --json search everything.
 
 --follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
 tries again. No entry is lost.

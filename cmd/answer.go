@@ -116,7 +116,7 @@ func ending(j *job.Job) string {
 const completeLong = `Reports that the work of a job is done. It settles the started job that has this type and key and is not final. Use it
 for asynchronous jobs, whose handlers only send a request.
 
-It prints what it did. With --json, "result" is answered, already (the job has finished before, which does no harm),
+It prints what it did. With --json, "result" is answered, already (the job had finished before, which is harmless),
 unknown (there is no job with this key) or refused. If a handler is still running, its own result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed;
@@ -154,9 +154,9 @@ const failLong = `Reports that the work of a job has failed for good. It settles
 final. With --retry, the failure is treated like a handler's error: the next worker that handles the type decides
 whether to retry.
 
-It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, has failed
-before, which does no harm), unknown (there is no job with this key) or refused. If a handler is still running, its
-own result is ignored.
+It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, had failed
+before, which is harmless), unknown (there is no job with this key) or refused. If a handler is still running, its own
+result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed;
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`

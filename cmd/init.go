@@ -22,10 +22,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also creates the stored
-procedures, if the user has that privilege. Schedules of the config begin now. If the config has a new number of
-shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config go on meanwhile.
-Without a config it writes a first hipq.yaml.
+const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
+creates the stored procedures, if the user has that privilege. Schedules of the config begin now. If the config has a
+new number of shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config
+continue meanwhile. Without a config it writes a first hipq.yaml.
 
 It may be repeated, and several may run at once. If it was interrupted, run it again.
 

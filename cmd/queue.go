@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running jobs go on, and
-jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of the instance. An
-error of one queue doesn't stop the others.
+const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running
+jobs continue, and jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of
+the instance. An error of one queue doesn't stop the others.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration, or a queue has no table.`

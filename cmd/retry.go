@@ -20,8 +20,8 @@ was retried or dismissed, or that finished, is retried only with --again; to sel
 or finished. If a job with the same type and key is not final, nothing changes, and its id is printed, with a note on
 stderr.
 
-Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
-78 configuration.`
+Exit codes: 0 done · 1 some could not be retried, or were retried before · 64 usage · 75 the database is unreachable or
+busy · 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
 	again := false

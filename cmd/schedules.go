@@ -268,9 +268,9 @@ func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p 
 	})
 }
 
-const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused. It prints the ids, as
-hipq enqueue does. If the schedule has a key of its own and a job with it is not final, that job's id is printed.
-Otherwise the key is the schedule's name, @ and this time with microseconds.
+const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused.
+It prints the ids, as hipq enqueue does. If the schedule has its own key and a job with it is not final, that job's id
+is printed. Otherwise the key is the schedule's name, @ and this time with microseconds.
 
 Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

@@ -18,8 +18,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of its handler, and
-how it stands or ended. History that was purged is missing.
+const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of
+its handler, and its state or how it ended. History that was purged is missing.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
