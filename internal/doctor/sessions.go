@@ -70,7 +70,7 @@ func lookAtInsertID(ctx context.Context, p *patient) Finding {
 	}
 	if len(open) > 0 {
 		return found(Warning, "a session that sets insert_id can keep everybody from adding jobs to "+strings.Join(open, ", ")).
-			but("if you don't trust all sessions, create the triggers of hipq init --print-grants")
+			but("to prevent that, add the triggers of hipq init --print-grants")
 	}
 	return found(OK, "each queue has its trigger")
 }
