@@ -106,7 +106,7 @@ func locate(c *config.Config, err error) error {
 		if strings.HasPrefix(from, "database.") {
 			from += " in " + c.File
 		}
-		return located{err, fmt.Sprintf("the database is %s, by %s", address, from)}
+		return located{err, fmt.Sprintf("the database is %s, set by %s", address, from)}
 	}
 	return err
 }
@@ -202,9 +202,9 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
 	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
-		return exitConfig, "run hipq init for a first one there"
+		return exitConfig, "run hipq init to create one there"
 	case errors.Is(err, config.ErrNotFound):
-		return exitConfig, "run hipq init for a first one, or name it with --config"
+		return exitConfig, "run hipq init to create one, or name one with --config"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):

@@ -79,7 +79,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is said every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is repeated every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -91,7 +91,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
-		said += fmt.Sprintf("; the results of %s could not be saved: they count as lost with their worker, and run again as their retry policy says",
+		said += fmt.Sprintf("; the results of %s could not be saved: the jobs count as lost with their worker, and are retried by their retry policy",
 			texts.Count(n, "job"))
 	}
 	return said
@@ -127,7 +127,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	case !say || c != nil && !c.Mail:
 		return unsaid{err}
 	}
-	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
+	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is repeated once an hour until it is over", a.command, zonedTime(since, zone))}
 }
 
 // mailBack prints that an outage is over.
@@ -137,7 +137,7 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 			if why != "" {
 				why = ": " + why
 			}
-			a.say(fmt.Sprintf("hipq %s is back since %s; it first failed at %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
+			a.say(fmt.Sprintf("hipq %s recovered at %s; it first failed at %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
 		}
 	}
 }
@@ -264,8 +264,8 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		for _, r := range rows {
 			if err == nil && r.InTurn() {
 				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
-					return a.tell(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
-						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
+					return a.tell(fmt.Sprintf("schedule %s keeps starting over, and may lose slots: one config has it as %s, another as %s",
+						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule its own name")
 				})
 			}
 		}
