@@ -94,6 +94,16 @@ func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last in
 	return entries, err
 }
 
+// Touched returns up to most of the newest entries above an id, newest first, with no more than their id, kind, queue and job.
+func (l *Log) Touched(ctx context.Context, after int64, most int) (entries []Entry, err error) {
+	query := "SELECT id, kind, queue, CAST(job_id AS SIGNED INTEGER) AS job_id FROM " + l.db.Activity() + " " + l.db.SQL.ByID + " WHERE id > ? ORDER BY id DESC LIMIT ?"
+	err = engine.Each(ctx, l.db.SQL, query, []any{after, most}, func(e Entry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	return entries, texts.Wrap(err, "look for new activity")
+}
+
 // failedText is how much of an error Failed reads: enough for its fingerprint.
 const failedText = 4096
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os/user"
 	"slices"
 	"strconv"
@@ -173,12 +174,22 @@ func (s *Server) changeJobs(v *view) error {
 		}
 		return v.show("confirm", fmt.Sprintf("%s %s?", c.Label, texts.Count(c.Jobs, "job")), c)
 	}
-	s.health.forget()
-	job := s.work.begin(c.action, q, v.who(), c.IDs, c.Back)
-	if job.wait(2 * time.Second) {
-		return v.back(c.Back, job.Said())
+	t := s.work.begin(c.action, q, v.who(), c.IDs, c.Back, func() {
+		s.health.forget()
+		s.live.changed(touched(q.Name, c.IDs)...)
+	})
+	if t.wait(2 * time.Second) {
+		return v.back(c.Back, t.Said())
 	}
-	return v.back(fmt.Sprint("/work/", job.ID), "")
+	return v.back(fmt.Sprint("/work/", t.ID), "")
+}
+
+// touched is what news say of changed jobs.
+func touched(queue string, ids []int64) []string {
+	if len(ids) > batch {
+		return []string{"*"}
+	}
+	return append(texts.Map(ids, func(id int64) string { return fmt.Sprint(queue, "/", id) }), queue)
 }
 
 // action is the one that the form names.
@@ -203,9 +214,10 @@ func (v *view) action(at string) (action, error) {
 	return actions[n], nil
 }
 
-// here is an address of this server, whatever a form says.
+// here is an address of this server, whatever a form says. Browsers read \ as /, and leave out tabs and line ends.
 func here(to string) string {
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.Contains(to, `\`) {
 		return "/"
 	}
 	return to
@@ -216,6 +228,7 @@ func (s *Server) pauseQueue(v *view) error {
 	if err != nil {
 		return err
 	}
+	defer s.live.changed(q.Name)
 	to := "/queues/" + q.Name
 	if v.r.FormValue("pause") == "yes" {
 		return cmpErr(admin.Of(q).Pause(v.r.Context()), func() error { return v.back(to, "The queue is paused: no job starts. Running jobs end as usual.") })
@@ -232,6 +245,7 @@ func cmpErr(err error, next func() error) error {
 }
 
 func (s *Server) changeSchedule(v *view) error {
+	defer s.live.changed("schedules")
 	name, ctx := v.r.PathValue("name"), v.r.Context()
 	switch do := v.r.FormValue("do"); do {
 	case "pause", "resume":
@@ -277,7 +291,7 @@ const batch = 100
 // kept are the tasks of which the server still tells.
 const tasksKept = 50
 
-func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back string) *task {
+func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back string, then func()) *task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &task{ID: 1, Back: back, Total: len(ids), action: a, queue: q.Name, ended: make(chan struct{})}
@@ -286,12 +300,15 @@ func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back str
 	}
 	w.all = append(w.all, t)
 	w.all = w.all[max(0, len(w.all)-tasksKept):]
-	go t.run(w.ctx, admin.Of(q).By(who), ids)
+	go func() {
+		defer close(t.ended)
+		t.run(w.ctx, admin.Of(q).By(who), ids)
+		then()
+	}()
 	return t
 }
 
 func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
-	defer close(t.ended)
 	size := batch
 	if t.action.alone {
 		size = 1

@@ -16,19 +16,19 @@ type door struct {
 	mu sync.Mutex
 	// token is empty once it has been used.
 	token string
+	// cookie is the cookie's name: another hipq ui on this host, whose port no cookie has, must not overwrite it.
+	cookie string
 	// session is the cookie's value.
 	session string
 	// wrong are the times of the latest wrong tokens.
 	wrong []time.Time
 }
 
-const cookie = "hipq"
-
 // wrongMost is how many wrong tokens a minute the door takes before it answers none.
 const wrongMost = 5
 
 func newDoor(o Options) *door {
-	return &door{header: o.UserHeader, token: o.Token, session: rand.Text()}
+	return &door{header: o.UserHeader, token: o.Token, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
 }
 
 // policy allows only what this server sends: no inline script or style, no frame, no other host.
@@ -64,7 +64,7 @@ func (d *door) isInside(r *http.Request) bool {
 	if d.header != "" {
 		return r.Header.Get(d.header) != ""
 	}
-	c, err := r.Cookie(cookie)
+	c, err := r.Cookie(d.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(d.session)) == 1
 }
 
@@ -85,7 +85,7 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "This token is wrong, or it was used before. Start hipq ui again for another.")
 	default:
 		d.token = ""
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		// A redirect from another site's link would not bring a strict cookie; a page of this site's own does.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>hipq</title><a href="/">Go on</a>`))

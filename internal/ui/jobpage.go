@@ -53,6 +53,9 @@ func (v *view) one() (*queue.Queue, *job.Job, error) {
 	return q, j, err
 }
 
+// progressEvery is how often the page of a running job looks for progress, which is not in the activity.
+const progressEvery = 4 * time.Second
+
 func (s *Server) job(v *view) error {
 	q, j, err := v.one()
 	if err != nil {
@@ -78,7 +81,9 @@ func (s *Server) job(v *view) error {
 		return err
 	}
 	p.Reasons = why.Reasons
-	v.Live = fmt.Sprint(q.Name, "/", j.ID)
+	if v.Live = fmt.Sprint(q.Name, "/", j.ID); j.State() == job.Running {
+		v.Every = progressEvery
+	}
 	return v.show("job", fmt.Sprint("Job ", j.ID, " of ", q.Name), p)
 }
 

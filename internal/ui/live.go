@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,11 +23,13 @@ type live struct {
 	// pages get the news.
 	pages map[chan news]bool
 	stop  context.CancelFunc
+	// away is why the database can't be read; empty if it can.
+	away string
 }
 
 // news is what changed within a poll.
 type news struct {
-	// Changed has queues, jobs ("emails/42") and "workers".
+	// Changed has queues, jobs ("emails/42") and "workers", or "*" for anything.
 	Changed []string `json:"changed"`
 	// Away says why the database can't be read. Back is set when it can again.
 	Away string `json:"away,omitempty"`
@@ -72,6 +76,9 @@ func (l *live) open() chan news {
 	defer l.mu.Unlock()
 	page := make(chan news, 8)
 	l.pages[page] = true
+	if l.away != "" {
+		page <- news{Away: l.away, Changed: []string{}}
+	}
 	if l.stop == nil {
 		var ctx context.Context
 		ctx, l.stop = context.WithCancel(l.ctx)
@@ -101,41 +108,58 @@ func (l *live) tell(n news) {
 	}
 }
 
-// newestMost is how many entries one poll reads.
-const newestMost = 500
+// changed tells open pages what somebody has changed here, because not each change is in the activity.
+func (l *live) changed(what ...string) { l.tell(news{Changed: what}) }
+
+// touchedMost is how many entries one poll reads. overlap is how many of them it reads again, because transactions commit in
+// another order than they take their ids.
+const touchedMost, overlap = 1000, 200
+
+// pollMost is how long a poll waits for the database.
+const pollMost = 5 * time.Second
 
 // poll follows the activity.
 func (l *live) poll(ctx context.Context) {
-	last, away := int64(0), false
+	var seen map[int64]bool // nil before the first look
+	l.mu.Lock()
+	last, failed := int64(0), l.away != ""
+	l.mu.Unlock()
 	for ctx.Err() == nil {
-		by := activity.Filter{After: last, Limit: newestMost}
-		if last == 0 {
-			by.Limit = 1
+		looking, cancel := context.WithTimeout(ctx, pollMost)
+		touched, err := l.log.Touched(looking, last-overlap, touchedMost)
+		cancel()
+		if ctx.Err() != nil {
+			return
 		}
-		changed := map[string]bool{}
-		began := last > 0
-		err := l.log.Find(ctx, by, func(e activity.Entry) error {
-			last = max(last, e.ID)
-			if e.Kind == activity.Worker {
-				changed["workers"] = true
-				return nil
-			}
-			changed[e.Queue], changed[fmt.Sprint(e.Queue, "/", e.JobID)] = true, true
-			return nil
-		})
-		n := news{Changed: []string{}, Back: away && err == nil}
-		switch {
-		case err != nil && ctx.Err() == nil && !away:
+		n := news{Changed: []string{}, Back: failed && err == nil}
+		if err != nil && !failed {
 			n.Away = sentence(err.Error())
-		case began:
-			for what := range changed {
-				n.Changed = append(n.Changed, what)
+		}
+		if err == nil {
+			changed, now := map[string]bool{}, map[int64]bool{}
+			for _, e := range touched {
+				now[e.ID], last = true, max(last, e.ID)
+				switch {
+				case seen == nil || seen[e.ID]:
+				case e.Kind == activity.Worker:
+					changed["workers"] = true
+				default:
+					changed[e.Queue], changed[fmt.Sprint(e.Queue, "/", e.JobID)] = true, true
+				}
 			}
+			if seen != nil && len(touched) == touchedMost {
+				changed["*"] = true
+			}
+			seen, n.Changed = now, slices.AppendSeq(n.Changed, maps.Keys(changed))
+		}
+		if failed = err != nil; n.Away != "" || n.Back {
+			l.mu.Lock()
+			l.away = n.Away
+			l.mu.Unlock()
 		}
 		if len(n.Changed) > 0 || n.Away != "" || n.Back {
 			l.tell(n)
 		}
-		away = err != nil
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

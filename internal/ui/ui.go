@@ -138,6 +138,8 @@ type view struct {
 	User string
 	// Title and Page name the page. Live says what it shows: it is fetched again when that has changed.
 	Title, Page, Live string
+	// Every is how often the page is fetched again besides, 0 for seldom.
+	Every time.Duration
 	// Data is the page's own.
 	Data any
 	// Said is what the last action did.
@@ -167,7 +169,7 @@ const patience = 10 * time.Second
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), User: s.door.user(r), Said: said(w, r)}
+	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), User: s.door.user(r), Said: s.door.said(w, r)}
 	err := f(v)
 	if err == nil {
 		return
@@ -181,7 +183,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 		status = http.StatusNotFound
 	default:
 		if trouble, remedy := schema.Diagnose(err); trouble != schema.NoTrouble {
-			status = http.StatusServiceUnavailable
+			status, v.Live = http.StatusServiceUnavailable, "*" // it recovers by itself
 			text += " " + sentence(remedy)
 		}
 	}
@@ -207,20 +209,24 @@ func (v *view) show(page, title string, data any) error {
 	return v.render(http.StatusOK)
 }
 
+// saidBytes is how much of a message a cookie takes, escaped: browsers drop one of more than 4096 bytes.
+const saidBytes = 1200
+
 // back sends the browser on after an action, with what it did.
 func (v *view) back(to, said string) error {
-	http.SetCookie(v.w, &http.Cookie{Name: "said", Value: url.QueryEscape(said), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30})
+	http.SetCookie(v.w, &http.Cookie{Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30})
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
 
 // said takes what the last action did, so that it is shown once.
-func said(w http.ResponseWriter, r *http.Request) string {
-	c, err := r.Cookie("said")
-	if err != nil || r.Method != http.MethodGet {
+func (d *door) said(w http.ResponseWriter, r *http.Request) string {
+	name := d.cookie + "-said"
+	c, err := r.Cookie(name)
+	if err != nil || c.Value == "" || r.Method != http.MethodGet || r.Header.Get("X-Live") != "" { // another page that renews itself leaves it
 		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: "said", Path: "/", MaxAge: -1})
+	http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1})
 	text, _ := url.QueryUnescape(c.Value)
 	return text
 }

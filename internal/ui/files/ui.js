@@ -1,61 +1,66 @@
 "use strict";
 // The pages work without this. It keeps them up to date, shows times in the reader's zone, and adds keys.
 
-const main = () => document.getElementById("main");
+const page = () => document.getElementById("page");
 const state = document.getElementById("state");
 const calm = state.textContent;
 
 // Times come in the zone of the config, with UTC as title.
 const zoned = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dress = () => {
-  for (const t of document.querySelectorAll("main time")) t.textContent = zoned.format(new Date(t.dateTime));
+  for (const t of page().querySelectorAll("time")) t.textContent = zoned.format(new Date(t.dateTime));
 };
 dress();
 
 // The page is fetched again when what it shows has changed, but not while somebody selects or types in it.
-const pace = 2000;
+const pace = 2000, seldom = 30000;
 let stale = false, fetched = Date.now();
-const busy = () => main().contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button") ||
-  main().querySelector("input:checked") || !getSelection().isCollapsed || document.hidden;
+const busy = () => page().contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button") ||
+  page().querySelector("input:checked") || !getSelection().isCollapsed || document.hidden;
 const renew = async () => {
-  if (!stale || Date.now() - fetched < pace || busy()) return;
+  const age = Date.now() - fetched;
+  if (age > (page().dataset.every || seldom)) stale = true; // what no activity tells, such as progress
+  if (!stale || age < pace || busy()) return;
   stale = false;
   fetched = Date.now();
   try {
     const answer = await fetch(location.href, { headers: { "X-Live": "1" } });
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const next = page.getElementById("main");
+    const text = await answer.text();
+    if (answer.status === 503) return; // the page stays until the database is back
+    const whole = new DOMParser().parseFromString(text, "text/html"), next = whole.getElementById("page");
     if (!next || busy()) { stale = true; return; }
-    const row = at();
-    main().replaceWith(next);
+    const row = at(), link = page().contains(document.activeElement) && document.activeElement.getAttribute("href");
+    page().replaceWith(next);
+    document.title = whole.title;
     dress();
-    if (row >= 0) go(row);
+    if (row >= 0) go(row, "none");
+    if (link) page().querySelector(`a[href="${CSS.escape(link)}"]`)?.focus({ preventScroll: true });
   } catch { stale = true; }
 };
-if (main().dataset.live) {
+if (page().dataset.live) {
   const events = new EventSource("/events");
+  const gone = "hipq ui has ended";
+  const say = (away) => { state.textContent = away || calm; state.classList.toggle("away", !!away); };
   events.onmessage = (e) => {
-    const news = JSON.parse(e.data), shows = main().dataset.live;
-    if (news.away) { state.textContent = news.away; state.classList.add("away"); }
-    if (news.back) { state.textContent = calm; state.classList.remove("away"); stale = true; }
-    if (shows === "*" ? news.changed.length : news.changed.includes(shows)) stale = true;
+    const news = JSON.parse(e.data), shows = page().dataset.live, changed = (what) => news.changed.includes(what);
+    if (news.away) say(news.away);
+    if (news.back) { say(""); stale = true; }
+    if (shows === "*" ? news.changed.length : changed(shows) || changed("*")) stale = true;
   };
-  events.onerror = () => { state.textContent = "hipq ui has ended"; state.classList.add("away"); };
-  events.onopen = () => { if (state.textContent === "hipq ui has ended") { state.textContent = calm; state.classList.remove("away"); stale = true; } };
+  events.onerror = () => say(gone);
+  events.onopen = () => { if (state.textContent === gone) { say(""); stale = true; } };
   setInterval(renew, 250);
-  setInterval(() => { stale = true; }, 30000); // what no activity tells, such as an older oldest job
 }
 
 // Keys.
-const rows = () => [...main().querySelectorAll("[data-rows] tbody tr")];
+const rows = () => [...page().querySelectorAll("[data-rows] tbody tr")];
 const at = () => rows().findIndex((r) => r.classList.contains("at"));
-const go = (n) => {
+const go = (n, scroll) => {
   const all = rows();
   if (!all.length) return;
   const i = Math.max(0, Math.min(all.length - 1, n));
   all.forEach((r, k) => r.classList.toggle("at", k === i));
-  all[i].scrollIntoView({ block: "nearest" });
+  if (!scroll) all[i].scrollIntoView({ block: "nearest" });
 };
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, select, textarea")) {
@@ -64,7 +69,7 @@ document.addEventListener("keydown", (e) => {
   }
   const row = rows()[at()];
   switch (e.key) {
-    case "/": main().querySelector("[data-search]")?.focus(); break;
+    case "/": page().querySelector("[data-search]")?.focus(); break;
     case "j": go(at() + 1); break;
     case "k": go(at() - 1); break;
     case "x": row?.querySelector("input[type=checkbox]")?.click(); break;
@@ -77,5 +82,5 @@ document.addEventListener("keydown", (e) => {
 });
 document.addEventListener("change", (e) => {
   if (!e.target.matches("[data-all]")) return;
-  for (const box of main().querySelectorAll("input[name=id]")) box.checked = e.target.checked;
+  for (const box of page().querySelectorAll("input[name=id]")) box.checked = e.target.checked;
 });
