@@ -21,6 +21,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -136,15 +137,15 @@ func browse(address string) {
 	}
 }
 
-// uiHealthMost is up to how many jobs of a type the verdict counts, so that it costs the same for any backlog.
-const uiHealthMost = 10_000
+// uiMost is up to how many jobs are counted, so that a page costs the same for any backlog.
+const uiMost = 10_000
 
 // uiInstance is what the pages get of the command line.
 func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 	return ui.Instance{
 		Name: i.Name, DB: i.db, Zone: i.Location, Queues: i.queues,
 		Health: func(ctx context.Context) (monitor.Health, error) {
-			s, err := i.state(ctx, uiHealthMost)
+			s, err := i.state(ctx, i.Alert.Enough())
 			return i.health(s, i.shared), err
 		},
 		Report: func(ctx context.Context) (report.Page, error) {
@@ -181,7 +182,11 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			}
 			return said.Queue, job.Added{ID: *said.ID, Duplicate: said.Duplicate}, nil
 		},
-		Asker: i.asker,
+		Asker: func(queue string) admin.Asker {
+			asker := i.asker(queue)
+			asker.AheadMost = uiMost
+			return asker
+		},
 		CheckType: func(ctx context.Context, q *queue.Queue, jobType string) error {
 			types, err := i.accepted(ctx, q)
 			return errors.Join(err, types.check(jobType))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -159,7 +160,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 			of(key{q.Name, f.JobType}).Failed += f.N
 		}
 	}
-	retrying, err := m.Retrying(ctx)
+	retrying, err := m.retrying(ctx, map[bool]int64{true: math.MaxInt64, false: retryingMost}[s.Most == 0])
 	if err != nil {
 		return err
 	}

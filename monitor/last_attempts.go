@@ -3,6 +3,8 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -85,7 +87,13 @@ type Retrying struct {
 
 // Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,
 // which takes about 0.3 s for a million.
-func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
+func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) { return m.retrying(ctx, math.MaxInt64) }
+
+// retryingMost is among how many jobs of a status those that wait for a retry are counted, if nobody needs all.
+const retryingMost = 10_000
+
+// retrying is Retrying among so many jobs of each status.
+func (m *Monitor) retrying(ctx context.Context, most int64) ([]Retrying, error) {
 	queues, err := m.usable(ctx)
 	if err != nil {
 		return nil, err
@@ -96,9 +104,18 @@ func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
 		if err != nil {
 			return nil, err
 		}
-		query := fmt.Sprintf("SELECT job_type, COUNT(*) AS jobs FROM %s %s WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0"+
-			" GROUP BY job_type ORDER BY job_type", table, m.db.SQL.Index(table, schema.ClaimIndex))
-		err = engine.Each(ctx, m.db.SQL, query, nil, func(r struct {
+		var parts []string
+		var args []any
+		for _, status := range []string{"available", "scheduled", "throttled", "locked"} {
+			parts = append(parts, "SELECT * FROM (SELECT job_type, attempt FROM "+table+" "+m.db.SQL.Index(table, schema.ClaimIndex)+" WHERE status = ? LIMIT ?) AS some")
+			args = append(args, status, most)
+		}
+		query := "SELECT job_type, COUNT(*) AS jobs FROM (" + strings.Join(parts, " UNION ALL ") + ") AS waiting WHERE attempt > 0 GROUP BY job_type ORDER BY job_type"
+		if most == math.MaxInt64 { // nothing needs to be copied
+			args, query = nil, fmt.Sprintf("SELECT job_type, COUNT(*) AS jobs FROM %s %s WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0"+
+				" GROUP BY job_type ORDER BY job_type", table, m.db.SQL.Index(table, schema.ClaimIndex))
+		}
+		err = engine.Each(ctx, m.db.SQL, query, args, func(r struct {
 			JobType string `db:"job_type"`
 			Jobs    int64
 		},

@@ -54,13 +54,11 @@ var (
 	ClaimOrder = listOrder("")
 	// Behind is the condition for jobs claimed after a Position. Its parameters are Args.
 	Behind = compared(">", "?")
-	// Before is the condition for jobs claimed before a Position. Its parameters are Args.
-	Before = compared("<", "?")
 	// the attempt is for counts of jobs that wait for a retry, which would otherwise read each row
 	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
 )
 
-// Args are the parameters of Behind and Before.
+// Args are the parameters of Behind.
 func (p Position) Args() (args []any) {
 	values := []any{p.Rank, p.At, p.ID}
 	for i := range values {

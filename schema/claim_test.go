@@ -152,12 +152,12 @@ func TestPosition(t *testing.T) {
 		row := "SELECT ? AS " + strings.Join(columns, ", ? AS ")
 		for i, a := range list {
 			for j, b := range list {
-				var before, behind bool
+				var behind bool
 				own := b.Args()[len(b.Args())-len(columns):]
-				query := "SELECT " + schema.Before + ", " + schema.Behind + " FROM (" + row + ") AS r"
-				err := db.SQL.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), a.Args(), own)...).Scan(&before, &behind)
-				if c := b.Compare(a); err != nil || before != (j < i) || behind != (j > i) || c < 0 != before || c > 0 != behind {
-					t.Errorf("%v beside %v: before %v, behind %v, compared %d, %v", b, a, before, behind, c, err)
+				query := "SELECT " + schema.Behind + " FROM (" + row + ") AS r"
+				err := db.SQL.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), own)...).Scan(&behind)
+				if c := b.Compare(a); err != nil || behind != (j > i) || c > 0 != behind {
+					t.Errorf("%v beside %v: behind %v, compared %d, %v", b, a, behind, c, err)
 				}
 			}
 		}

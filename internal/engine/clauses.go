@@ -56,6 +56,9 @@ func (w *Where) And(term string, args ...any) {
 	w.terms, w.Args = append(w.terms, term), append(w.Args, args...)
 }
 
+// Clone is a copy that gets further terms of its own.
+func (w *Where) Clone() Where { return Where{slices.Clone(w.terms), slices.Clone(w.Args)} }
+
 // Says selects rows whose error contains the literal text; an empty text selects all.
 func (w *Where) Says(text string) {
 	if text != "" {

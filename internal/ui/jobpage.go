@@ -148,7 +148,7 @@ func (v *view) showForm(said string) error {
 	p := enqueuePage{
 		Queue: form("queue"), Type: form("type"), Key: form("key"), Data: form("data"), At: form("at"), Priority: form("priority"), OnDuplicate: form("on-duplicate"),
 	}
-	all, err := v.Queues(v.r.Context())
+	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,18 +24,16 @@ const (
 // selection is which jobs a list shows, and an action changes. The address has it.
 type selection struct {
 	Status, Type, Key, Text, Fingerprint, Since string
-	Before                                      int64
+	// Sort is "oldest", or empty.
+	Sort string
+	// After is where the page before ended.
+	After string
 }
 
 func selected(form url.Values) (s selection, err error) {
 	s = selection{
 		Status: form.Get("status"), Type: form.Get("type"), Key: form.Get("key"), Text: form.Get("text"),
-		Fingerprint: form.Get("fingerprint"), Since: form.Get("since"),
-	}
-	if text := form.Get("before"); text != "" {
-		if s.Before, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return s, unusable("%q is not the number of a job.", text)
-		}
+		Fingerprint: form.Get("fingerprint"), Since: form.Get("since"), Sort: form.Get("sort"), After: form.Get("after"),
 	}
 	if s.Status != "" && !slices.Contains(admin.Statuses, admin.Status(s.Status)) {
 		return s, unusable("%q is not a status.", s.Status)
@@ -81,18 +80,12 @@ func (v *view) since(text string) (time.Time, error) {
 	return at, nil
 }
 
-// tab is a status with its number of jobs.
-type tab struct {
-	Status admin.Status
-	Jobs   int64
-}
-
 type queuePage struct {
 	queueRow
 	selection
-	Tabs  []tab
+	Tabs  []string
 	Jobs  []*job.Job
-	Next  int64
+	Next  string
 	Types []string
 	// Chart is the week of the queue; nil if nothing was measured.
 	Chart *report.QueueView
@@ -101,9 +94,7 @@ type queuePage struct {
 }
 
 // tabs are the statuses that a page has a tab for, in the order of a job's life.
-var tabs = []admin.Status{
-	admin.Due, admin.Held, admin.Scheduled, admin.Locked, admin.Running, admin.Waiting, admin.Error, admin.Failed, admin.Closed, admin.Finished,
-}
+var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", "error", "failed", "closed", "finished"}
 
 func (s *Server) queue(v *view) error {
 	q, err := v.named(v.r.PathValue("queue"))
@@ -118,26 +109,16 @@ func (s *Server) queue(v *view) error {
 	if err != nil {
 		return err
 	}
-	p := queuePage{queueRow: queueRow{Name: q.Name}, selection: sel}
 	ctx, of := v.r.Context(), admin.Of(q)
-	if p.Tally, err = of.Tally(ctx, tallyMost); err != nil {
+	rows, err := v.rows(q)
+	if err != nil {
 		return err
 	}
-	if p.Paused, err = of.Paused(ctx); err != nil {
-		return err
-	}
-	for _, status := range tabs {
-		p.Tabs = append(p.Tabs, tab{status, p.Tally[status]})
-	}
+	p := queuePage{queueRow: rows[0], selection: sel, Tabs: tabs}
 	by.Limit = pageJobs
-	if sel.Fingerprint == "" {
-		p.Jobs, p.Next, err = of.Page(ctx, by, sel.Before, pageWithin)
-	} else {
-		err = of.Find(ctx, by, func(j *job.Job) error {
-			p.Jobs = append(p.Jobs, j)
-			return nil
-		})
-		slices.Reverse(p.Jobs)
+	p.Jobs, p.Next, err = of.Page(ctx, by, admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges})
+	if errors.Is(err, admin.ErrPage) {
+		return unusable("%q is not where a page ended.", sel.After)
 	}
 	if err != nil {
 		return err
@@ -150,7 +131,7 @@ func (s *Server) queue(v *view) error {
 		return err
 	}
 	p.Chart, p.Can = metrics.View().Queue(q.Name), actionsFor(admin.Status(sel.Status))
-	if v.Live = q.Name; sel.Before != 0 {
+	if v.Live = q.Name; sel.After != "" {
 		v.Live = "" // a page of old jobs stays as it is
 	}
 	return v.show("queue", q.Name, p)
@@ -162,12 +143,20 @@ type failuresPage struct {
 	Queues       []string
 	Kinds        []failure
 	Others       int64
+	// More says that older jobs were left out.
+	More bool
 }
 
 type failure struct {
 	Queue string
 	admin.Failure
 }
+
+// failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take.
+const (
+	failuresAmong  = 10_000
+	failuresWithin = 150 * time.Millisecond
+)
 
 func (s *Server) failures(v *view) error {
 	form := v.r.URL.Query()
@@ -179,7 +168,7 @@ func (s *Server) failures(v *view) error {
 	if !slices.Contains([]admin.Status{admin.Failed, admin.Retry, admin.Closed}, admin.Status(p.State)) {
 		return unusable("%q is not a state of failures.", p.State)
 	}
-	all, err := v.Queues(v.r.Context())
+	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
 	}
@@ -193,10 +182,11 @@ func (s *Server) failures(v *view) error {
 			return err
 		}
 		by.Status, by.Limit = admin.Status(p.State), pageJobs
-		found, err := admin.Of(q).Failures(v.r.Context(), by)
+		found, err := admin.Of(q).NewestFailures(v.r.Context(), by, failuresAmong, failuresWithin)
 		if err != nil {
 			return err
 		}
+		p.More = p.More || found.More
 		for _, k := range found.Kinds {
 			p.Kinds = append(p.Kinds, failure{q.Name, k})
 		}
@@ -235,7 +225,7 @@ func (s *Server) activity(v *view) error {
 	if by.JobType != "" || by.JobID != 0 {
 		by.Kind = activity.Job
 	}
-	all, err := v.Queues(v.r.Context())
+	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
 	}

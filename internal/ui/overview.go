@@ -4,17 +4,13 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
-
-// tallyMost is up to how many jobs of a status a page counts.
-const tallyMost = 10_000
-
-// TallyMost is for templates.
-func (v *view) TallyMost() int64 { return tallyMost }
 
 // queueRow is a queue with its counts.
 type queueRow struct {
@@ -23,23 +19,17 @@ type queueRow struct {
 	admin.Tally
 }
 
-// rows counts the jobs of all queues.
-func (v *view) rows() (rows []queueRow, err error) {
-	queues, err := v.Queues(v.r.Context())
+// rows counts the jobs of queues.
+func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
+	tallies, err := admin.Tallies(v.r.Context(), queues...)
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range queues {
-		row := queueRow{Name: q.Name}
-		if row.Tally, err = admin.Of(q).Tally(v.r.Context(), tallyMost); err != nil {
-			return nil, err
-		}
-		if row.Paused, err = admin.Of(q).Paused(v.r.Context()); err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+	paused, err := admin.PausedQueues(v.r.Context(), v.DB)
+	for n, q := range queues {
+		rows = append(rows, queueRow{q.Name, slices.Contains(paused, q.Name), tallies[n]})
 	}
-	return rows, nil
+	return rows, err
 }
 
 type overview struct {
@@ -56,7 +46,11 @@ func (s *Server) overview(v *view) error {
 		return err
 	}
 	o := overview{Health: health}
-	if o.Queues, err = v.rows(); err != nil {
+	queues, err := v.queues.now(v.r.Context())
+	if err != nil {
+		return err
+	}
+	if o.Queues, err = v.rows(queues...); err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(v.r.Context())
@@ -181,5 +175,14 @@ func (s *Server) schedules(v *view) error {
 	return v.show("schedules", "Schedules", all)
 }
 
-// Of is the number of jobs of a status.
-func (q queueRow) Of(status string) int64 { return q.Tally[admin.Status(status)] }
+// Of writes the number of jobs of a status; empty if there is none.
+func (q queueRow) Of(status string) string {
+	n, most := q.Tally[admin.Status(status)], admin.TallyMost(admin.Status(status))
+	switch {
+	case n == 0:
+		return ""
+	case n == most:
+		return texts.Thousands(n) + "+"
+	}
+	return texts.Thousands(n)
+}

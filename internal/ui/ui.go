@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,20 +70,22 @@ type Options struct {
 type Server struct {
 	Instance
 	Options
-	door *door
-	live *live
-	work *work
-	// health and metrics are kept for a while, because they cost more than the other queries together.
+	door   *door
+	live   *live
+	work   *work
+	ranges admin.Ranges
+	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
+	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
 	metrics kept[report.Page]
 }
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	return &Server{
-		Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx),
-		health: kept[monitor.Health]{get: i.Health, age: 20 * time.Second}, metrics: kept[report.Page]{get: i.Report, age: time.Minute},
-	}
+	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second}}
+	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
+	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() {}}
+	return s
 }
 
 // Handler answers all requests.
@@ -125,7 +128,7 @@ var files embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"ago": ago, "datetime": datetime, "json": highlighted, "list": func(all ...any) []any { return all }, "number": number, "query": query, "word": word,
+		"ago": ago, "datetime": datetime, "json": highlighted, "list": func(all ...any) []any { return all }, "query": query, "word": word,
 	}).ParseFS(files, "files/*.html"))
 })
 
@@ -181,6 +184,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 		status, text = p.status, p.text
 	case errors.Is(err, queue.ErrNotFound):
 		status = http.StatusNotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		status, text, v.Live = http.StatusServiceUnavailable, fmt.Sprintf("The database didn't answer within %s.", texts.Duration(patience)), "*"
 	default:
 		if trouble, remedy := schema.Diagnose(err); trouble != schema.NoTrouble {
 			status, v.Live = http.StatusServiceUnavailable, "*" // it recovers by itself
@@ -244,41 +249,73 @@ func (v *view) Here() string { return v.r.URL.RequestURI() }
 // Stamp is a time for an address.
 func (v *view) Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// named returns the queue of the request.
+// named returns a queue by its name.
 func (v *view) named(name string) (*queue.Queue, error) {
-	all, err := v.Queues(v.r.Context())
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range all {
-		if q.Name == name {
-			return q, nil
+	for range 2 {
+		all, err := v.queues.now(v.r.Context())
+		if err != nil {
+			return nil, err
 		}
+		if n := slices.IndexFunc(all, func(q *queue.Queue) bool { return q.Name == name }); n >= 0 {
+			return all[n], nil
+		}
+		v.queues.forget() // it may be new
 	}
 	return nil, notFound("queue " + name)
 }
 
-// kept is a value that is read again when it is old.
+// kept is a value that is read again when it is old. Only the first page waits for it.
 type kept[T any] struct {
 	get func(context.Context) (T, error)
 	age time.Duration
+	// ctx, if set, lets pages have the old value while a new one is read. then is called after that.
+	ctx  context.Context
+	then func()
 
-	mu    sync.Mutex
-	value T
-	at    time.Time
+	mu      sync.Mutex
+	value   T
+	at      time.Time
+	known   bool
+	reading bool
 }
 
 func (k *kept[T]) now(ctx context.Context) (T, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Since(k.at) < k.age {
+	switch {
+	case time.Since(k.at) < k.age || k.reading:
+		return k.value, nil
+	case k.known && k.ctx != nil:
+		k.reading = true
+		go k.renew()
 		return k.value, nil
 	}
 	value, err := k.get(ctx)
 	if err == nil {
-		k.value, k.at = value, time.Now()
+		k.value, k.at, k.known = value, time.Now(), true
 	}
 	return value, err
+}
+
+// renewMost is how long a kept value may take.
+const renewMost = time.Minute
+
+func (k *kept[T]) renew() {
+	ctx, cancel := context.WithTimeout(k.ctx, renewMost)
+	defer cancel()
+	begun := time.Now()
+	value, err := k.get(ctx)
+	k.mu.Lock()
+	if k.reading = false; err == nil {
+		k.value = value
+		if k.at.Before(begun) { // nobody has acted since
+			k.at = time.Now()
+		}
+	}
+	k.mu.Unlock()
+	if err == nil {
+		k.then()
+	}
 }
 
 // forget makes the next page read the value again, because somebody acted.

@@ -52,14 +52,6 @@ func word(text string) string {
 	return texts.Clip(text, 512)
 }
 
-// number writes a count. most marks one that was not counted on.
-func number(n int64, most ...int64) string {
-	if len(most) > 0 && n >= most[0] {
-		return texts.Thousands(n) + "+"
-	}
-	return texts.Thousands(n)
-}
-
 // query is a query string of names and values in turn; empty values are left out.
 func query(pairs ...any) template.URL {
 	v := url.Values{}

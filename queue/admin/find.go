@@ -252,37 +252,55 @@ var failureColumns = store.Only("id", "job_type", "status", "error", "update_tim
 // groups, at most 1,000. It reads the newest million jobs in pages, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Status = cmp.Or(by.Status, Failed)
-	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)
 	ids, err := q.newest(ctx, by, failuresAmong+1)
 	if err != nil {
 		return Failures{}, err
 	}
-	found, at := Failures{More: len(ids) > failuresAmong}, map[[2]string]int{}
+	g := grouping{by: by, at: map[[2]string]int{}}
 	err = q.each(ctx, by, ids[:min(len(ids), failuresAmong)], failureColumns, func(j *job.Job) error {
-		key := [2]string{j.Type, texts.Fingerprint(j.Error)}
-		n, known := at[key]
-		switch {
-		case by.Fingerprint != "" && by.Fingerprint != key[1], by.Status == Retry && j.Error == job.None:
-			return nil
-		case !known && len(found.Kinds) == most:
-			found.Others++
-			return nil
-		case !known:
-			n, at[key] = len(found.Kinds), len(found.Kinds)
-			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
-			found.Kinds = append(found.Kinds, Failure{
-				Type: j.Type, State: by.Status, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
-			})
-		}
-		f := &found.Kinds[n]
-		f.Jobs++
-		if next := f.NextRetry; by.Status == Retry && (next.IsZero() || j.ScheduledRunTime.Before(next.Time)) {
-			f.NextRetry.Time = j.ScheduledRunTime
-		}
-		f.First.Time = slices.MinFunc([]time.Time{f.First.Time, j.UpdateTime}, time.Time.Compare)
-		f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
+		g.add(j)
 		return nil
 	})
-	slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	found := g.sorted()
+	found.More = len(ids) > failuresAmong
 	return found, err
+}
+
+// grouping groups failed jobs by type and fingerprint.
+type grouping struct {
+	by    Filter
+	found Failures
+	// at has the indexes of the kinds.
+	at map[[2]string]int
+}
+
+func (g *grouping) add(j *job.Job) {
+	key := [2]string{j.Type, texts.Fingerprint(j.Error)}
+	n, known := g.at[key]
+	switch {
+	case g.by.Fingerprint != "" && g.by.Fingerprint != key[1], g.by.Status == Retry && j.Error == job.None:
+		return
+	case !known && len(g.found.Kinds) == min(cmp.Or(max(g.by.Limit, 0), failuresMost), failuresMost):
+		g.found.Others++
+		return
+	case !known:
+		n, g.at[key] = len(g.found.Kinds), len(g.found.Kinds)
+		beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
+		g.found.Kinds = append(g.found.Kinds, Failure{
+			Type: j.Type, State: g.by.Status, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
+		})
+	}
+	f := &g.found.Kinds[n]
+	f.Jobs++
+	if next := f.NextRetry; g.by.Status == Retry && (next.IsZero() || j.ScheduledRunTime.Before(next.Time)) {
+		f.NextRetry.Time = j.ScheduledRunTime
+	}
+	f.First.Time = slices.MinFunc([]time.Time{f.First.Time, j.UpdateTime}, time.Time.Compare)
+	f.Last.Time = slices.MaxFunc([]time.Time{f.Last.Time, j.UpdateTime}, time.Time.Compare)
+}
+
+// sorted returns the largest groups first.
+func (g *grouping) sorted() Failures {
+	slices.SortStableFunc(g.found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	return g.found
 }

@@ -1,11 +1,15 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
@@ -19,7 +23,7 @@ type Why struct {
 	Job *job.Job
 	// Reasons begin with the most important one. For a running or final job they say so.
 	Reasons []Reason
-	// Ahead is how many due jobs of the shard come first, of any type.
+	// Ahead is how many due jobs of the shard come first, of any type, up to Asker.AheadMost.
 	Ahead int64
 	// RateWait is how long the rate, or the shard's part of it, blocks all starts; 0 if it doesn't.
 	RateWait time.Duration
@@ -46,6 +50,8 @@ type Asker struct {
 	LeftOut map[string]string
 	// Concurrency is the host's limit; 0 means unknown.
 	Concurrency int
+	// AheadMost is up to how many due jobs before the job are counted; 0 counts all, which takes a second for some millions.
+	AheadMost int64
 }
 
 // Why finds out why a job isn't running.
@@ -73,7 +79,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has determined the group yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
-		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
+		if w.Ahead, err = q.ahead(ctx, w.Job, by.AheadMost); err != nil {
 			return w, err
 		}
 		if w.rowHeld, err = q.s.DB().SQL.IsHeld(ctx, q.s.Table(), id); err != nil {
@@ -92,13 +98,38 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	return w, err
 }
 
-// ahead counts the due jobs before this one.
-func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
+// ahead counts the due jobs before this one, up to most of them.
+func (q *Queue) ahead(ctx context.Context, j *job.Job, most int64) (n int64, err error) {
 	var at schema.Position
 	err = q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
-	if err == nil {
-		err = q.s.DB().SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.s.Table()+" "+q.s.ClaimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
-			append([]any{j.Place}, at.Args()...)...)
+	if err != nil {
+		return 0, texts.Wrap(err, "read the place of job %d", j.ID)
 	}
-	return n, texts.Wrap(err, "count the jobs before job %d", j.ID)
+	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, nil)
+	if err != nil {
+		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
+	}
+	most = cmp.Or(most, math.MaxInt64)
+	parts, args := []string{"SELECT 0 AS n"}, []any(nil)
+	add := func(w engine.Where) {
+		parts = append(parts, "SELECT COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+q.s.ClaimIndex()+w.SQL()+" LIMIT ?) AS some")
+		args = append(append(args, w.Args...), most)
+	}
+	for _, s := range stretches {
+		w := s.where()
+		switch {
+		case s.Rank.Int64 > at.Rank:
+		case s.Rank.Int64 < at.Rank:
+			add(w)
+		default: // two ranges, because not each engine uses the index for a condition with OR
+			same := w.Clone()
+			same.And("scheduled_run_time = ?", at.At)
+			same.And("id < ?", j.ID)
+			add(same)
+			w.And("scheduled_run_time < ?", at.At)
+			add(w)
+		}
+	}
+	err = q.s.DB().SQL.GetContext(ctx, &n, "SELECT SUM(n) FROM ("+strings.Join(parts, " UNION ALL ")+") AS counts", args...)
+	return min(n, most), texts.Wrap(err, "count the jobs before job %d", j.ID)
 }

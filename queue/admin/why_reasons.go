@@ -53,7 +53,8 @@ func (w *Why) explain() {
 	}
 	w.addIf(w.rowHeld, "row_held", "another transaction holds its row: does an application keep one open?")
 	w.addIf(w.Ahead == 1, "behind", "1 due job is before it")
-	w.addIf(w.Ahead > 1, "behind", "%d due jobs are before it", w.Ahead)
+	atLeast := map[bool]string{true: "at least "}[w.Ahead == w.by.AheadMost]
+	w.addIf(w.Ahead > 1, "behind", "%s%d due jobs are before it", atLeast, w.Ahead)
 	w.addIf(len(w.Reasons) == 0, "due", "nothing stands in its way: the next worker with a free slot takes it")
 	w.addIf(!flawed && !j.Status.IsFinal() && j.IsQuarantined(), "quarantined",
 		"%d attempts in a row ended with their workers: it is quarantined, and hipq work runs it in a process of its own", j.Losses)
