@@ -137,8 +137,8 @@ func browse(address string) {
 	}
 }
 
-// uiMost is up to how many jobs are counted, so that a page costs the same for any backlog.
-const uiMost = 10_000
+// uiAheadMost is up to how many due jobs before a job are counted, so that a page costs the same for any backlog.
+const uiAheadMost = 1000
 
 // uiInstance is what the pages get of the command line.
 func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
@@ -184,7 +184,7 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		},
 		Asker: func(queue string) admin.Asker {
 			asker := i.asker(queue)
-			asker.AheadMost = uiMost
+			asker.AheadMost = uiAheadMost
 			return asker
 		},
 		CheckType: func(ctx context.Context, q *queue.Queue, jobType string) error {

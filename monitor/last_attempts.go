@@ -87,7 +87,9 @@ type Retrying struct {
 
 // Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,
 // which takes about 0.3 s for a million.
-func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) { return m.retrying(ctx, math.MaxInt64) }
+func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
+	return m.retrying(ctx, math.MaxInt64)
+}
 
 // retryingMost is among how many jobs of a status those that wait for a retry are counted, if nobody needs all.
 const retryingMost = 10_000

@@ -18,7 +18,7 @@ import (
 // pageJobs is how many jobs a page lists. pageWithin is how long it looks for them before it offers to go on.
 const (
 	pageJobs   = 50
-	pageWithin = 30 * time.Millisecond
+	pageWithin = 20 * time.Millisecond
 )
 
 // selection is which jobs a list shows, and an action changes. The address has it.
@@ -154,7 +154,7 @@ type failure struct {
 
 // failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take.
 const (
-	failuresAmong  = 10_000
+	failuresAmong  = 5000
 	failuresWithin = 150 * time.Millisecond
 )
 

@@ -92,7 +92,7 @@ func PausedQueues(ctx context.Context, db *schema.DB) (names []string, err error
 }
 
 // pageSteps are how many IDs one query of a walk looks at: few at first, because the newest jobs mostly have what is asked for.
-const pageSteps, pageStepsMost = 1000, 32_000
+const pageSteps, pageStepsMost = 1000, 8000
 
 // listColumns are what a list of jobs shows.
 var listColumns = store.Only("id", "job_type", "job_key", "status", "attempt", "error", "scheduled_run_time", "start_time", "update_time", "priority",
@@ -193,7 +193,7 @@ var ErrPage = errors.New("this is not where a page ended")
 // lookByID looks at all jobs by their IDs. take returns how many of them it takes, -1 for all.
 func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, err error) {
 	var ends struct{ Low, High int64 }
-	if err := q.s.DB().SQL.GetContext(ctx, &ends, "SELECT COALESCE(MIN(id), 1) AS low, COALESCE(MAX(id), 0) AS high FROM "+q.s.Table()); err != nil {
+	if err := q.s.DB().SQL.GetContext(ctx, &ends, "SELECT COALESCE((SELECT MIN(id) FROM "+q.s.Table()+"), 1) AS low, COALESCE((SELECT MAX(id) FROM "+q.s.Table()+"), 0) AS high"); err != nil {
 		return "", err
 	}
 	low, high := ends.Low, ends.High
@@ -341,14 +341,12 @@ func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []
 
 func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, err error) {
 	from := " FROM " + q.s.Table() + " " + q.s.ClaimIndex()
-	s, wheres, args := stretch{}, []string{"status = ?"}, []any{status}
+	// MariaDB would sort if a column with one value were in ORDER BY.
+	s, wheres, args := stretch{}, []string{"status = ? ORDER BY shard, part, job_type, run_rank"}, []any{status}
 	for {
 		parts := texts.Map(wheres, func(where string) string {
-			return "(SELECT " + stretchColumns + from + " WHERE " + where + " ORDER BY " + stretchColumns + " LIMIT 1)"
+			return "SELECT * FROM (SELECT " + stretchColumns + from + " WHERE " + where + " LIMIT 1) AS a"
 		})
-		for n := range parts {
-			parts[n] = "SELECT * FROM " + parts[n] + " AS a"
-		}
 		err := q.s.DB().SQL.GetContext(ctx, &s, strings.Join(parts, " UNION ALL ")+" LIMIT 1", args...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return all, nil
@@ -362,8 +360,9 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 			rank, ranks = "run_rank > ?", []any{s.Rank.Int64}
 		}
 		wheres = []string{
-			"status = ? AND shard = ? AND part = ? AND job_type = ? AND " + rank, "status = ? AND shard = ? AND part = ? AND job_type > ?",
-			"status = ? AND shard = ? AND part > ?", "status = ? AND shard > ?",
+			"status = ? AND shard = ? AND part = ? AND job_type = ? AND " + rank + " ORDER BY run_rank",
+			"status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type, run_rank",
+			"status = ? AND shard = ? AND part > ? ORDER BY part, job_type, run_rank", "status = ? AND shard > ? ORDER BY shard, part, job_type, run_rank",
 		}
 		args = slices.Concat([]any{status, s.Place, s.Part, s.JobType}, ranks, []any{status, s.Place, s.Part, s.JobType, status, s.Place, s.Part, status, s.Place})
 	}
