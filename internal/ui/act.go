@@ -54,7 +54,7 @@ var actions = []action{
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
 	},
 	{
-		Name: "now", Label: "Run now", done: "due now", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		Name: "now", Label: "Run now", done: "made due", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
@@ -64,7 +64,7 @@ var actions = []action{
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Cancel(ctx, ids...) },
 	},
 	{
-		Name: "stop", Label: "Stop", done: "cancelled; its worker stops it", Asks: true,
+		Name: "stop", Label: "Stop", done: "told to stop", Asks: true,
 		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
 			_, err := q.Stop(ctx, ids[0])
@@ -329,7 +329,7 @@ func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
 					t.first = firstOf(t.first, err)
 				}
 			}
-		case admin.IsRefusal(err):
+		case admin.IsRefusal(err), errors.Is(err, queue.ErrNotStarted):
 			t.refused++
 			t.first = firstOf(t.first, err)
 		default:

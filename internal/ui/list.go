@@ -208,6 +208,9 @@ func (s *Server) activity(v *view) error {
 	form := v.r.URL.Query()
 	p := activityPage{Queue: form.Get("queue"), Type: form.Get("type"), State: form.Get("state"), Text: form.Get("text"), Job: form.Get("job"), States: activity.States}
 	by := activity.Filter{Queue: p.Queue, JobType: p.Type, State: activity.State(p.State), Error: p.Text, Limit: 2 * pageJobs}
+	if p.State != "" && !slices.Contains(activity.States, by.State) {
+		return unusable("%q is not a state.", p.State)
+	}
 	if p.Job != "" {
 		n, err := strconv.ParseInt(p.Job, 10, 64)
 		if err != nil {

@@ -459,15 +459,11 @@ func (q *Queue) note() string {
 
 // Enqueue adds a job, as the application's queue does, and notes who did it.
 func (q *Queue) Enqueue(ctx context.Context, j job.Params) (added job.Added, err error) {
-	j, err = j.WithKey() // so that a repeated transaction finds its job
+	prepared, err := q.s.Prepare([]job.Params{j}) // once, so that a repeated transaction finds its job
 	if err != nil {
 		return added, err
 	}
 	err = q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
-		prepared, err := q.s.Prepare([]job.Params{j})
-		if err != nil {
-			return err
-		}
 		list, err := q.s.Add(ctx, tx, prepared, false, q.note())
 		if err == nil {
 			added = list[0]

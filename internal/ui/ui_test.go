@@ -1,0 +1,486 @@
+package ui_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/ui"
+	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m, "emails") }
+
+// desk is a server with a browser.
+type desk struct {
+	*http.Client
+	t     *testing.T
+	db    *schema.DB
+	q     *queue.Queue
+	url   string
+	token string
+}
+
+// open starts a server on a database. The browser is outside.
+func open(t *testing.T, o ui.Options) *desk {
+	t.Helper()
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
+	return openOn(t, db, q, o)
+}
+
+func openOn(t *testing.T, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
+	t.Helper()
+	i := ui.Instance{
+		Name: "shop", DB: db, Zone: time.UTC,
+		Queues:    func(context.Context) ([]*queue.Queue, error) { return []*queue.Queue{q}, nil },
+		Health:    func(context.Context) (monitor.Health, error) { return monitor.Health{Severity: monitor.OK}, nil },
+		Report:    func(context.Context) (report.Page, error) { return report.Page{Instance: "shop", Zone: time.UTC}, nil },
+		Schedules: func(context.Context) ([]ui.Schedule, error) { return nil, nil },
+		Asker:     func(string) admin.Asker { return admin.Asker{Handled: []string{"send"}} },
+		CheckType: func(context.Context, *queue.Queue, string) error { return nil },
+		Time: func(_ context.Context, text string) (time.Time, error) {
+			at, err := time.Parse("2006-01-02 15:04", text)
+			if d, ago := strings.CutPrefix(text, "-"); ago {
+				var age time.Duration
+				age, err = time.ParseDuration(d)
+				at = time.Now().Add(-age)
+			}
+			return at, err
+		},
+	}
+	if o.UserHeader == "" {
+		o.Token = "t0ken"
+	}
+	s := httptest.NewServer(ui.New(t.Context(), i, o).Handler())
+	t.Cleanup(s.Close)
+	return &desk{Client: browser(t), t: t, db: db, q: q, url: s.URL, token: o.Token}
+}
+
+func browser(t *testing.T) *http.Client {
+	return &http.Client{Jar: dbtest.Must(cookiejar.New(nil))(t), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// answer is what the server answered.
+type answer struct {
+	*http.Response
+	text string
+}
+
+func (d *desk) do(method, path string, form url.Values, headers ...string) answer {
+	d.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r := dbtest.Must(http.NewRequestWithContext(d.t.Context(), method, d.url+path, body))(d.t)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for n := 0; n+1 < len(headers); n += 2 {
+		r.Header.Set(headers[n], headers[n+1])
+	}
+	a := dbtest.Must(d.Do(r))(d.t)
+	defer a.Body.Close()
+	return answer{a, string(dbtest.Must(io.ReadAll(a.Body))(d.t))}
+}
+
+func (d *desk) get(path string) answer { d.t.Helper(); return d.do(http.MethodGet, path, nil) }
+
+// enter lets the browser in.
+func (d *desk) enter() *desk {
+	d.t.Helper()
+	dbtest.Same(d.t, d.get("/?token="+d.token).StatusCode, http.StatusOK)
+	return d
+}
+
+// act posts a form, and confirms it.
+func (d *desk) act(path string, form url.Values) answer {
+	d.t.Helper()
+	a := d.do(http.MethodPost, path, form)
+	if a.StatusCode == http.StatusOK && strings.Contains(a.text, `name="sure"`) {
+		form.Set("sure", "yes")
+		a = d.do(http.MethodPost, path, form)
+	}
+	return a
+}
+
+// said is what the page after an action says of it.
+func (d *desk) said(a answer) string {
+	d.t.Helper()
+	for n := 0; ; n++ {
+		dbtest.Require(d.t, a.StatusCode == http.StatusSeeOther && n < 100, "%d: %s", a.StatusCode, a.text)
+		page := d.get(a.Header.Get("Location"))
+		if m := regexp.MustCompile(`(?s)<p class="said" role="alert">(.*?)</p>`).FindStringSubmatch(page.text); m != nil {
+			return m[1]
+		}
+	}
+}
+
+func (d *desk) add(p ...job.Params) (ids []int64) {
+	d.t.Helper()
+	for _, j := range p {
+		added := dbtest.Must(d.q.Enqueue(d.t.Context(), j))(d.t)
+		ids = append(ids, added.ID)
+	}
+	return ids
+}
+
+// fail makes jobs failed.
+func (d *desk) fail(text string, ids ...int64) {
+	d.t.Helper()
+	for _, id := range ids {
+		_, err := d.db.SQL.ExecContext(d.t.Context(), "UPDATE shop_emails SET status = 'failed', wake_time = NULL, attempt = 1, error = ? WHERE id = ?", text, id)
+		dbtest.OK(d.t, err)
+	}
+}
+
+func TestDoor(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{})
+	for _, path := range []string{"/", "/queues/emails", "/events", "/files/ui.js", "/queues/emails/jobs/1/data", "/?token=", "/?token=t0ke", "/?token=t0ken2"} {
+		a := d.get(path)
+		dbtest.Same(t, a.StatusCode, http.StatusForbidden, path)
+		dbtest.Ensure(t, !strings.Contains(a.text, "emails"), "%s: %s", path, a.text)
+	}
+	dbtest.Same(t, d.do(http.MethodPost, "/enqueue", url.Values{"token": {d.token}}).StatusCode, http.StatusForbidden, "a token in a form")
+	d.enter()
+	a := d.get("/")
+	dbtest.Same(t, a.StatusCode, http.StatusOK)
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		"X-Content-Type-Options":  "nosniff", "Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin",
+	} {
+		dbtest.Same(t, a.Header.Get(name), want, name)
+	}
+	dbtest.Ensure(t, !regexp.MustCompile(`(?i)<script>|\son\w+=|<style|\sstyle=|javascript:`).MatchString(a.text), "inline: %s", a.text)
+
+	// somebody else replays the token, or guesses
+	d.Client = browser(t)
+	dbtest.Same(t, d.get("/?token="+d.token).StatusCode, http.StatusForbidden, "replayed")
+	d = open(t, ui.Options{})
+	for range 5 {
+		dbtest.Same(t, d.get("/?token=guess").StatusCode, http.StatusForbidden)
+	}
+	dbtest.Same(t, d.get("/?token=guess").StatusCode, http.StatusTooManyRequests)
+	dbtest.Same(t, d.get("/?token="+d.token).StatusCode, http.StatusTooManyRequests, "the right token")
+}
+
+func TestCookie(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{})
+	a := d.get("/?token=" + d.token)
+	c := a.Cookies()[0]
+	dbtest.Ensure(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && len(c.Value) >= 26, "%v", c)
+	other := open(t, ui.Options{}) // cookies don't know ports
+	other.Jar = d.Jar
+	other.enter()
+	at := func(u string) *http.Request { return dbtest.Must(http.NewRequest(http.MethodGet, u, nil))(t) }
+	var all []*http.Cookie
+	for _, of := range []*desk{d, other} {
+		all = append(all, of.Jar.Cookies(at(of.url).URL)...)
+	}
+	for _, of := range []*desk{d, other} {
+		r := at(of.url + "/")
+		for _, c := range all {
+			r.AddCookie(c)
+		}
+		a := dbtest.Must(http.DefaultClient.Do(r))(t)
+		dbtest.OK(t, a.Body.Close())
+		dbtest.Same(t, a.StatusCode, http.StatusOK, "with the cookies of both")
+	}
+	r := at(d.url + "/")
+	r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value[:len(c.Value)-1]})
+	wrong := dbtest.Must(http.DefaultClient.Do(r))(t)
+	dbtest.OK(t, wrong.Body.Close())
+	dbtest.Same(t, wrong.StatusCode, http.StatusForbidden)
+}
+
+func TestOtherOrigins(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := d.add(job.Params{Type: "send"})[0]
+	form := url.Values{"do": {"cancel"}, "id": {fmt.Sprint(id)}, "sure": {"yes"}}
+	for _, headers := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"},
+		{"Origin", "http://127.0.0.1:1"},
+	} {
+		for _, path := range []string{"/queues/emails/jobs", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
+			a := d.do(http.MethodPost, path, form, headers...)
+			dbtest.Same(t, a.StatusCode, http.StatusForbidden, headers, path)
+		}
+	}
+	j := dbtest.Must(d.q.Get(t.Context(), id))(t)
+	dbtest.Same(t, j.Status, job.StatusAvailable)
+	dbtest.Same(t, d.said(d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url)), "1 job of emails was cancelled.")
+	d.Client = browser(t)
+	dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url).StatusCode, http.StatusForbidden, "without a cookie")
+}
+
+// TestBack: a form's address to come back to is one of this server.
+func TestBack(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := d.add(job.Params{Type: "send"})[0]
+	for back, want := range map[string]string{
+		"/queues/emails?status=due&type=a%20b": "/queues/emails?status=due&type=a%20b", "": "/", "queues": "/", "//evil.example": "/", "https://evil.example": "/",
+		`/\evil.example`: "/", `\\evil.example`: "/", "/\t/evil.example": "/", "\t//evil.example": "/", "/\n/evil.example": "/", "javascript:alert(1)": "/", "/ok\r\nX: y": "/", "///evil.example": "/",
+	} {
+		form := url.Values{"do": {"cancel"}, "back": {back}}
+		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location"), want, fmt.Sprintf("%q", back))
+		form.Set("id", fmt.Sprint(id))
+		a := d.do(http.MethodPost, "/queues/emails/jobs", form)
+		href := regexp.MustCompile(`<a href="([^"]*)">Leave them`).FindStringSubmatch(a.text)
+		dbtest.Require(t, len(href) == 2, "%s", a.text)
+		dbtest.Same(t, strings.ReplaceAll(href[1], "&amp;", "&"), want, fmt.Sprintf("%q", back))
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{ReadOnly: true}).enter()
+	id := d.add(job.Params{Type: "send"}, job.Params{Type: "send"})[0]
+	d.fail("no", id)
+	for _, path := range []string{"/", "/queues/emails", "/queues/emails?status=failed", fmt.Sprint("/queues/emails/jobs/", id), "/failures", "/schedules"} {
+		a := d.get(path)
+		dbtest.Same(t, a.StatusCode, http.StatusOK, path)
+		dbtest.Ensure(t, !strings.Contains(a.text, `method="post"`) && !strings.Contains(a.text, "checkbox"), "%s has a form: %.300s", path, a.text)
+	}
+	dbtest.Same(t, d.get("/enqueue").StatusCode, http.StatusNotFound)
+	for _, path := range []string{"/queues/emails/jobs", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
+		form := url.Values{"do": {"retry"}, "id": {fmt.Sprint(id)}, "sure": {"yes"}, "queue": {"emails"}, "type": {"send"}, "pause": {"yes"}}
+		dbtest.Same(t, d.do(http.MethodPost, path, form).StatusCode, http.StatusForbidden, path)
+	}
+	j := dbtest.Must(d.q.Get(t.Context(), id))(t)
+	dbtest.Same(t, j.Status, job.StatusFailed)
+}
+
+// TestProxy: a proxy says who asks, and the activity names that person.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{UserHeader: "X-Remote-User"})
+	dbtest.Same(t, d.get("/").StatusCode, http.StatusForbidden)
+	dbtest.Same(t, d.get("/?token=").StatusCode, http.StatusForbidden)
+	dbtest.Same(t, d.do(http.MethodGet, "/", nil, "X-Remote-User", "").StatusCode, http.StatusForbidden)
+	who := []string{"X-Remote-User", "ada <b>"}
+	a := d.do(http.MethodGet, "/", nil, who...)
+	dbtest.Ensure(t, a.StatusCode == http.StatusOK && strings.Contains(a.text, "ada &lt;b&gt;"), "%d %s", a.StatusCode, a.text)
+
+	ids := d.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+	d.fail("no", ids[1])
+	for _, form := range []url.Values{
+		{"do": {"cancel"}, "id": {fmt.Sprint(ids[0])}, "sure": {"yes"}}, {"do": {"retry"}, "id": {fmt.Sprint(ids[1])}, "sure": {"yes"}},
+	} {
+		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form, who...).StatusCode, http.StatusSeeOther)
+	}
+	a = d.do(http.MethodPost, "/enqueue", url.Values{"queue": {"emails"}, "type": {"send"}}, who...)
+	dbtest.Ensure(t, a.StatusCode == http.StatusSeeOther, "%d %s", a.StatusCode, a.text)
+	var by []string
+	dbtest.OK(t, activity.New(d.db).Find(t.Context(), activity.Filter{}, func(e activity.Entry) error {
+		if e.Output != activity.None {
+			by = append(by, fmt.Sprintf("%s %d %s", e.State, e.JobID, e.Output))
+		}
+		return nil
+	}))
+	dbtest.Same(t, strings.Join(by, "\n"), fmt.Sprintf("cancelled %d by ada <b>\nadded %d by ada <b>\nadded %d by ada <b>", ids[0], ids[1]+1, ids[1]+2))
+}
+
+func TestNoSuchThing(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := d.add(job.Params{Type: "send"})[0]
+	one := fmt.Sprint("/queues/emails/jobs/", id)
+	for path, status := range map[string]int{
+		"/nowhere": 404, "/queues/": 404, "/queues/none": 404, "/queues/none/jobs/1": 404, "/queues/emails/jobs/99": 404, "/queues/emails/jobs/0": 404, "/queues/emails/jobs/-1": 404,
+		"/queues/emails/jobs/x": 404, "/queues/emails/jobs/99999999999999999999": 404, one: 200, one + "/data": 200, one + "/output": 404, one + "/..%2fdata": 404,
+		"/queues/emails?status=odd": 400, "/queues/emails?status=due&status=x": 200, "/queues/emails?after=x": 400, "/queues/emails?status=due&after=x/1": 400,
+		"/queues/emails?status=due&after=%27/1": 400, "/queues/emails?fingerprint=zz": 400, "/queues/emails?since=soon": 400, "/queues/emails?since=2h": 200,
+		"/queues/emails?type=%27%22%3E": 200, "/queues/emails?text=%25_%27": 200, "/queues/emails?key=%00": 200, "/queues/%00": 404,
+		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?until=x": 400, "/activity?state=odd": 400,
+		"/activity?queue=none": 200, "/work/1": 404, "/work/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 400, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
+		"/schedules": 200, "/workers": 200, "/metrics": 200, "/enqueue": 200, "/enqueue?queue=none&type=%3Cb%3E": 200, "/failures": 200, "/activity": 200,
+	} {
+		a := d.get(path)
+		dbtest.Same(t, a.StatusCode, status, path)
+		if status < 400 || strings.HasPrefix(path, "/files/") {
+			continue
+		}
+		dbtest.Ensure(t, strings.Contains(a.text, `<p class="said bad" role="alert">`) && strings.Contains(a.text, "</html>"), "%s is no page: %s", path, a.text)
+	}
+	for _, path := range []string{"/", "/queues/emails", one, one + "/data", "/failures", "/activity", "/files/ui.css"} {
+		a, whole := d.do(http.MethodHead, path, nil), d.get(path)
+		dbtest.Ensure(t, a.StatusCode == http.StatusOK && a.text == "" && a.Header.Get("Content-Type") == whole.Header.Get("Content-Type"), "HEAD %s: %d, %q, %v", path, a.StatusCode, a.text, a.Header)
+	}
+	for path, form := range map[string]url.Values{
+		"/queues/emails/jobs": {"do": {"explode"}, "id": {"1"}}, "/queues/emails/jobs?x=1": {"do": {"cancel"}, "id": {"one"}},
+		"/queues/emails/jobs?all=1": {"do": {"cancel"}, "all": {"1"}}, "/queues/emails/jobs?x=2": {"do": {"reschedule"}, "id": {"1"}, "at": {"whenever"}}, "/queues/emails/jobs?x=3": {"do": {"cancel"}, "status": {"odd"}},
+		"/schedules/nightly": {"do": {"explode"}},
+	} {
+		dbtest.Same(t, d.do(http.MethodPost, path, form).StatusCode, http.StatusBadRequest, path, form)
+	}
+	for _, path := range []string{"/queues/none/jobs", "/queues/none/pause"} {
+		dbtest.Same(t, d.do(http.MethodPost, path, url.Values{"do": {"cancel"}, "id": {"1"}}).StatusCode, http.StatusNotFound, path)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		dbtest.Same(t, d.do(method, "/failures", url.Values{}).StatusCode, http.StatusMethodNotAllowed, method)
+	}
+}
+
+// TestDownloads: a text of a job is a file, which no browser runs.
+func TestDownloads(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	data := "<script>alert(1)</script>\r\n" + strings.Repeat("x", 100_000)
+	id := d.add(job.Params{Type: "send", Data: data})[0]
+	d.fail("<b>no</b>", id)
+	for name, want := range map[string]string{"data": data, "error": "<b>no</b>", "result": "NONE"} {
+		a := d.get(fmt.Sprintf("/queues/emails/jobs/%d/%s", id, name))
+		dbtest.Same(t, a.text, want, name)
+		dbtest.Same(t, a.Header.Get("Content-Type"), "application/octet-stream")
+		dbtest.Same(t, a.Header.Get("Content-Disposition"), fmt.Sprintf(`attachment; filename="emails-%d-%s.txt"`, id, name))
+	}
+}
+
+// TestActions: what a person asks for happens, and the page says what didn't.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	const jobs = "/queues/emails/jobs"
+	ids := d.add(make([]job.Params, 0)...)
+	for range 7 {
+		ids = append(ids, d.add(job.Params{Type: "send"})...)
+	}
+	some := func(n ...int) (list []string) {
+		for _, i := range n {
+			list = append(list, fmt.Sprint(ids[i]))
+		}
+		return list
+	}
+	status := func(n int) job.Status { return dbtest.Must(d.q.Get(t.Context(), ids[n]))(t).Status }
+
+	asked := d.do(http.MethodPost, jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})
+	dbtest.Ensure(t, asked.StatusCode == http.StatusOK && strings.Contains(asked.text, "<h1>Cancel 2 jobs of emails?</h1>"), "%s", asked.text)
+	dbtest.Same(t, status(0), job.StatusAvailable, "asked, not done")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})), "2 jobs of emails were cancelled.")
+	dbtest.Same(t, status(1), job.StatusClosed)
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(1, 2)})), "1 job of emails was cancelled. 1 job not: Cancel job 2 of emails: the job is final.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": {"999"}})), "0 jobs of emails were cancelled. 1 job not: Cancel job 999 of emails: no such job: emails 999.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"retry"}, "id": some(3)})), "0 jobs of emails were retried. 1 job not: Retry job 4 of emails: the job is not final: it is initial.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}})), "No job was chosen, so nothing was changed.")
+
+	d.fail("broken 1", ids[3], ids[4])
+	d.fail("other", ids[5])
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"dismiss"}, "id": some(5)})), "1 job of emails was dismissed.")
+	all := url.Values{"do": {"retry"}, "all": {"1"}, "status": {"failed"}, "text": {"broken"}}
+	dbtest.Same(t, d.said(d.act(jobs, all)), "2 jobs of emails were retried.")
+	dbtest.Same(t, status(3), job.StatusClosed)
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
+	dbtest.Same(t, status(6), job.StatusScheduled)
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was made due.")
+	dbtest.Same(t, status(6), job.StatusAvailable)
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job not: Stop jobs of emails: the job has not been started.")
+
+	dbtest.Same(t, d.said(d.act("/queues/emails/pause", url.Values{"pause": {"yes"}})), "The queue is paused: no job starts. Running jobs end as usual.")
+	dbtest.Same(t, dbtest.Must(admin.Of(d.q).Paused(t.Context()))(t), true)
+	d.said(d.act("/queues/emails/pause", url.Values{"pause": {"no"}}))
+	dbtest.Same(t, dbtest.Must(admin.Of(d.q).Paused(t.Context()))(t), false)
+}
+
+func TestEnqueue(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	form := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"k"}, "data": {`{"a": 1}`}, "priority": {"7"}, "at": {"2100-01-01 10:00"}}
+	a := d.do(http.MethodPost, "/enqueue", form)
+	dbtest.Same(t, a.Header.Get("Location"), "/queues/emails/jobs/1")
+	dbtest.Same(t, d.said(a), "Job 1 was added.")
+	j := dbtest.Must(d.q.Get(t.Context(), 1))(t)
+	dbtest.Ensure(t, j.Key == "k" && j.Data == `{"a": 1}` && j.Priority == 7 && j.ScheduledRunTime.Year() == 2100, "%+v", j)
+	dbtest.Same(t, d.said(d.do(http.MethodPost, "/enqueue", form)), "Job 1 has this type and key, and is not final. Nothing was added.")
+	for name, value := range map[string]string{"priority": "high", "at": "whenever", "type": "", "on-duplicate": "error", "key": strings.Repeat("k", 300), "data": strings.Repeat("x", job.MaxDataBytes+1)} {
+		wrong := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"k"}, "data": {"<typed>"}}
+		wrong.Set(name, value)
+		a := d.do(http.MethodPost, "/enqueue", wrong)
+		dbtest.Ensure(t, a.StatusCode == http.StatusUnprocessableEntity && strings.Contains(a.text, `role="alert"`) && (name == "data" || strings.Contains(a.text, "&lt;typed&gt;")), "%s: %d %.2000s", name, a.StatusCode, a.text)
+	}
+}
+
+// TestPages: each job that stays as it is comes on one page, whatever its status.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
+		const jobs = 10_000
+		statuses := []string{"available", "submitted", "scheduled", "throttled", "locked", "running", "answered", "deciding", "awaiting", "undecided", "finished", "failed", "closed"}
+		per := map[string]int{}
+		var values []string
+		for n := range jobs {
+			status, wake, rank := statuses[n*n%len(statuses)], "NULL", fmt.Sprint(n%3)
+			if status == "scheduled" || status == "awaiting" {
+				wake = "'2100-01-01 00:00:00.000000'"
+			}
+			run := fmt.Sprintf("20%d-01-01 00:00:%02d.000000", map[bool]int{true: 20, false: 90}[n%2 == 0], n/400%60) // many at the same time
+			values = append(values, fmt.Sprintf("('%s', '%s', %s, '%s', %d, 60, %s, 1, 'NONE')", []string{"send", "digest"}[n%2], status, wake, run, n%5, rank))
+			per[status]++
+			if len(values) == 500 {
+				_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, status, wake_time, scheduled_run_time, attempt, timeout, priority, throttle_factor, time_windows) VALUES "+strings.Join(values, ","))
+				dbtest.OK(t, err)
+				values = nil
+			}
+		}
+		visit := func(by admin.Filter, o admin.PageOptions) (ids map[int64]bool) {
+			ids = map[int64]bool{}
+			for by.Limit = 500; ; {
+				list, next, err := admin.Of(q).Page(t.Context(), by, o)
+				dbtest.OK(t, err)
+				for _, j := range list {
+					dbtest.Ensure(t, !ids[j.ID], "job %d twice", j.ID)
+					ids[j.ID] = true
+				}
+				if next == "" {
+					return ids
+				}
+				dbtest.Require(t, next != o.After, "it goes nowhere")
+				o.After = next
+			}
+		}
+		dbtest.Same(t, len(visit(admin.Filter{}, admin.PageOptions{})), jobs)
+		dbtest.Same(t, len(visit(admin.Filter{}, admin.PageOptions{Oldest: true, Within: time.Second})), jobs)
+		sum := 0
+		for _, status := range admin.Statuses {
+			want := dbtest.Must(admin.Of(q).FindIDs(t.Context(), admin.Filter{Status: status}))(t)
+			for _, o := range []admin.PageOptions{{}, {Oldest: true, Within: time.Second}} {
+				got := visit(admin.Filter{Status: status}, o)
+				for _, id := range want {
+					dbtest.Ensure(t, got[id], "no job %d of %s", id, status)
+				}
+				dbtest.Same(t, len(got), len(want), status)
+			}
+			typed := visit(admin.Filter{Status: status, Type: "digest"}, admin.PageOptions{})
+			dbtest.Same(t, len(typed), len(dbtest.Must(admin.Of(q).FindIDs(t.Context(), admin.Filter{Status: status, Type: "digest"}))(t)), status)
+			if status != admin.Initial && status != admin.Retry && status != admin.Final && status != admin.Waiting {
+				sum += len(want)
+			}
+		}
+		dbtest.Same(t, sum, jobs)
+		_, _, err := admin.Of(q).Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 1}, admin.PageOptions{After: "x"})
+		dbtest.Ensure(t, errors.Is(err, admin.ErrPage), "%v", err)
+	})
+}
