@@ -141,7 +141,7 @@ func (s *Server) changeJobs(v *view) error {
 	if err != nil {
 		return err
 	}
-	c := confirmPage{selection: sel, Queue: q.Name, All: v.r.PostForm.Has("all"), Back: here(v.r.PostForm.Get("back")), At: v.r.PostForm.Get("at")}
+	c := confirmPage{selection: sel, Queue: q.Name, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back")), At: v.r.PostForm.Get("at")}
 	if c.action, err = v.action(c.At); err != nil {
 		return err
 	}

@@ -387,8 +387,8 @@ func TestActions(t *testing.T) {
 	d.fail("broken 1", ids[3], ids[4])
 	d.fail("other", ids[5])
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"dismiss"}, "id": some(5)})), "1 job of emails was dismissed.")
-	all := url.Values{"do": {"retry"}, "all": {"1"}, "status": {"failed"}, "text": {"broken"}}
-	dbtest.Same(t, d.said(d.act(jobs, all)), "2 jobs of emails were retried.")
+	all := url.Values{"do": {"retry"}, "status": {"failed"}, "text": {"broken"}}
+	dbtest.Same(t, d.said(d.act(jobs+"?all=1", all)), "2 jobs of emails were retried.")
 	dbtest.Same(t, status(3), job.StatusClosed)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")

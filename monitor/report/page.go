@@ -69,7 +69,7 @@ type Failure struct {
 //go:embed page.html page.css
 var files embed.FS
 
-// Templates parses those of the page: "page.html", its parts "body", "chart" and "bar", and "page.css".
+// Templates parses those of the page: "page.html", its parts "parts", "legend", "chart" and "bar", and "page.css".
 func Templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,

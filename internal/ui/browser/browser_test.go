@@ -89,7 +89,7 @@ type shop struct {
 
 const config = `name: shop
 database: %s
-zone: Europe/Berlin
+timezone: Europe/Berlin
 queues:
   - name: emails
     job_types:
@@ -222,7 +222,7 @@ func newTab(t *testing.T, of context.Context, o ...chromedp.ContextOption) *tab 
 			b.fault("dialog: " + e.Message)
 			go func() { _, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) }()
 		case *network.EventRequestWillBeSent:
-			if u := e.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "about:") {
+			if u := e.Request.URL; !strings.HasPrefix(u, "http://127.0.0.1:") && !strings.HasPrefix(u, "about:") && !strings.HasPrefix(u, "data:") {
 				b.fault("request: " + u)
 			}
 		case *network.EventLoadingFailed:
@@ -328,7 +328,7 @@ func (b *tab) look(width int64, scheme string) {
 }
 
 const sideways = `[document.documentElement.scrollWidth - document.documentElement.clientWidth].concat(
-	[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".wide, pre, .skip, .tabs")).slice(0, 3).map(e => e.outerHTML.slice(0, 150)))`
+	[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest(".wide, pre, .skip, .tabs")).slice(0, 3).map(e => e.outerHTML.slice(0, 150)))`
 
 const judge = `axe.run({ resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
 	.then(r => r.violations.map(v => v.impact + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + n.any.map(a => a.message).join(" ")).join(" | ")))`

@@ -121,7 +121,7 @@ func TestHostilePages(t *testing.T) {
 	q := url.QueryEscape(nasty)
 	b.visit(s, "hostile address", "/queues/emails?type="+q+"&key="+q+"&text="+q, "/failures?queue="+q+"&type="+q+"&text="+q, "/activity?queue="+q+"&type="+q+"&text="+q,
 		"/enqueue?queue="+q+"&type="+q+"&data="+q+"&key="+q, "/queues/"+url.PathEscape("<script>x</script>"), "/queues/emails?status="+q, "/queues/emails?since="+q)
-	b.open(s.base + "/queues/emails/jobs/1")
-	data := value[string](b, `document.querySelector("pre.json").innerText`)
-	dbtest.Ensure(t, strings.Contains(data, "<script>document.title"), "the text itself is shown: %s", data)
+	b.open(s.base + s.jobsOf()[0])
+	shown := value[string](b, `document.querySelector("pre.error").innerText`)
+	dbtest.Ensure(t, strings.Contains(shown, "<script>document.title"), "the text itself is shown: %s", shown)
 }
