@@ -317,7 +317,16 @@ func quoted(text string) string {
 // click clicks on the first link or button with this text, as a person does.
 func (b *tab) click(text string) {
 	b.t.Helper()
-	b.do(chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+	var err error
+	for range 8 { // a page that renews itself takes the element away while chromedp looks at it
+		ctx, cancel := context.WithTimeout(b, 3*time.Second)
+		err = chromedp.Do(ctx, chromedp.Click(fmt.Sprintf(`//*[self::a or self::button][contains(normalize-space(.), %s)]`, quoted(text))))
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	b.t.Fatalf("click %q: %v; the page is\n%.2000s", text, err, b.text())
 }
 
 // look sets how the page looks.

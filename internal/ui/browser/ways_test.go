@@ -36,7 +36,7 @@ func TestFromFindingToRetry(t *testing.T) {
 	b.waitFor("5,000 jobs of emails were retried.")
 	dbtest.Ensure(t, clicks <= 4, "%d clicks", clicks)
 	b.open(s.base + "/")
-	b.waitFor("All is well.")
+	b.wait(`!document.body.innerText.includes("failed for good")`)
 	n := 0
 	dbtest.OK(t, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND retry_of > 0"))
 	dbtest.Same(t, n, 5000)

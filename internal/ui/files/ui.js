@@ -14,8 +14,10 @@ dress();
 
 // The page is fetched again when what it shows has changed, but not while somebody selects or types in it.
 const pace = 2000, seldom = 30000;
-let stale = false, fetched = Date.now();
-const busy = () => page().contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button") ||
+let stale = false, fetched = Date.now(), pressed = false;
+addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
+const busy = () => pressed || page().contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button") ||
   page().querySelector("input:checked") || !getSelection().isCollapsed || document.hidden;
 const renew = async () => {
   const age = Date.now() - fetched;
