@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type live struct {
 	// pages get the news.
 	pages map[chan news]bool
 	stop  context.CancelFunc
+	// told counts the news, so that a page that was made before some of them learns it when it begins to listen.
+	told int
 	// away is why the database can't be read; empty if it can.
 	away string
 }
@@ -44,7 +47,8 @@ func newLive(ctx context.Context, db *schema.DB) *live {
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
-	page := l.open()
+	seen, _ := strconv.Atoi(r.FormValue("seen"))
+	page := l.open(seen)
 	defer l.close(page)
 	alive := time.NewTicker(15 * time.Second) // so that a closed page is noticed
 	defer alive.Stop()
@@ -71,13 +75,23 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (l *live) open() chan news {
+// seen is how many news a page that is made now knows.
+func (l *live) seen() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
+}
+
+func (l *live) open(seen int) chan news {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	page := make(chan news, 8)
 	l.pages[page] = true
 	if l.away != "" {
 		page <- news{Away: l.away, Changed: []string{}}
+	}
+	if l.told > seen {
+		page <- news{Changed: []string{"*"}}
 	}
 	if l.stop == nil {
 		var ctx context.Context
@@ -100,6 +114,7 @@ func (l *live) close(page chan news) {
 func (l *live) tell(n news) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.told++
 	for page := range l.pages {
 		select {
 		case page <- n:

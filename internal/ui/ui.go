@@ -143,6 +143,8 @@ type view struct {
 	Title, Page, Live string
 	// Every is how often the page is fetched again besides, 0 for seldom.
 	Every time.Duration
+	// Seen is how many news the page knows.
+	Seen int
 	// Data is the page's own.
 	Data any
 	// Said is what the last action did.
@@ -172,7 +174,7 @@ const patience = 10 * time.Second
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), User: s.door.user(r), Said: s.door.said(w, r)}
+	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), User: s.door.user(r), Said: s.door.said(w, r), Seen: s.live.seen()}
 	err := f(v)
 	if err == nil {
 		return

@@ -40,7 +40,7 @@ const renew = async () => {
   } catch { stale = true; }
 };
 if (page().dataset.live) {
-  const events = new EventSource("/events");
+  const events = new EventSource("/events?seen=" + page().dataset.seen);
   const gone = "hipq ui has ended";
   const say = (away) => { state.textContent = away || calm; state.classList.toggle("away", !!away); };
   events.onmessage = (e) => {
