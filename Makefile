@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test reports report-check pictures test-engines race crash bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
+.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ reports:
 	rm -rf build/report && mkdir -p build/report
 	HIPQ_REPORTS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/report
 	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
+
+# The pages of hipq ui, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw.
+test-browser: ## open the pages of hipq ui in a real browser, and act there
+	@.ci/clients chromium npm
+	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
+	CHROMIUM=$(CHROMIUM) .ci/with-mariadb go test -C internal/ui/browser -count=1 -timeout 20m ./...
 
 # What the browser saw is in build/report.
 report-check: reports ## open examples of the report in a real browser, and check them there
@@ -89,6 +95,7 @@ lint: $(GOLANGCI_LINT) $(DEADCODE) ## check style, imports between packages, and
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
 	$(GOLANGCI_LINT) run
+	cd internal/ui/browser && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
 	@unused=$$($(DEADCODE) -test ./...); if [ -n "$$unused" ]; then echo "$$unused" >&2; exit 1; fi
 	EDIT_ONLY=1 internal/crash/mutants.sh
 	@$(MAKE) --no-print-directory prose

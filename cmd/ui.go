@@ -13,10 +13,12 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
@@ -34,7 +36,7 @@ It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:
 Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
 The activity then names that person.
 
-Exit codes: 0 ended by Ctrl-C or SIGTERM · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type uiOptions struct {
 	listen, proxy       string
@@ -50,7 +52,15 @@ func (a *app) uiCommand() *cobra.Command {
 		Example:    "  hipq ui\n  hipq ui --read-only --listen 8080\n  hipq ui --listen unix:/run/hipq/ui.sock --behind-proxy X-Remote-User",
 		SuggestFor: []string{"web", "dashboard", "serve", "server", "browser", "gui"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.open(cmd, func(i *instance) error { return a.runUI(cmd, i, o) })
+			if cmd.Flags().Changed("behind-proxy") && !headerName().MatchString(o.proxy) {
+				return usagef("--behind-proxy: %q is not a header's name; write X-Remote-User or the like", o.proxy)
+			}
+			listener, err := o.socket(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = listener.Close() }()
+			return a.open(cmd, func(i *instance) error { return a.runUI(cmd, i, o, listener) })
 		},
 	}
 	f := c.Flags()
@@ -61,11 +71,9 @@ func (a *app) uiCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions) error {
-	listener, err := o.socket(cmd.Context())
-	if err != nil {
-		return err
-	}
+var headerName = texts.Pattern(`^[A-Za-z0-9-]+$`)
+
+func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
 	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy}
 	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}
 	if o.proxy == "" {
@@ -76,13 +84,16 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions) error {
 		Handler: ui.New(cmd.Context(), a.uiInstance(cmd, i), opts).Handler(), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return cmd.Context() },
 	}
-	if listener.Addr().Network() == "unix" {
-		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
-	} else {
+	switch {
+	case listener.Addr().Network() != "unix":
 		a.out.line("hipq ui: %s", address.String())
 		if !o.noBrowser && o.proxy == "" && a.onTerminal() {
 			browse(address.String())
 		}
+	case o.proxy == "":
+		a.out.line("hipq ui listens on %s; open %s there", strings.TrimPrefix(o.listen, "unix:"), address.RequestURI())
+	default:
+		a.out.line("hipq ui listens on %s", strings.TrimPrefix(o.listen, "unix:"))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -98,11 +109,22 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions) error {
 func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
 	var listen net.ListenConfig
 	if path, unix := strings.CutPrefix(o.listen, "unix:"); unix {
+		if path == "" {
+			return nil, usagef("--listen: unix: needs the path of a socket")
+		}
 		listener, err := listen.Listen(ctx, "unix", path)
+		if errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, path) { // left by a hipq ui that was killed
+			if err = os.Remove(path); err == nil {
+				listener, err = listen.Listen(ctx, "unix", path)
+			}
+		}
+		if err == nil {
+			err = os.Chmod(path, 0o660) //nolint:gosec // the group is the proxy's
+		}
 		if err != nil {
 			return nil, usagef("--listen: %w", err)
 		}
-		return listener, os.Chmod(path, 0o660)
+		return listener, nil
 	}
 	address := o.listen
 	if !strings.Contains(address, ":") {
@@ -121,6 +143,19 @@ func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
 		return nil, usagef("--listen: %w", err)
 	}
 	return listener, nil
+}
+
+// answers reports whether somebody listens on a socket, or it is no socket.
+func answers(ctx context.Context, path string) bool {
+	if is, err := os.Lstat(path); err != nil || is.Mode().Type() != os.ModeSocket {
+		return true
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // browse opens an address on the desktop, if there is one.
