@@ -1,0 +1,133 @@
+package cmd_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// TestUIActsLikeTheCommands: what a person does in the browser leaves the rows and the activity that the command leaves, besides
+// who did it. It asks through a socket, as a proxy.
+func TestUIActsLikeTheCommands(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		other := dbtest.SQLite(t)
+		if driver == "mysql" {
+			other = dbtest.MySQL(t)
+		}
+		var left []string
+		for n, source := range []string{source, other} {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "hipq.yaml")
+			config := "name: shop\ndatabase: " + dbtest.Section(driver, source) + "\nqueues: [{name: emails}]\n"
+			dbtest.OK(t, os.WriteFile(file, []byte(config), 0o600))
+			hipq := func(args ...string) {
+				t.Helper()
+				c := exec.Command("hipq", args...)
+				c.Dir = dir
+				out, err := c.CombinedOutput()
+				dbtest.Require(t, err == nil, "hipq %v: %v\n%s", args, err, out)
+			}
+			hipq("init")
+			for k := range 6 {
+				hipq("enqueue", "emails", "send", "--key", fmt.Sprint("k", k))
+			}
+			db := dbtest.Open(t, driver, source)
+			_, err := db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'broken' WHERE id IN (4, 5)")
+			dbtest.OK(t, err)
+			if n == 0 {
+				hipq("cancel", "emails", "1", "2")
+				hipq("retry", "emails", "4")
+				hipq("dismiss", "emails", "5")
+				hipq("reschedule", "emails", "6", "--at", "2100-01-01 10:00")
+				hipq("queue", "pause", "emails")
+				hipq("enqueue", "emails", "digest", "--key", "new", "--data", "x", "--priority", "7")
+			} else {
+				post := uiOn(t, dir)
+				jobs := "/queues/emails/jobs"
+				post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}, "sure": {"yes"}})
+				post(jobs, url.Values{"do": {"retry"}, "id": {"4"}, "sure": {"yes"}})
+				post(jobs, url.Values{"do": {"dismiss"}, "id": {"5"}, "sure": {"yes"}})
+				post(jobs, url.Values{"do": {"reschedule"}, "id": {"6"}, "at": {"2100-01-01 10:00"}})
+				post("/queues/emails/pause", url.Values{"pause": {"yes"}})
+				post("/enqueue", url.Values{"queue": {"emails"}, "type": {"digest"}, "key": {"new"}, "data": {"x"}, "priority": {"7"}})
+			}
+			rows := rowsOf(t, db.SQL.DB, "SELECT id, job_type, job_key, job_data, status, attempt, priority, error, retry_of, retried_as, wake_time IS NULL FROM shop_emails ORDER BY id") +
+				rowsOf(t, db.SQL.DB, "SELECT kind, state, job_id, job_type, job_key, attempt, error, output FROM shop_activity ORDER BY id") +
+				rowsOf(t, db.SQL.DB, "SELECT queue, paused FROM shop_queues")
+			if n == 1 {
+				dbtest.Same(t, strings.Count(rows, "by ada"), 4, rows)
+				rows = strings.ReplaceAll(rows, "by ada", "NONE")
+			}
+			left = append(left, rows)
+		}
+		dbtest.Same(t, left[1], left[0])
+	})
+}
+
+// uiOn starts hipq ui on a socket, behind a proxy that knows Ada, and returns how to post there.
+func uiOn(t *testing.T, dir string) func(path string, form url.Values) {
+	t.Helper()
+	c := exec.Command("hipq", "ui", "--listen", "unix:ui.sock", "--behind-proxy", "X-User")
+	c.Dir = dir
+	out := dbtest.Must(c.StdoutPipe())(t)
+	dbtest.OK(t, c.Start())
+	t.Cleanup(func() {
+		dbtest.OK(t, c.Process.Signal(syscall.SIGTERM))
+		dbtest.OK(t, c.Wait())
+	})
+	dbtest.Same(t, dbtest.Must(bufio.NewReader(out).ReadString('\n'))(t), "hipq ui listens on ui.sock\n")
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "ui.sock"))
+		}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	ask := func(user, path string, form url.Values, status int) {
+		t.Helper()
+		r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://hipq"+path, strings.NewReader(form.Encode())))(t)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("X-User", user)
+		a := dbtest.Must(client.Do(r))(t)
+		defer a.Body.Close()
+		text := dbtest.Must(io.ReadAll(a.Body))(t)
+		dbtest.Require(t, a.StatusCode == status, "%s: %d %s", path, a.StatusCode, text)
+	}
+	ask("", "/queues/emails/pause", url.Values{"pause": {"yes"}}, http.StatusForbidden)
+	return func(path string, form url.Values) { t.Helper(); ask("ada", path, form, http.StatusSeeOther) }
+}
+
+// rowsOf prints a query's rows.
+func rowsOf(t *testing.T, db *sql.DB, query string) (text string) {
+	t.Helper()
+	rows := dbtest.Must(db.QueryContext(t.Context(), query))(t)
+	defer rows.Close()
+	columns := dbtest.Must(rows.Columns())(t)
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		dbtest.OK(t, rows.Scan(into...))
+		for _, v := range values {
+			text += v.String + "|"
+		}
+		text += "\n"
+	}
+	dbtest.OK(t, rows.Err())
+	return text
+}

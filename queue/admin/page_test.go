@@ -1,0 +1,88 @@
+package admin_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+)
+
+// TestPagesReadLittle: what the pages of a browser ask for reads about what they show, whatever else the table has. The statistics
+// are those of a table that was empty a moment ago.
+func TestPagesReadLittle(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
+	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
+	db.SQL.SetMaxOpenConns(1) // the connection whose reads are counted
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		_, err := db.SQL.ExecContext(t.Context(), statement, args...)
+		dbtest.OK(t, err)
+	}
+	const columns = "job_type, status, wake_time, attempt, timeout, priority, throttle_factor, time_windows, error"
+	for n, status := range []string{"finished", "failed", "scheduled", "available", "closed"} {
+		wake := "NULL"
+		if status == "scheduled" {
+			wake = "'2100-01-01'"
+		}
+		for k := range 100 {
+			exec(fmt.Sprintf("INSERT INTO shop_emails (%s) VALUES ('%s', '%s', %s, %d, 60, 1, 1, 'NONE', 'broken')", columns, []string{"send", "digest"}[k%2], status, wake, n%2))
+		}
+		for range 6 { // 6,400
+			exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE status = ?", status)
+		}
+	}
+	exec("INSERT INTO shop_activity (at, kind, state, queue, job_id) SELECT UTC_TIMESTAMP(6), 'job', 'added', 'emails', id FROM shop_emails")
+	reads := func() (sum int64) {
+		rows := dbtest.Must(db.SQL.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			var n int64
+			dbtest.OK(t, rows.Scan(&name, &n))
+			sum += n
+		}
+		dbtest.OK(t, rows.Err())
+		return sum
+	}
+	of, last := admin.Of(q), int64(0)
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails WHERE status = 'available'"))
+	for _, c := range []struct {
+		what string
+		most int64
+		do   func() error
+	}{
+		{"tallies", 35_000, func() error { _, err := admin.Tallies(t.Context(), q); return err }},
+		{"newest", 300, func() error {
+			_, _, err := of.Page(t.Context(), admin.Filter{Limit: 50}, admin.PageOptions{})
+			return err
+		}},
+		{"due", 1000, func() error {
+			_, _, err := of.Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 50}, admin.PageOptions{})
+			return err
+		}},
+		{"finished", 1000, func() error {
+			_, _, err := of.Page(t.Context(), admin.Filter{Status: admin.Finished, Type: "digest", Limit: 50}, admin.PageOptions{Oldest: true})
+			return err
+		}},
+		{"second page", 2000, func() error {
+			_, next, err := of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{})
+			if err == nil {
+				_, _, err = of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{After: next})
+			}
+			return err
+		}},
+		{"failures", 10_000, func() error { _, err := of.NewestFailures(t.Context(), admin.Filter{}, 1000, time.Minute); return err }},
+		{"why", 6000, func() error { _, err := of.Why(t.Context(), last, admin.Asker{AheadMost: 1000}); return err }},
+		{"activity", 300, func() error { _, err := activity.New(db).Touched(t.Context(), 20_000, 100); return err }},
+	} {
+		before := reads()
+		dbtest.OK(t, c.do())
+		n := reads() - before
+		dbtest.Ensure(t, n <= c.most, "%s read %d times", c.what, n)
+	}
+}
