@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { dbtest.Main(m, "emails") }
 // desk is a server with a browser.
 type desk struct {
 	*http.Client
-	t     *testing.T
+	t     testing.TB
 	db    *schema.DB
 	q     *queue.Queue
 	url   string
@@ -45,7 +45,7 @@ func open(t *testing.T, o ui.Options) *desk {
 	return openOn(t, db, q, o)
 }
 
-func openOn(t *testing.T, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
+func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	t.Helper()
 	i := ui.Instance{
 		Name: "shop", DB: db, Zone: time.UTC,
@@ -73,7 +73,7 @@ func openOn(t *testing.T, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	return &desk{Client: browser(t), t: t, db: db, q: q, url: s.URL, token: o.Token}
 }
 
-func browser(t *testing.T) *http.Client {
+func browser(t testing.TB) *http.Client {
 	return &http.Client{Jar: dbtest.Must(cookiejar.New(nil))(t), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
