@@ -196,7 +196,7 @@ func (s *Server) enqueue(v *view) error {
 	if err := q.Check(j); err != nil {
 		return v.showForm(sentence(err.Error()))
 	}
-	added, err := admin.Of(q).By(v.who()).Enqueue(v.r.Context(), j)
+	added, err := admin.Of(q).By(v.who()).AddJob(v.r.Context(), j)
 	if err != nil {
 		return v.showForm(sentence(err.Error()))
 	}

@@ -457,8 +457,8 @@ func (q *Queue) note() string {
 	return "by " + q.who
 }
 
-// Enqueue adds a job, as the application's queue does, and notes who did it.
-func (q *Queue) Enqueue(ctx context.Context, j job.Params) (added job.Added, err error) {
+// AddJob adds a job, as the application's queue does, and notes who did it.
+func (q *Queue) AddJob(ctx context.Context, j job.Params) (added job.Added, err error) {
 	prepared, err := q.s.Prepare([]job.Params{j}) // once, so that a repeated transaction finds its job
 	if err != nil {
 		return added, err

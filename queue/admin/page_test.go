@@ -77,7 +77,7 @@ func TestPagesReadLittle(t *testing.T) {
 			return err
 		}},
 		{"failures", 10_000, func() error { _, err := of.NewestFailures(t.Context(), admin.Filter{}, 1000, time.Minute); return err }},
-		{"why", 6000, func() error { _, err := of.Why(t.Context(), last, admin.Asker{AheadMost: 1000}); return err }},
+		{"why", 1500, func() error { _, err := of.Why(t.Context(), last, admin.Asker{AheadMost: 100}); return err }},
 		{"activity", 300, func() error { _, err := activity.New(db).Touched(t.Context(), 20_000, 100); return err }},
 	} {
 		before := reads()
