@@ -155,7 +155,7 @@ type failure struct {
 // failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take.
 const (
 	failuresAmong  = 5000
-	failuresWithin = 150 * time.Millisecond
+	failuresWithin = time.Second
 )
 
 func (s *Server) failures(v *view) error {

@@ -208,7 +208,7 @@ func newTab(t *testing.T, of context.Context, o ...chromedp.ContextOption) *tab 
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(of, o...)
 	t.Cleanup(cancel)
-	ctx, end := context.WithTimeout(ctx, 4*time.Minute)
+	ctx, end := context.WithTimeout(ctx, 15*time.Minute)
 	t.Cleanup(end)
 	b := &tab{Context: ctx, t: t}
 	dbtest.OK(t, chromedp.Do(ctx))

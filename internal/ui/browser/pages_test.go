@@ -36,6 +36,16 @@ func (b *tab) visit(s *shop, what string, paths ...string) {
 	}
 }
 
+// visitPhone checks pages as one on the way sees them.
+func (b *tab) visitPhone(s *shop, what string, paths ...string) {
+	b.t.Helper()
+	b.look(390, "dark")
+	for _, path := range paths {
+		b.open(s.base + path)
+		b.check(what + " " + path + " dark phone")
+	}
+}
+
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -97,7 +107,8 @@ func TestBusyPages(t *testing.T) {
 	s.fill("exit status 1: PHP Fatal error: Uncaught RuntimeException: 554 relay access denied\nin /srv/shop/send.php:41", 12)
 	s.exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'files'")
 	b := s.enter()
-	b.visit(s, "busy", append(slices.Clone(pages), s.jobsOf()...)...)
+	b.visit(s, "busy", pages...)
+	b.visitPhone(s, "busy", s.jobsOf()...)
 	b.look(1400, "dark")
 	b.open(s.base + "/queues/emails?status=failed")
 	b.click("Retry all failed")
@@ -117,9 +128,9 @@ func TestHostilePages(t *testing.T) {
 	s.exec("INSERT INTO shop_schedules (name, spec, queue, job_type, seen_until) VALUES (?, ?, ?, ?, '2026-01-01 00:00:00.000000')", nasty, nasty, nasty, nasty)
 	s.add(job.Params{Type: "send", Data: strings.Repeat(nasty, 2000)})
 	b := s.enter()
-	b.visit(s, "hostile", append(slices.Clone(pages), s.jobsOf()...)...)
+	b.visitPhone(s, "hostile", append(slices.Clone(pages), s.jobsOf()...)...)
 	q := url.QueryEscape(nasty)
-	b.visit(s, "hostile address", "/queues/emails?type="+q+"&key="+q+"&text="+q, "/failures?queue="+q+"&type="+q+"&text="+q, "/activity?queue="+q+"&type="+q+"&text="+q,
+	b.visitPhone(s, "hostile address", "/queues/emails?type="+q+"&key="+q+"&text="+q, "/failures?queue="+q+"&type="+q+"&text="+q, "/activity?queue="+q+"&type="+q+"&text="+q,
 		"/enqueue?queue="+q+"&type="+q+"&data="+q+"&key="+q, "/queues/"+url.PathEscape("<script>x</script>"), "/queues/emails?status="+q, "/queues/emails?since="+q)
 	b.open(s.base + s.jobsOf()[0])
 	shown := value[string](b, `document.querySelector("pre.error").innerText`)
