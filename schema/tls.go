@@ -83,7 +83,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: database.tls.ca: %s holds no certificate in PEM", ErrConfig, t.CA)
+			return nil, fmt.Errorf("%w: database.tls.ca: %s has no PEM certificate", ErrConfig, t.CA)
 		}
 	}
 	if t.Cert == "" && t.Key == "" {

@@ -135,7 +135,7 @@ var errInvalidUTF8 = errors.New("it is not valid UTF-8")
 func (e *Exec) checkValue(value string) error {
 	switch {
 	case strings.ContainsRune(value, 0):
-		return errors.New("it holds a NUL, which no argument can")
+		return errors.New("it contains NUL, which is not allowed in an argument")
 	case !utf8.ValidString(value):
 		return errInvalidUTF8
 	case len(value) > maxArgument:

@@ -39,7 +39,7 @@ func TestExecArguments(t *testing.T) {
 		{name: "null", argument: "{{data.x}}", data: `{"x":null}`, want: "it is null"},
 		{name: "object", argument: "{{data.x}}", data: `{"x":{}}`, want: "it is an object, want a text, a number or a truth value"},
 		{name: "array", argument: "{{data.x}}", data: `{"x":[1]}`, want: "it is an array, want a text, a number or a truth value"},
-		{name: "NUL", argument: "{{data.x}}", data: `{"x":"a\u0000b"}`, want: "it holds a NUL, which no argument can"},
+		{name: "NUL", argument: "{{data.x}}", data: `{"x":"a\u0000b"}`, want: "it contains NUL, which is not allowed in an argument"},
 		{name: "half a character", argument: "{{data.x}}", data: `{"x":"\ud800"}`, want: "it is not valid UTF-8"},
 		{name: "no UTF-8", argument: "{{data.x}}", data: "{\"x\":\"\xff\"}", want: "it is not valid UTF-8"},
 		{

@@ -85,7 +85,7 @@ func (j Params) Check() error {
 }
 
 // ErrWeightless refuses a job with throttle factor 0 in a queue that requires a weight.
-var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would pass the queue's limits by, "+
+var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would bypass the throttle limit and groups, "+
 	"which this queue refuses (allow_weightless: false)", ErrInvalid)
 
 // CheckSize returns ErrInvalid if a job's data are too large.

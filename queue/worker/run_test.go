@@ -26,8 +26,8 @@ func (s shop) stay(p worker.Params) *run {
 	return r
 }
 
-// TestStay: RunUntilDone runs again and again until it is told to stop.
-func TestStay(t *testing.T) {
+// TestRunUntilDone: RunUntilDone runs again and again until it is told to stop.
+func TestRunUntilDone(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
 		p.RunFor = time.Second
@@ -44,7 +44,7 @@ func TestStay(t *testing.T) {
 	})
 }
 
-func TestStayUntilMaxJobs(t *testing.T) {
+func TestRunUntilDoneUntilMaxJobs(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 5)
 		p := s.worker(all(nothing))
@@ -53,8 +53,8 @@ func TestStayUntilMaxJobs(t *testing.T) {
 	})
 }
 
-// TestStayThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
-func TestStayThroughOutages(t *testing.T) {
+// TestRunUntilDoneThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
+func TestRunUntilDoneThroughOutages(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
 	j := &journal{}
@@ -96,7 +96,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		} {
 			s.exec("UPDATE hipq_tables SET version = version + ? WHERE table_name = ?", layout.by, layout.table)
 			for name, work := range map[string]func(context.Context, worker.Params) (worker.Summary, error){
-				"Stay": worker.RunUntilDone, "Run": worker.Run,
+				"RunUntilDone": worker.RunUntilDone, "Run": worker.Run,
 				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
 			} {
 				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
@@ -112,9 +112,9 @@ func TestRefusesOtherLayouts(t *testing.T) {
 	})
 }
 
-// TestStayRefusesOneOfItsQueues: a single unfit queue table refuses the service at once. Run would skip the queue and report
+// TestRunUntilDoneRefusesOneOfItsQueues: a single unfit queue table refuses the service at once. Run would skip the queue and report
 // it only at its end.
-func TestStayRefusesOneOfItsQueues(t *testing.T) {
+func TestRunUntilDoneRefusesOneOfItsQueues(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 1)
 		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_reports'")
@@ -136,7 +136,7 @@ func (s shop) unchecked() *queue.Queue {
 	return dbtest.Must(queue.New(db, queue.Options(s.emails.Options)))(s.t)
 }
 
-func TestStayRefuses(t *testing.T) {
+func TestRunUntilDoneRefuses(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
 			_, err := worker.RunUntilDone(s.t.Context(), p)

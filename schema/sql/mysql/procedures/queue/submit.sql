@@ -60,7 +60,7 @@ BEGIN
   END IF;
   CALL {jobs}$type(v_type, v_settings, v_timeout, v_priority, v_factor, v_windows);
   IF v_factor = 0 AND JSON_UNQUOTE(JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.refuse_weightless')) = 'true' THEN
-    CALL {job}$refuse(31002, 'with throttle_factor 0 it would pass the limits by, which this queue refuses (allow_weightless: false)');
+    CALL {job}$refuse(31002, 'with throttle_factor 0 it would bypass the throttle limit and groups, which this queue refuses (allow_weightless: false)');
   END IF;
   IF LENGTH(v_windows) > 65535 THEN
     CALL {job}$refuse(31002, 'options: time_windows is too long');
