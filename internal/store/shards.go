@@ -12,7 +12,7 @@ import (
 )
 
 // ErrShards means that the queue's division differs from the options. It is also a schema.ErrNotMigrated.
-var ErrShards = shardsError("the queue is divided in another way")
+var ErrShards = shardsError("the queue is divided differently")
 
 type shardsError string
 

@@ -76,7 +76,7 @@ const dying = 5 * time.Second
 func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func()) {
 	return func() {
 		time.AfterFunc(dying, func() {
-			p.IfKilledInVain(func() { giveUp("it doesn't end, although it was killed") })
+			p.IfKilledInVain(func() { giveUp("it was killed but has not ended") })
 		})
 	}
 }

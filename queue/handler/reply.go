@@ -133,7 +133,7 @@ func decodeOnly(line []byte, into any) bool {
 }
 
 // noOutcome is noted after the output if the last line is a reply without its outcome.
-const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
+const noOutcome = `[the last line has no "outcome", so it is ignored]`
 
 // noted returns the output with this note if needed, and with the processes left behind.
 func noted(p printed) string {

@@ -90,7 +90,7 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 
 // TestReplyWithoutOutcome: a reply that lacks its outcome is noted.
 func TestReplyWithoutOutcome(t *testing.T) {
-	const note = `[the last line has no "outcome", so it counts for nothing]` + "\n"
+	const note = `[the last line has no "outcome", so it is ignored]` + "\n"
 	for script, want := range map[string]string{
 		`echo '{"result":{"a":1}}'`:         `{"result":{"a":1}}` + "\n" + note,
 		`printf '{"retry_after":"5m"}'`:     `{"retry_after":"5m"}` + "\n" + note,
