@@ -115,7 +115,7 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	case !job.IsGroupBy(s.By):
 		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
 	case len(s.By) > 128:
-		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))
+		b.refuse(path+".by", "has %d bytes; the maximum is 128", len(s.By))
 	}
 	if len(s.Limits) == 0 {
 		b.missing(path+".limits", "; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)

@@ -206,7 +206,7 @@ func (g *Guard) Close() error {
 		g.relieve()
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("end processes that handlers left behind: %s", strings.Join(left, "; "))
+		return fmt.Errorf("could not end processes of handlers: %s", strings.Join(left, "; "))
 	}
 	return nil
 }

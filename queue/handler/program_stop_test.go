@@ -143,7 +143,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 		begin := time.Now()
 		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped
 		ctx, cancel := context.WithCancelCause(t.Context())
-		want := "stopped by the worker's guard: the lock was about to end"
+		want := "stopped by the worker's guard: the lock was about to expire"
 		asked := ctx
 		if late {
 			asked, want = lateContext{ctx, func() {

@@ -174,12 +174,12 @@ func TestWorkerIDIsNew(t *testing.T) {
 func TestParamsThatCannotBe(t *testing.T) {
 	suite(t, func(s shop) {
 		for want, change := range map[string]func(*worker.Params){
-			"no Queues":      func(p *worker.Params) { p.Queues = nil },
-			"a Queue is nil": func(p *worker.Params) { p.Queues[1].Queue = nil },
-			"queue reports is not of the same schema.DB": func(p *worker.Params) {
+			"Queues is empty": func(p *worker.Params) { p.Queues = nil },
+			"a Queue is nil":  func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"queue reports does not have the same schema.DB": func(p *worker.Params) {
 				p.Queues[1].Queue = s.elsewhere().reports
 			},
-			"queue emails is there twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
+			"queue emails is listed twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
 			"the handler of emails/send is nil": func(p *worker.Params) {
 				p.Queues[0].Handlers = map[string]handler.Handler{"send": nil}
 			},
@@ -190,13 +190,13 @@ func TestParamsThatCannotBe(t *testing.T) {
 			"the handler of reports/send is nil": func(p *worker.Params) {
 				p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(nil)}
 			},
-			`the handler of emails/send is one of job type "sent"`: func(p *worker.Params) {
+			`the handler of emails/send is for job type "sent"`: func(p *worker.Params) {
 				p.Queues[0].Handlers = map[string]handler.Handler{
 					"send": handler.For("sent", func(context.Context, *job.Job, string) error { return nil }),
 				}
 			},
 			"a Middleware is nil": func(p *worker.Params) { p.Middleware = []handler.Middleware{nil} },
-			"a Middleware makes nil of the handler of": func(p *worker.Params) {
+			"a Middleware returned nil for the handler of": func(p *worker.Params) {
 				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
 			},
 			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },
