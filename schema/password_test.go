@@ -98,7 +98,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 		{far, "", nil, native, caching, inFull, false},
 		{far, "", nil, native, sha256, inFull, false},
 		{far, "", nil, native, clearText, inClear, false},
-		{far, "", nil, native, "mysql_old_password", "in the form of MySQL 4.0", false},
+		{far, "", nil, native, "mysql_old_password", "in the format of MySQL 4.0", false},
 		{far, "?tls=preferred", nil, native, caching, inFull, false},
 		{far, "?tls=preferred", nil, sha256, sha256, inFull, false},
 		{far, "?tls=preferred", certified, native, caching, inFull, false},

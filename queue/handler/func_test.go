@@ -183,7 +183,7 @@ func TestLog(t *testing.T) {
 		want string
 	}{
 		{nil, "INFO job finished"},
-		{busy, "WARN job to be tried again busy"},
+		{busy, "WARN job will be retried busy"},
 		{handler.DoNotRetry(busy), "ERROR job failed for good busy"},
 	} {
 		var out bytes.Buffer

@@ -140,7 +140,7 @@ func (r *runner) quarantine(a *attempt) {
 		case ctx.Err() != nil:
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
-			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not started: its quarantine: " + err.Error()}
+			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not started: quarantine: " + err.Error()}
 			a.NotBegun = true
 		}
 		r.ended <- a
