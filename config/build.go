@@ -197,7 +197,7 @@ func (b builder) dsn(s databaseSection) string {
 		return ""
 	case s.DSN != "":
 		if b.shared && b.origin["database.dsn"] == "" && hasPassword(s.DSN) {
-			b.warn("others may read %s, which has the database password; run chmod 600, or put the DSN into database.dsn_file", b.file)
+			b.warn("others may read %s, which has the database password: chmod 600, or put the DSN into database.dsn_file", b.file)
 		}
 		b.noteDSN(s.DSN, s)
 		return s.DSN
@@ -213,7 +213,7 @@ func (b builder) dsn(s databaseSection) string {
 	case err != nil:
 		b.refuse("database.dsn_file", "%w", err)
 	case shared && hasPassword(dsn):
-		b.warn("others may read %s, which has the database password; run chmod 600", file)
+		b.warn("others may read %s, which has the database password: chmod 600", file)
 	}
 	b.noteDSN(dsn, s)
 	return dsn
