@@ -158,9 +158,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 			return err
 		}
 		r.Health = new(i.health(r.state, a.printed))
-		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
-			return err
-		}
+		r.Retrying = r.state.Retrying()
 		current, err := monitor.New(i.db).Current(ctx)
 		if err != nil {
 			return err
