@@ -138,7 +138,7 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	if err == nil && (format != "" || o.report != "") {
 		err = a.reportHour(ctx, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
 	}
-	if err == nil && !a.json && o.at == "" && a.mails(i.Config) {
+	if err == nil && o.at == "" && i.Mail && !a.isRead() {
 		err = a.mailFindings(ctx, i)
 	}
 	return err
