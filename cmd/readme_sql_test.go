@@ -68,13 +68,11 @@ func (d docs) sqlWorker(t *testing.T, p page) {
 					run(call)
 					continue
 				}
-				var id, token, rest sql.RawBytes
-				rows, err := db.QueryContext(t.Context(), call)
-				dbtest.Require(t, err == nil && rows.Next(), "%s:%d: %s: no job, %v", p.name, b.line, call, err)
-				must(t, rows.Scan(&id, &rest, &rest, &rest, &rest, &rest, &token))
-				set := "SET @id = " + string(id) + ", @token = '" + string(token) + "'"
-				must(t, rows.Close())
-				run(set)
+				var id, token string
+				var rest sql.NullString
+				err := db.QueryRowContext(t.Context(), call).Scan(&id, &rest, &rest, &rest, &rest, &rest, &token)
+				dbtest.Require(t, err == nil, "%s:%d: %s: %v", p.name, b.line, call, err)
+				run("SET @id = " + id + ", @token = '" + token + "'")
 			}
 			run(end)
 		}
