@@ -30,11 +30,6 @@ const (
 	inTurnAgain = 24 * time.Hour
 )
 
-// mails reports whether cron probably mails what the tick prints.
-func (a *app) mails(c *config.Config) bool {
-	return c.Mail && !a.verbose && !a.onTerminal() && !a.err.isTerminal()
-}
-
 // unsaid is an error that is not printed, because cron would mail it again.
 type unsaid struct{ error }
 
@@ -52,7 +47,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
-	case !a.tellsOutages():
+	case a.isRead() || a.signals.ended() != 0:
 		return err
 	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
 		return unsaid{err}
@@ -110,7 +105,7 @@ func misconfigured(a *app, command string, what []string) (*alert.Outage, error)
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
 	outage, none := misconfigured(a, a.command, what)
-	if code != exitConfig || none != nil || !a.tellsOutages() {
+	if code != exitConfig || none != nil || a.isRead() || a.signals.ended() != 0 {
 		return err
 	}
 	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
@@ -132,7 +127,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 
 // mailBack prints that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
-	if none == nil && a.tellsOutages() {
+	if none == nil && !a.isRead() && a.signals.ended() == 0 {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			if why != "" {
 				why = ": " + why
@@ -142,12 +137,11 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	}
 }
 
-// tellsOutages reports whether outages go to mails rather than to a user.
-func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
+// byHand reports whether a person started the command, at a terminal.
+func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() }
 
-// byHand reports whether the caller reads the output (terminal, --json or --verbose), so that nothing is left out as
-// mailed before. A worker's ByHand is something else.
-func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
+// isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
+func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
 
 func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))

@@ -37,7 +37,7 @@ type operation struct {
 	// would fills in what a dry run predicts for a job. It may be nil.
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint says what to do about a refusal. It may be nil.
-	hint func(q *queue.Queue, id int64, err error) string
+	hint func(i *instance, q *queue.Queue, id int64, err error) string
 	// do changes at most a batch of jobs, and may fill in their results. Its error may be an admin.Refused. After any
 	// other error nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
@@ -95,6 +95,7 @@ func (c change) live() string {
 // operated is the progress of an operation.
 type operated struct {
 	operation
+	i *instance
 	q *queue.Queue
 	// all has the selected jobs. The first done of them are processed.
 	all  []int64
@@ -141,7 +142,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 			}
 		}
 	}
-	d := operated{operation: o, q: q, all: all}
+	d := operated{operation: o, i: i, q: q, all: all}
 	if d.dryRun || d.batch == 0 {
 		d.batch = batchJobs
 	}
@@ -282,7 +283,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
 		if d.hint != nil {
-			hint = d.hint(d.q, c.ID, refused)
+			hint = d.hint(d.i, d.q, c.ID, refused)
 		}
 	}
 	switch text := c.text(); {
