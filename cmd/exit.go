@@ -198,7 +198,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
 		return exitConfig, "run hipq init to create one there"
 	case errors.Is(err, config.ErrNotFound):
-		return exitConfig, "run hipq init to create one, or name one with --config"
+		return exitConfig, "run hipq init to create one, or name one with --config or HIPQ_CONFIG"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):

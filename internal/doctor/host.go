@@ -78,7 +78,7 @@ func lookAtDisk(_ context.Context, p *patient) Finding {
 		return found(Wrong, what+", which is a network file system: SQLite needs a local one").
 			but("move database.path to a local disk, or use MariaDB or MySQL")
 	case v.Full():
-		return found(Wrong, what).but("make room outside of the database, then hipq purge --older-than 3d")
+		return found(Wrong, what).but("free disk space outside the database, then hipq purge --older-than 3d")
 	case v.Memory:
 		return found(Warning, what+", which is memory: all jobs are gone when this host restarts").but("move database.path to a disk")
 	case v.Scarce():
