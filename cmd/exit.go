@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -83,8 +84,8 @@ type located struct{ advised }
 // config.
 func locate(c *config.Config, err error) error {
 	switch address := c.Database.Address(); {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, files.ErrUntrusted): // that names the file
+		return err
 	case errors.Is(err, schema.ErrConfig):
 		m := c.Mistake("database", err)
 		if !strings.HasPrefix(c.DSNFrom, "database.") {

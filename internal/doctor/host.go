@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/monitor"
 )
@@ -50,7 +52,8 @@ func lookAtFile(_ context.Context, p *patient) Finding {
 	if err != nil {
 		return found(Wrong, err.Error()).but(noFile)
 	}
-	if err := p.Config.Database.Check(); err != nil {
+	err = cmp.Or(p.Config.Database.Check(), files.Writable(path), files.Writable(filepath.Dir(path)))
+	if err != nil {
 		what, remedy, _ := strings.Cut(err.Error(), "; ")
 		return found(Wrong, what).but(remedy)
 	}

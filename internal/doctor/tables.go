@@ -74,7 +74,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.sizesOfSQLite(ctx)
 	}
-	rights, err := p.rights()
+	rights, err := p.rights(p.Config.QueueTables())
 	if err != nil {
 		return trouble(err)
 	}
