@@ -45,7 +45,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Cancel(ctx, ids...)
 		}
-		o.hint = func(_ *queue.Queue, _ int64, err error) string {
+		o.hint = func(_ *instance, _ *queue.Queue, _ int64, err error) string {
 			if errors.Is(err, admin.ErrStarted) {
 				return "add --running to stop it"
 			}

@@ -30,11 +30,6 @@ const (
 	inTurnAgain = 24 * time.Hour
 )
 
-// mails reports whether cron probably mails what the tick prints.
-func (a *app) mails(c *config.Config) bool {
-	return c.Mail && !a.verbose && !a.onTerminal() && !a.err.isTerminal()
-}
-
 // unsaid is an error that is not printed, because cron would mail it again.
 type unsaid struct{ error }
 
@@ -52,7 +47,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
-	case !a.tellsOutages():
+	case !a.mailsOutages():
 		return err
 	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
 		return unsaid{err}
@@ -79,7 +74,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is repeated every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this message is repeated every 15 minutes until the problem is solved", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -110,7 +105,7 @@ func misconfigured(a *app, command string, what []string) (*alert.Outage, error)
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
 	outage, none := misconfigured(a, a.command, what)
-	if code != exitConfig || none != nil || !a.tellsOutages() {
+	if code != exitConfig || none != nil || !a.mailsOutages() {
 		return err
 	}
 	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
@@ -132,7 +127,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 
 // mailBack prints that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
-	if none == nil && a.tellsOutages() {
+	if none == nil && a.mailsOutages() {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			if why != "" {
 				why = ": " + why
@@ -142,12 +137,14 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	}
 }
 
-// tellsOutages reports whether outages go to mails rather than to a user.
-func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
+// byHand reports whether a person started the command, at a terminal.
+func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() }
 
-// byHand reports whether the caller reads the output (terminal, --json or --verbose), so that nothing is left out as
-// mailed before. A worker's ByHand is something else.
-func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
+// isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
+func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
+
+// mailsOutages reports whether cron mails outages: a caller who reads along, or ended the command, hears of them anyway.
+func (a *app) mailsOutages() bool { return !a.isRead() && a.signals.ended() == 0 }
 
 func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
@@ -250,7 +247,7 @@ func (i *instance) runAs() string {
 	if passwd, _ := os.ReadFile("/etc/passwd"); asService(string(passwd), name) != "" {
 		name = "root"
 	}
-	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
+	return fmt.Sprintf("run as: %s on %s (instance %s)", name, host, i.Name)
 }
 
 // mailInTurn mails schedules that keep starting over. It looks once an hour.

@@ -138,7 +138,7 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	if err == nil && (format != "" || o.report != "") {
 		err = a.reportHour(ctx, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
 	}
-	if err == nil && !a.json && o.at == "" && a.mails(i.Config) {
+	if err == nil && o.at == "" && i.Mail && !a.isRead() {
 		err = a.mailFindings(ctx, i)
 	}
 	return err
@@ -158,9 +158,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 			return err
 		}
 		r.Health = new(i.health(r.state, a.printed))
-		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
-			return err
-		}
+		r.Retrying = r.state.Retrying()
 		current, err := monitor.New(i.db).Current(ctx)
 		if err != nil {
 			return err

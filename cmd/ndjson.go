@@ -149,7 +149,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		case len(line) > maxLine:
-			return nil, fmt.Errorf("a line is longer than %d bytes: job_data may have %d", maxLine, job.MaxDataBytes)
+			return nil, fmt.Errorf("the line is longer than %d bytes; job_data may have %d", maxLine, job.MaxDataBytes)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type operation struct {
 	// would fills in what a dry run predicts for a job. It may be nil.
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint says what to do about a refusal. It may be nil.
-	hint func(q *queue.Queue, id int64, err error) string
+	hint func(i *instance, q *queue.Queue, id int64, err error) string
 	// do changes at most a batch of jobs, and may fill in their results. Its error may be an admin.Refused. After any
 	// other error nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
@@ -95,6 +95,7 @@ func (c change) live() string {
 // operated is the progress of an operation.
 type operated struct {
 	operation
+	i *instance
 	q *queue.Queue
 	// all has the selected jobs. The first done of them are processed.
 	all  []int64
@@ -127,21 +128,21 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		if all, err = o.find(cmd, i, q); err != nil {
 			return err
 		}
+		if len(all) == 0 && !o.dryRun {
+			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
+			return nil
+		}
 		if o.ask && (!a.onTerminal() || a.json) {
 			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
 				o.verb, texts.Count(len(all), "job"), q.Name, o.result)
 		}
-		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
-			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
-			return nil
-		}
-		if o.ask && len(all) > 0 {
+		if o.ask {
 			if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)); err != nil {
 				return err
 			}
 		}
 	}
-	d := operated{operation: o, q: q, all: all}
+	d := operated{operation: o, i: i, q: q, all: all}
 	if d.dryRun || d.batch == 0 {
 		d.batch = batchJobs
 	}
@@ -197,8 +198,11 @@ func (a *app) summarize(d operated) error {
 		a.say(d.verb + ": " + of) // standard output has the ids of new jobs
 	}
 	if d.refused > 0 {
-		if d.refused+len(d.changed) == 1 {
+		switch {
+		case d.refused == 1 && len(d.changed) == 0:
 			return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
+		case d.refused == 1:
+			return fmt.Errorf("%s: 1 of %s was not %s", d.verb, texts.Count(1+len(d.changed), "job"), d.result)
 		}
 		return fmt.Errorf("%s: %d of %s were not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
 	}
@@ -282,7 +286,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
 		if d.hint != nil {
-			hint = d.hint(d.q, c.ID, refused)
+			hint = d.hint(d.i, d.q, c.ID, refused)
 		}
 	}
 	switch text := c.text(); {

@@ -49,12 +49,7 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			return err
 		}
-		var i *instance
-		o.prepare = func(of *instance) error {
-			i = of
-			return nil
-		}
-		o.hint = func(q *queue.Queue, id int64, err error) string {
+		o.hint = func(i *instance, q *queue.Queue, id int64, err error) string {
 			if j, unread := q.Get(cmd.Context(), id); errors.Is(err, admin.ErrNotFinal) && unread == nil && j.State() == job.Retry {
 				return fmt.Sprintf("hipq reschedule %s %d --in 0s runs it now", q.Name, id)
 			}

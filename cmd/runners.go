@@ -197,7 +197,7 @@ func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
 	now, err := i.db.SQL.Clock(ctx)
-	always := err != nil || a.byHand()
+	always := err != nil || a.isRead()
 	for _, name := range slices.Sorted(maps.Keys(warnings)) {
 		if !always {
 			err = alert.NewLog(i.db).Once(ctx, name, now, warnedAgain, func() error {

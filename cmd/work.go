@@ -161,7 +161,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		}
 		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
-	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else mail fails too
+	if trouble, _ := schema.Diagnose(err); i.Mail && !a.byHand() && !a.verbose && trouble != schema.Misconfigured { // else mail fails too
 		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
@@ -184,7 +184,7 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
 	p = worker.Params{
 		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
-		ByHand: a.onTerminal() || a.err.isTerminal(),
+		ByHand: a.byHand(),
 	}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)

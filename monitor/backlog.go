@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -85,6 +86,29 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 		err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.SQL.TypesOfClaim)
 	}
 	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
+}
+
+// retryingMost is among how many jobs of each status those that wait for a retry are counted, if nobody needs all.
+const retryingMost = 10_000
+
+// retrying counts the jobs of each type that wait for a retry. If most is 0, it reads the index entries of all waiting jobs, which
+// takes about 0.3 s for a million.
+func (m *Monitor) retrying(ctx context.Context, q schema.Queue, most int64) (found []jobCount, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	from, waiting := table+" "+m.db.SQL.Index(table, schema.ClaimIndex), []string{"available", "scheduled", "throttled", "locked"}
+	if most > 0 {
+		var parts []string
+		for _, status := range waiting {
+			parts = append(parts, fmt.Sprintf("SELECT * FROM (SELECT status, job_type, attempt FROM %s WHERE status = '%s' LIMIT %d) AS some", from, status, retryingMost))
+		}
+		from = "(" + strings.Join(parts, " UNION ALL ") + ") AS waiting"
+	}
+	err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+from+
+		" WHERE status IN ('"+strings.Join(waiting, "', '")+"') AND attempt > 0 GROUP BY job_type")
+	return found, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.Name)
 }
 
 // used sums the throttle factors that count against the queue's limit, by job type or by shard, as the claim does.

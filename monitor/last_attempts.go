@@ -2,15 +2,11 @@ package monitor
 
 import (
 	"context"
-	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/schema"
 )
 
 // LastAttempts is the newest attempts of one job type.
@@ -75,59 +71,4 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 		return nil
 	})
 	return texts.Wrap(err, "read the last attempts")
-}
-
-// Retrying is how many jobs of a type wait for a retry.
-type Retrying struct {
-	Queue   string `json:"queue"`
-	JobType string `json:"job_type"`
-	// Jobs is the number of jobs that wait for a retry.
-	Jobs int64 `json:"jobs"`
-}
-
-// Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,
-// which takes about 0.3 s for a million.
-func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
-	return m.retrying(ctx, math.MaxInt64)
-}
-
-// retryingMost is among how many jobs of a status those that wait for a retry are counted, if nobody needs all.
-const retryingMost = 10_000
-
-// retrying is Retrying among so many jobs of each status.
-func (m *Monitor) retrying(ctx context.Context, most int64) ([]Retrying, error) {
-	queues, err := m.usable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := []Retrying{}
-	for _, q := range queues {
-		table, err := m.db.CheckQueue(q.Name)
-		if err != nil {
-			return nil, err
-		}
-		var parts []string
-		var args []any
-		for _, status := range []string{"available", "scheduled", "throttled", "locked"} {
-			parts = append(parts, "SELECT * FROM (SELECT job_type, attempt FROM "+table+" "+m.db.SQL.Index(table, schema.ClaimIndex)+" WHERE status = ? LIMIT ?) AS some")
-			args = append(args, status, most)
-		}
-		query := "SELECT job_type, COUNT(*) AS jobs FROM (" + strings.Join(parts, " UNION ALL ") + ") AS waiting WHERE attempt > 0 GROUP BY job_type ORDER BY job_type"
-		if most == math.MaxInt64 { // nothing needs to be copied
-			args, query = nil, fmt.Sprintf("SELECT job_type, COUNT(*) AS jobs FROM %s %s WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0"+
-				" GROUP BY job_type ORDER BY job_type", table, m.db.SQL.Index(table, schema.ClaimIndex))
-		}
-		err = engine.Each(ctx, m.db.SQL, query, args, func(r struct {
-			JobType string `db:"job_type"`
-			Jobs    int64
-		},
-		) error {
-			all = append(all, Retrying{q.Name, r.JobType, r.Jobs})
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("count the jobs of %s that wait for a retry: %w", q.Name, err)
-		}
-	}
-	return all, nil
 }

@@ -80,7 +80,7 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 		}
 	}
 	if !s.enough {
-		f.add(Warning, "it runs at "+strings.Join(l.fields, " ")+", not "+s.often, "start its line with "+s.schedule)
+		f.add(Warning, "it runs at "+strings.TrimSuffix(strings.Join(l.fields, " "), " - - - -")+", not "+s.often, "start its line with "+s.schedule)
 	}
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
 		f.add(Warning, "MAILTO is empty, so cron mails no failure", "set MAILTO=ADDRESS above the line")

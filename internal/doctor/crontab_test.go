@@ -57,7 +57,7 @@ func TestCrontab(t *testing.T) {
 		"both":           {own: cron + "0 3 * * * hipq work --config {dir}/other.yaml\n* * * * * hipq work\n", result: OK},
 		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it runs at 0 3 * * *, not each minute", remedy: "start its line with * * * * *"},
 		"at hours":       {own: cron + "* 9-17 * * * hipq work\n", result: Warning, found: "not each minute", remedy: "start its line with"},
-		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "not each minute", remedy: "start its line with"},
+		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "runs at @reboot, not each minute", remedy: "start its line with"},
 		"thrown away":    {own: cron + "* * * * * hipq work >/dev/null 2>&1\n", result: Warning, found: "are discarded", remedy: "remove the redirection"},
 		"mailed to none": {own: "MAILTO=\"\"\n" + cron + "* * * * * hipq work\n", result: Warning, found: "MAILTO is empty", remedy: "set MAILTO="},
 		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so cron mails no failure; its error", remedy: "; remove the"},

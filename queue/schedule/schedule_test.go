@@ -46,7 +46,7 @@ func TestParseSpec(t *testing.T) {
 		"+1 * * * *":              "minute",
 		"0 0 30 2 *":              "never comes",
 		"0 0 31 2,4,6,9,11 *":     "never comes",
-		"@reboot":                 "enqueue the job where the host starts",
+		"@reboot":                 "enqueue the job when the host boots",
 		"@fortnightly":            "one of @hourly",
 		"@every":                  "one of @hourly",
 		"@every soon":             "@every 10m",
