@@ -13,20 +13,20 @@ import (
 )
 
 // counted is a store of the queue emails without its config, on connections that record what is sent.
-func counted(t *testing.T, f func(s env, sent *sent)) {
+func counted(t *testing.T, f func(s env, sent *dbtest.Sent)) {
 	t.Helper()
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		db, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		f(envOf(t, db, must[*queue.Queue](t)(queue.New(db, queue.Options{Name: "emails"}))), sent)
 	})
 }
 
 // inTx enqueues jobs in an application's transaction, and returns the statements that this adds to it.
-func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (texts []string) {
+func (s env) inTx(sent *dbtest.Sent, end func(*sql.Tx) error, jobs ...job.Params) (texts []string) {
 	s.t.Helper()
 	tx := must[*sql.Tx](s.t)(s.db.SQL.BeginTx(s.t.Context(), nil))
-	texts = sent.during(func() { must[[]job.Added](s.t)(s.EnqueueTx(s.t.Context(), tx, jobs...)) })
+	texts = sent.During(func() { must[[]job.Added](s.t)(s.EnqueueTx(s.t.Context(), tx, jobs...)) })
 	must[any](s.t)(nil, end(tx))
 	return texts
 }
@@ -34,7 +34,7 @@ func (s env) inTx(sent *sent, end func(*sql.Tx) error, jobs ...job.Params) (text
 // EnqueueTx adds two statements to an application's transaction, for the job and for its activity. It queries what else it
 // needs.
 func TestEnqueueTxAddsFewStatements(t *testing.T) {
-	counted(t, func(s env, sent *sent) {
+	counted(t, func(s env, sent *dbtest.Sent) {
 		none, zero := job.Windows{}, 0
 		many := func(from, n int) (jobs []job.Params) {
 			for i := range n {
@@ -70,14 +70,14 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			{"many of which some are taken", many(300, 400), 2 + several + refused},
 			{"none", nil, 0},
 		} {
-			equal(t, statements(s.inTx(sent, (*sql.Tx).Commit, c.jobs...)), c.want, "%s: statements", c.name)
+			equal(t, dbtest.Statements(s.inTx(sent, (*sql.Tx).Commit, c.jobs...)), c.want, "%s: statements", c.name)
 		}
 	})
 }
 
 // Another program's change of a type takes effect once the cached registration expires.
 func TestTypeThatAnotherHasChanged(t *testing.T) {
-	counted(t, func(s env, sent *sent) {
+	counted(t, func(s env, sent *dbtest.Sent) {
 		s.add(job.Params{Type: "send"})
 		o := options()
 		o.Types[0].Priority = 7

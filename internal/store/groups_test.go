@@ -156,7 +156,7 @@ func TestManyHeldJobs(t *testing.T) {
 	}
 	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
 		byRegion(0, map[string]int{"*": 1})(&o)
 		s := openStore(t, counted, o)
@@ -177,7 +177,7 @@ func TestManyHeldJobs(t *testing.T) {
 		var cost int
 		for range 2 { // the second time the worker knows the groups
 			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
-			cost = statements(sent.during(func() { jobs = s.do(r).Started }))
+			cost = dbtest.Statements(sent.During(func() { jobs = s.do(r).Started }))
 			equal(t, len(jobs), groups, "started, one of each group")
 		}
 		ensure(t, cost <= 30, "%d statements", cost)

@@ -1,114 +1,18 @@
 package store_test
 
 import (
-	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
-
-// sent records what is sent to a database, one text for each round trip.
-type sent struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// during returns what is sent while f runs.
-func (s *sent) during(f func()) []string {
-	s.mu.Lock()
-	before := len(s.texts)
-	s.mu.Unlock()
-	f()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.texts[before:]
-}
-
-// statements counts the statements in what was sent, including those sent together.
-func statements(texts []string) (n int) {
-	for _, text := range texts {
-		n += 1 + strings.Count(text, ";")
-	}
-	return n
-}
-
-// count returns the same database on connections that record what is sent.
-func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
-	t.Helper()
-	c := counting{driver: db.SQL.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
-	c.sent = new(sent)
-	if db.SQL.Engine == "mysql" {
-		cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
-		cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
-		c.source = cfg.FormatDSN()
-	}
-	counted := *db
-	counted.SQL = engine.On(sql.OpenDB(c), db.SQL.Dialect)
-	t.Cleanup(func() { _ = counted.Close() })
-	return &counted, c.sent
-}
-
-// counting makes connections that record what is sent.
-type counting struct {
-	driver driver.Driver
-	source string
-	sent   *sent
-}
-
-// Driver implements driver.Connector.
-func (c counting) Driver() driver.Driver { return c.driver }
-
-// Connect implements driver.Connector.
-func (c counting) Connect(context.Context) (driver.Conn, error) {
-	conn, err := c.driver.Open(c.source)
-	if err != nil {
-		return nil, err
-	}
-	return countingConn{conn, c.sent}, nil
-}
-
-type countingConn struct {
-	driver.Conn
-	sent *sent
-}
-
-func (c countingConn) note(query string) {
-	c.sent.mu.Lock()
-	defer c.sent.mu.Unlock()
-	c.sent.texts = append(c.sent.texts, query)
-}
-
-// QueryContext implements driver.QueryerContext.
-func (c countingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.note(query)
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
-}
-
-// ExecContext implements driver.ExecerContext.
-func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.note(query)
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-}
-
-// BeginTx implements driver.ConnBeginTx.
-func (c countingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
-}
 
 // A round costs as many statements with many job types as with one.
 func TestRoundOfManyTypes(t *testing.T) {
@@ -145,7 +49,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 	}
 	change(&o)
 	db := dbtest.Open(t, driver, source, "emails", o.Name)
-	counted, sent := count(t, db, source)
+	counted, sent := dbtest.Count(t, db, source)
 	s := openStore(t, counted, o)
 	s.hire("w")
 	add := func() {
@@ -165,7 +69,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 			r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
 		}
 		r.Candidates = candidates
-		costs = append(costs, statements(sent.during(func() { jobs = s.do(r).Started })))
+		costs = append(costs, dbtest.Statements(sent.During(func() { jobs = s.do(r).Started })))
 		equal(t, len(jobs), 10, "%d types: round %d started", n, i)
 	}
 	return costs
@@ -182,7 +86,7 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+				counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 				o := options()
 				change(&o)
 				s := openStore(t, counted, o)
@@ -190,7 +94,7 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 				s.add(make9("send")...)
 				var jobs []*job.Job
 				for range 2 {
-					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
+					texts := sent.During(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
 					n := strings.Count(strings.Join(texts, ";"), "paused ")
 					ensure(t, n == 1 && len(jobs) == 3, "%d were started by a round that asks %d times", len(jobs), n)
 				}
@@ -206,7 +110,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 	onCluster := false // each statement is sent alone there
 	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
 		source := dbtest.MySQL(t)
-		counted, sent := count(t, dbtest.Open(t, "mysql", source, "emails"), source)
+		counted, sent := dbtest.Count(t, dbtest.Open(t, "mysql", source, "emails"), source)
 		o := options()
 		o.KeepFinished, o.KeepFailed = keep, keep
 		s := openStore(t, counted, o)
@@ -217,7 +121,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
 		r.Settle[1].Outcome = job.Outcome{Verdict: job.Finished, Result: "it is done"}
 		var got store.Done
-		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
+		trips = append(trips, len(sent.During(func() { got = s.do(r) })))
 		n := value[int](s, "SELECT COUNT(*) FROM shop_emails")
 		want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]
 		ensure(t, n == want && len(got.Started) == 3 && len(got.Lost) == 0, "%d jobs are left, want %d; the round: %+v", n, want, got)
@@ -231,7 +135,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 func TestGroupsAreWrittenInParts(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
 		byRegion(0, map[string]int{"*": 150})(&o)
 		s := openStore(t, counted, o)
@@ -241,7 +145,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 		}
 		s.add(jobs...)
 		s.hire("w")
-		texts := sent.during(func() {
+		texts := sent.During(func() {
 			equal(t, len(s.do(s.newRound("w", 300)).Started), 150, "started")
 		})
 		for _, text := range texts {
@@ -260,7 +164,7 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		db, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		for _, o := range []queue.Options{{}, {ThrottleLimit: 20, Rate: job.Rate{Starts: 9, Per: time.Second}}} {
 			asked := map[int]int{}
 			for _, n := range []int{1, 8, 64} {
@@ -270,7 +174,7 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 				require(t, err == nil || errors.Is(err, queue.ErrShards), "%v", err)
 				must[int](t)(admin.Of(q).Reshard(t.Context()))
 				must[any](t)(nil, q.Register(t.Context()))
-				texts := sent.during(func() {
+				texts := sent.During(func() {
 					must[any](t)(nil, q.Register(t.Context()))
 					look := must[store.Poll](t)((*store.Queue)(q).Poll(t.Context(), []string{"send"}))
 					ensure(t, look.Nothing(), "a look finds %+v", look)

@@ -308,7 +308,7 @@ func TestRoundInVain(t *testing.T) {
 	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
-		counted, sent := count(t, db, source)
+		counted, sent := dbtest.Count(t, db, source)
 		s := openStore(t, counted, options())
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 6000)...)
 		s.hire("w")
@@ -321,7 +321,7 @@ func TestRoundInVain(t *testing.T) {
 				must[any](t)(nil, s.Resume(t.Context()))
 			}
 			var got store.Done
-			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
+			n := dbtest.Statements(sent.During(func() { got = s.do(s.newRound(worker, 5)) }))
 			ensure(t, len(got.Started) == 0 && !got.More, "%s: %d started, more is %v", worker, len(got.Started), got.More)
 			ensure(t, n <= 20, "%s: %d statements", worker, n)
 		}

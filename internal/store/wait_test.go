@@ -33,13 +33,13 @@ func (s env) waits(id int64) <-chan waited {
 }
 
 // looks waits until a waiter for a job has looked at it n more times.
-func (s *sent) looks(t *testing.T, n int) {
+func looks(t *testing.T, sent *dbtest.Sent, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for seen := 0; seen < n; {
 		require(t, ctx.Err() == nil, "looked at %d times", seen)
-		for _, text := range s.during(func() { <-time.After(time.Millisecond) }) {
+		for _, text := range sent.During(func() { <-time.After(time.Millisecond) }) {
 			if strings.Contains(text, "SELECT state FROM shop_emails") {
 				seen++
 			}
@@ -77,7 +77,7 @@ func TestWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+				counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 				o := options()
 				if test.change != nil {
 					test.change(&o)
@@ -86,7 +86,7 @@ func TestWait(t *testing.T) {
 				s.add(job.Params{Type: "send"})
 				j := s.start("w", 1)[0]
 				got := s.waits(j.ID)
-				sent.looks(t, 2)
+				looks(t, sent, 2)
 				test.meanwhile(s, j)
 				end := <-got
 				switch kind, _ := schema.Diagnose(end.err); {
@@ -132,10 +132,10 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 func TestWaitLooksSeldom(t *testing.T) {
 	parallel(t)
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
 		s := openStore(t, counted, options())
 		s.add(job.Params{Type: "send"})
-		looks := sent.during(func() {
+		looks := sent.During(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			_, _ = s.Wait(ctx, 1)

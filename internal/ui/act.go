@@ -176,12 +176,18 @@ func (s *Server) changeJobs(v *view) error {
 	}
 	t := s.work.begin(c.action, q, v.who(), c.IDs, c.Back, func() {
 		s.health.forget()
-		s.live.changed(touched(q.Name, c.IDs)...)
+		s.changed(touched(q.Name, c.IDs)...)
 	})
 	if t.wait(2 * time.Second) {
 		return v.back(c.Back, t.Said())
 	}
 	return v.back(fmt.Sprint("/work/", t.ID), "")
+}
+
+// changed tells open pages what somebody has changed here.
+func (s *Server) changed(what ...string) {
+	s.ranges.Forget()
+	s.live.changed(what...)
 }
 
 // touched is what news say of changed jobs.
@@ -228,7 +234,7 @@ func (s *Server) pauseQueue(v *view) error {
 	if err != nil {
 		return err
 	}
-	defer s.live.changed(q.Name)
+	defer s.changed(q.Name)
 	to := "/queues/" + q.Name
 	if v.r.FormValue("pause") == "yes" {
 		return cmpErr(admin.Of(q).Pause(v.r.Context()), func() error { return v.back(to, "The queue is paused: no job starts. Running jobs end as usual.") })
@@ -245,7 +251,7 @@ func cmpErr(err error, next func() error) error {
 }
 
 func (s *Server) changeSchedule(v *view) error {
-	defer s.live.changed("schedules")
+	defer s.changed("schedules")
 	name, ctx := v.r.PathValue("name"), v.r.Context()
 	switch do := v.r.FormValue("do"); do {
 	case "pause", "resume":

@@ -39,29 +39,36 @@ func (p jobPage) Flaw() string {
 	return p.Invalid.Error()
 }
 
-// one returns the queue and the job of the request.
-func (v *view) one() (*queue.Queue, *job.Job, error) {
+// one returns the queue and the number of the job of the request.
+func (v *view) one() (*queue.Queue, int64, error) {
 	q, err := v.named(v.r.PathValue("queue"))
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
 	id, err := strconv.ParseInt(v.r.PathValue("id"), 10, 64)
 	if err != nil || id < 1 {
-		return nil, nil, notFound("job " + v.r.PathValue("id"))
+		return nil, 0, notFound("job " + v.r.PathValue("id"))
 	}
-	j, err := q.Get(v.r.Context(), id)
-	return q, j, err
+	return q, id, nil
 }
 
-// progressEvery is how often the page of a running job looks for progress, which is not in the activity.
-const progressEvery = 4 * time.Second
+// jobPace is how often the page of a job is renewed: the reasons why it waits cost many statements, and the activity says nothing
+// of progress.
+const jobPace = 4 * time.Second
 
 func (s *Server) job(v *view) error {
-	q, j, err := v.one()
+	q, id, err := v.one()
 	if err != nil {
 		return err
 	}
-	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j)}
+	asker := s.Asker(q.Name)
+	asker.Ranges = &s.ranges
+	why, err := admin.Of(q).Why(v.r.Context(), id, asker)
+	if err != nil {
+		return err
+	}
+	j := why.Job
+	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
 	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: j.ID}
 	err = activity.New(v.DB).Find(v.r.Context(), by, func(e activity.Entry) error {
 		if name, _ := scheduler.Of(e.Output); e.State == activity.Added && name != "" {
@@ -76,13 +83,9 @@ func (s *Server) job(v *view) error {
 	if reached, ok := j.Reached(); ok {
 		p.Progressed = &reached
 	}
-	why, err := admin.Of(q).Why(v.r.Context(), j.ID, s.Asker(q.Name))
-	if err != nil {
-		return err
-	}
-	p.Reasons = why.Reasons
+	v.Pace = jobPace
 	if v.Live = fmt.Sprint(q.Name, "/", j.ID); j.State() == job.Running {
-		v.Every = progressEvery
+		v.Every = jobPace
 	}
 	return v.show("job", fmt.Sprint("Job ", j.ID, " of ", q.Name), p)
 }
@@ -110,7 +113,11 @@ func (v *view) IsLong(text string) bool { return len(text) > shownBytes }
 
 // download sends a text of a job as a file, which no browser shows as a page.
 func (s *Server) download(v *view) error {
-	_, j, err := v.one()
+	q, id, err := v.one()
+	if err != nil {
+		return err
+	}
+	j, err := q.Get(v.r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -153,7 +160,7 @@ func (v *view) showForm(said string) error {
 		return err
 	}
 	for _, q := range all {
-		types, err := admin.Of(q).TypeNames(v.r.Context())
+		types, err := v.typeNames(q, "")
 		if err != nil {
 			return err
 		}
@@ -200,6 +207,7 @@ func (s *Server) enqueue(v *view) error {
 	if err != nil {
 		return v.showForm(sentence(err.Error()))
 	}
+	s.changed(q.Name)
 	said := fmt.Sprintf("Job %d was added.", added.ID)
 	if added.Duplicate {
 		said = fmt.Sprintf("Job %d has this type and key, and is not final. Nothing was added.", added.ID)

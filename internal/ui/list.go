@@ -123,7 +123,7 @@ func (s *Server) queue(v *view) error {
 	if err != nil {
 		return err
 	}
-	if p.Types, err = of.TypeNames(ctx); err != nil {
+	if p.Types, err = v.typeNames(q, sel.Type); err != nil {
 		return err
 	}
 	metrics, err := s.metrics.now(ctx)

@@ -14,20 +14,15 @@ import (
 
 // queueRow is a queue with its counts.
 type queueRow struct {
-	Name   string
-	Paused bool
+	Name string
 	admin.Tally
 }
 
 // rows counts the jobs of queues.
 func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 	tallies, err := admin.Tallies(v.r.Context(), queues...)
-	if err != nil {
-		return nil, err
-	}
-	paused, err := admin.PausedQueues(v.r.Context(), v.DB)
-	for n, q := range queues {
-		rows = append(rows, queueRow{q.Name, slices.Contains(paused, q.Name), tallies[n]})
+	for n, tally := range tallies {
+		rows = append(rows, queueRow{queues[n].Name, tally})
 	}
 	return rows, err
 }

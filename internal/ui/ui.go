@@ -78,6 +78,8 @@ type Server struct {
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
 	metrics kept[report.Page]
+	// types has the job types of each queue, because each of them costs a statement.
+	types sync.Map
 }
 
 // New returns a server. Its goroutines end with ctx.
@@ -85,6 +87,10 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() {}}
+	go func() { // so that the first page waits less
+		_, _ = s.health.now(ctx)
+		_, _ = s.metrics.now(ctx)
+	}()
 	return s
 }
 
@@ -143,6 +149,8 @@ type view struct {
 	Title, Page, Live string
 	// Every is how often the page is fetched again besides, 0 for seldom.
 	Every time.Duration
+	// Pace is the shortest time until then.
+	Pace time.Duration
 	// Seen is how many news the page knows.
 	Seen int
 	// Data is the page's own.
@@ -167,14 +175,15 @@ func unusable(format string, args ...any) error {
 	return &problem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// patience is how long a page waits for the database.
-const patience = 10 * time.Second
+// patience is how long a page waits for the database. pace is how often an open page is fetched at most, so that it costs few
+// statements.
+const patience, pace = 10 * time.Second, 3 * time.Second
 
 // serve makes a page, or tells what is wrong.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), User: s.door.user(r), Said: s.door.said(w, r), Seen: s.live.seen()}
+	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), Pace: pace, User: s.door.user(r), Said: s.door.said(w, r), Seen: s.live.seen()}
 	err := f(v)
 	if err == nil {
 		return
@@ -264,6 +273,19 @@ func (v *view) named(name string) (*queue.Queue, error) {
 		v.queues.forget() // it may be new
 	}
 	return nil, notFound("queue " + name)
+}
+
+// typesAge is how long the names of a queue's job types are kept.
+const typesAge = time.Minute
+
+// typeNames are the job types of a queue, and one besides if it isn't empty.
+func (v *view) typeNames(q *queue.Queue, besides string) ([]string, error) {
+	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: typesAge})
+	names, err := k.(*kept[[]string]).now(v.r.Context())
+	if besides != "" && !slices.Contains(names, besides) {
+		names = append(slices.Clone(names), besides)
+	}
+	return names, err
 }
 
 // kept is a value that is read again when it is old. Only the first page waits for it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/ui"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
@@ -49,10 +50,29 @@ func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 	t.Helper()
 	i := ui.Instance{
 		Name: "shop", DB: db, Zone: time.UTC,
-		Queues:    func(context.Context) ([]*queue.Queue, error) { return []*queue.Queue{q}, nil },
-		Health:    func(context.Context) (monitor.Health, error) { return monitor.Health{Severity: monitor.OK}, nil },
-		Report:    func(context.Context) (report.Page, error) { return report.Page{Instance: "shop", Zone: time.UTC}, nil },
-		Schedules: func(context.Context) ([]ui.Schedule, error) { return nil, nil },
+		Queues: func(ctx context.Context) ([]*queue.Queue, error) {
+			_, err := admin.Registered(ctx, db)
+			return []*queue.Queue{q}, err
+		},
+		Health: func(ctx context.Context) (monitor.Health, error) {
+			s, err := monitor.New(db).State(ctx, time.Hour, 10_000)
+			return monitor.DefaultAlert().Judge(s), err
+		},
+		Report: func(ctx context.Context) (report.Page, error) {
+			p := report.Page{Instance: "shop", Zone: time.UTC}
+			hour, err := monitor.New(db).LastComplete(ctx)
+			if err == nil {
+				p.Report, err = monitor.New(db).Report(ctx, hour)
+			}
+			return p, err
+		},
+		Schedules: func(ctx context.Context) ([]ui.Schedule, error) {
+			_, err := scheduler.New(db, nil).Rows(ctx)
+			if err == nil {
+				_, err = db.SQL.Clock(ctx)
+			}
+			return nil, err
+		},
 		Asker:     func(string) admin.Asker { return admin.Asker{Handled: []string{"send"}} },
 		CheckType: func(context.Context, *queue.Queue, string) error { return nil },
 		Time: func(_ context.Context, text string) (time.Time, error) {

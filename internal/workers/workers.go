@@ -85,13 +85,21 @@ func (r *Table) Last(ctx context.Context) (*Row, error) {
 
 // LastHeard returns the instance's worker with the latest heartbeat, except by hand; nil if there is none.
 func (r *Table) LastHeard(ctx context.Context) (*Row, error) {
+	atWork, err := r.AtWork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.LastOf(ctx, atWork)
+}
+
+// LastOf is LastHeard if AtWork returned these workers.
+func (r *Table) LastOf(ctx context.Context, atWork []Row) (*Row, error) {
 	last, err := r.Last(ctx)
 	if err != nil || last == nil {
 		return nil, err
 	}
-	atWork, err := r.AtWork(ctx)
-	atWork = slices.DeleteFunc(atWork, func(w Row) bool { return w.ByHand })
-	return lastHeard(append(atWork, *last), err)
+	atWork = slices.DeleteFunc(slices.Clone(atWork), func(w Row) bool { return w.ByHand })
+	return lastHeard(append(atWork, *last), nil)
 }
 
 func lastHeard(rows []Row, err error) (*Row, error) {

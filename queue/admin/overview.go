@@ -36,6 +36,10 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	if err != nil {
 		return Division{}, err
 	}
+	return q.division(number), nil
+}
+
+func (q *Queue) division(number int) Division {
 	if policy.ShardsIn(number) < 1 {
 		number = q.s.Division().Number() // not registered yet
 	}
@@ -43,7 +47,7 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	if q.s.Shards > 0 {
 		d.Otherwise = q.s.OtherwiseDivided(number)
 	}
-	return d, nil
+	return d
 }
 
 // ShardState is the state of one shard.
@@ -115,17 +119,14 @@ type situation struct {
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	if s.now, err = q.s.DB().SQL.Clock(ctx); err != nil {
-		return s, err
-	}
-	if s.paused, err = q.Paused(ctx); err != nil {
-		return s, err
-	}
-	if s.division, err = q.Division(ctx); err != nil {
-		return s, err
-	}
-	err = q.s.DB().SQL.Read(ctx, q.s.ShardRows(&s.shards))
-	return s, err
+	db, number, now := q.s.DB(), 0, engine.Time{}
+	err = db.SQL.Read(ctx, engine.Values(
+		engine.Value{SQL: db.SQL.TimeText(db.SQL.NowSQL), Into: &now},
+		engine.Value{SQL: q.s.PausedExpr(), Args: []any{q.s.Name}, Into: &s.paused},
+		engine.Value{SQL: "(SELECT COALESCE(MAX(division), 0) FROM " + db.Queues() + " WHERE queue = ?)", Args: []any{q.s.Name}, Into: &number},
+	), q.s.ShardRows(&s.shards))
+	s.now, s.division = now.Time, q.division(number)
+	return s, texts.Wrap(err, "read the state of queue %s", q.s.Name)
 }
 
 // part returns a shard's share of the limit and the rate: all of both if it is the only shard, or they aren't divided yet.

@@ -16,11 +16,16 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Tally is how many jobs a queue has by status, each up to TallyMost of it.
 type Tally map[Status]int64
+
+// paused counts 1 for a paused queue.
+const paused Status = "paused"
+
+// Paused reports whether the queue is paused.
+func (t Tally) Paused() bool { return t[paused] > 0 }
 
 // TallyMost is up to how many jobs of a status are counted, so that the cost doesn't depend on the queue's length. What
 // somebody may have to mend is counted further.
@@ -68,6 +73,8 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 			parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+hint+" WHERE "+where+" LIMIT ?) AS some")
 			args = append(args, n, string(t.status), TallyMost(t.status))
 		}
+		parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM "+q.s.DB().Queues()+" WHERE queue = ? AND paused <> 0")
+		args = append(args, n, string(paused), of.Name)
 	}
 	if len(queues) == 0 {
 		return nil, nil
@@ -83,12 +90,6 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 		return err
 	})})
 	return all, texts.Wrap(err, "count the jobs")
-}
-
-// PausedQueues returns the names of the paused queues.
-func PausedQueues(ctx context.Context, db *schema.DB) (names []string, err error) {
-	err = db.SQL.SelectContext(ctx, &names, "SELECT queue FROM "+db.Queues()+" WHERE paused <> 0")
-	return names, texts.Wrap(err, "look for paused queues")
 }
 
 // pageSteps are how many IDs one query of a walk looks at: few at first, because the newest jobs mostly have what is asked for.
@@ -282,19 +283,27 @@ var stored = map[Status][]string{
 
 var waitingStatuses = []string{"submitted", "available", "scheduled", "throttled", "locked"}
 
-// Ranges remembers for a while which ranges of the index a queue has, if they are many. It is safe for concurrent use.
+// Ranges remembers for a while which ranges of the index a queue has, because each costs a statement. It is safe for concurrent
+// use.
 type Ranges struct {
 	mu    sync.Mutex
 	known map[string]remembered
 }
 
 type remembered struct {
-	at  time.Time
-	all []stretch
+	until time.Time
+	all   []stretch
 }
 
-// few are as many ranges as are looked for each time, and rangesAge is how long more of them are remembered.
-const few, rangesAge = 4, 10 * time.Second
+// rangeAge is how long ranges are remembered for each of them, and rangesAge is the longest time.
+const rangeAge, rangesAge = 2 * time.Second, time.Minute
+
+// Forget forgets all, because jobs of new types or priorities may have been added.
+func (r *Ranges) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = nil
+}
 
 func (r *Ranges) get(of string) ([]stretch, bool) {
 	if r == nil {
@@ -302,12 +311,12 @@ func (r *Ranges) get(of string) ([]stretch, bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k, ok := r.known[of]
-	return k.all, ok && len(k.all) > few && time.Since(k.at) < rangesAge
+	k := r.known[of]
+	return k.all, time.Now().Before(k.until)
 }
 
 func (r *Ranges) set(of string, all []stretch) {
-	if r == nil {
+	if r == nil || len(all) == 0 {
 		return
 	}
 	r.mu.Lock()
@@ -315,7 +324,7 @@ func (r *Ranges) set(of string, all []stretch) {
 	if r.known == nil {
 		r.known = map[string]remembered{}
 	}
-	r.known[of] = remembered{time.Now(), all}
+	r.known[of] = remembered{time.Now().Add(min(time.Duration(len(all)+1)*rangeAge, rangesAge)), all}
 }
 
 // stretches returns the stretches of a filter's status. It jumps from one to the next, because MariaDB reads a whole index for

@@ -52,6 +52,8 @@ type Asker struct {
 	Concurrency int
 	// AheadMost is up to how many due jobs before the job are counted; 0 counts all, which takes a second for some millions.
 	AheadMost int64
+	// Ranges may be nil.
+	Ranges *Ranges
 }
 
 // Why finds out why a job isn't running.
@@ -79,7 +81,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has determined the group yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
-		if w.Ahead, err = q.ahead(ctx, w.Job, by.AheadMost); err != nil {
+		if w.Ahead, err = q.ahead(ctx, w.Job, by); err != nil {
 			return w, err
 		}
 		if w.rowHeld, err = q.s.DB().SQL.IsHeld(ctx, q.s.Table(), id); err != nil {
@@ -89,27 +91,29 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if w.atWork, err = q.s.Workers().AtWork(ctx); err != nil {
 		return w, err
 	}
-	if w.worker, err = q.s.Workers().Get(ctx, w.Job.WorkerID); err != nil {
-		return w, err
+	if w.Job.WorkerID != job.None {
+		if w.worker, err = q.s.Workers().Get(ctx, w.Job.WorkerID); err != nil {
+			return w, err
+		}
 	}
-	if w.last, err = q.s.Workers().LastHeard(ctx); err == nil {
+	if w.last, err = q.s.Workers().LastOf(ctx, w.atWork); err == nil {
 		w.explain()
 	}
 	return w, err
 }
 
-// ahead counts the due jobs before this one, up to most of them.
-func (q *Queue) ahead(ctx context.Context, j *job.Job, most int64) (n int64, err error) {
+// ahead counts the due jobs before this one.
+func (q *Queue) ahead(ctx context.Context, j *job.Job, by Asker) (n int64, err error) {
 	var at schema.Position
 	err = q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err != nil {
 		return 0, texts.Wrap(err, "read the place of job %d", j.ID)
 	}
-	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, nil)
+	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
 	if err != nil {
 		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
 	}
-	most = cmp.Or(most, math.MaxInt64)
+	most := cmp.Or(by.AheadMost, math.MaxInt64)
 	parts, args := []string{"SELECT 0 AS n"}, []any(nil)
 	add := func(w engine.Where) {
 		parts = append(parts, "SELECT COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+q.s.ClaimIndex()+w.SQL()+" LIMIT ?) AS some")

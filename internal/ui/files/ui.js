@@ -13,7 +13,7 @@ const dress = () => {
 dress();
 
 // The page is fetched again when what it shows has changed, but not while somebody selects or types in it.
-const pace = 2000, seldom = 30000;
+const seldom = 30000;
 let stale = false, fetched = Date.now(), pressed = false;
 addEventListener("pointerdown", () => { pressed = true; });
 for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
@@ -22,7 +22,7 @@ const busy = () => pressed || page().contains(document.activeElement) && documen
 const renew = async () => {
   const age = Date.now() - fetched;
   if (age > (page().dataset.every || seldom)) stale = true; // what no activity tells, such as progress
-  if (!stale || age < pace || busy()) return;
+  if (!stale || age < page().dataset.pace || busy()) return;
   stale = false;
   fetched = Date.now();
   try {
