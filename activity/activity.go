@@ -100,8 +100,8 @@ type Filter struct {
 	Error string
 	// Since is inclusive, Until exclusive.
 	Since, Until time.Time
-	// After selects entries with a higher ID, to resume.
-	After int64
+	// After selects entries with a higher ID, to resume. Before selects those with a lower ID.
+	After, Before int64
 	// Limit selects that many of the newest entries.
 	Limit int
 }
@@ -167,6 +167,9 @@ func (by Filter) terms() (w engine.Where) {
 	w.Within("at", by.Since, by.Until)
 	if by.After != 0 {
 		w.And("id > ?", by.After)
+	}
+	if by.Before != 0 {
+		w.And("id < ?", by.Before)
 	}
 	return w
 }

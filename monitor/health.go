@@ -300,7 +300,8 @@ func (s State) summary() string {
 		due, retrying = due+t.Backlog, retrying+t.Retrying
 	}
 	if retrying > 0 {
-		retried = fmt.Sprintf(", %s will be retried", texts.Count(retrying, "job"))
+		atLeast := map[bool]string{true: "at least "}[s.MoreRetrying]
+		retried = fmt.Sprintf(", %s%s will be retried", atLeast, texts.Count(retrying, "job"))
 	}
 	tick := "cron has started no worker yet"
 	if !s.LastTick.IsZero() {

@@ -67,6 +67,7 @@ func TestJudge(t *testing.T) {
 		},
 		{"a row without a type", func(s *State, _ *Alert) { s.Types[0].JobType, s.Types[0].Failed = "", 1 }, "warning failed mail/", "mail/'': 1 job failed"},
 		{"jobs will be retried", func(s *State, _ *Alert) { s.Types[0].Retrying = 3 }, "", "10,000 jobs are due, 3 jobs will be retried"},
+		{"more jobs will be retried", func(s *State, _ *Alert) { s.Types[0].Retrying, s.MoreRetrying = 3, true }, "", "10,000 jobs are due, at least 3 jobs will be retried"},
 		{"the last attempts failed, of one job", func(s *State, _ *Alert) {
 			s.Types[0].Last = LastAttempts{Ended: 19, Bad: 19, failing: map[int64]bool{1: true}}
 		}, "", ""},

@@ -21,6 +21,8 @@ type State struct {
 	Until time.Time
 	// Most is up to how many jobs of a type were counted; 0 is all. A Backlog or Failed above it is a lower bound.
 	Most int64
+	// MoreRetrying is set if not all jobs that wait for a retry were counted.
+	MoreRetrying bool
 	// Queues has all queues that can be measured.
 	Queues []string
 	Types  []TypeState
@@ -177,12 +179,13 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		for _, f := range failed {
 			of(key{q.Name, f.JobType}).Failed += f.N
 		}
-		retrying, err := m.retrying(ctx, q, s.Most)
+		retrying, more, err := m.retrying(ctx, q, s.Most)
 		if err != nil {
 			return err
 		}
+		s.MoreRetrying = s.MoreRetrying || more
 		for _, r := range retrying {
-			of(key{q.Name, r.JobType}).Retrying = r.N
+			of(key{q.Name, r.JobType}).Retrying += r.N
 		}
 	}
 	last, until, err := m.lastHours(ctx, s.At, s.Over)

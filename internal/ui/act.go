@@ -187,6 +187,7 @@ func (s *Server) changeJobs(v *view) error {
 // changed tells open pages what somebody has changed here.
 func (s *Server) changed(what ...string) {
 	s.ranges.Forget()
+	s.groups.forget()
 	s.live.changed(what...)
 }
 

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,7 +18,11 @@ import (
 
 type jobPage struct {
 	*job.Job
+	// Entries are the latest of the story, or those before the entry that the address names.
 	Entries []activity.Entry
+	// Earlier is the entry before which more is told on another page; 0 if there is nothing. Latest says that none is later.
+	Earlier int64
+	Latest  bool
 	// Schedule is what added the job, if one did.
 	Schedule string
 	Reasons  []admin.Reason
@@ -69,25 +74,54 @@ func (s *Server) job(v *view) error {
 	}
 	j := why.Job
 	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
-	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: j.ID}
-	err = activity.New(v.DB).Find(v.r.Context(), by, func(e activity.Entry) error {
-		if name, _ := scheduler.Of(e.Output); e.State == activity.Added && name != "" {
-			p.Schedule = name
-		}
-		p.Entries = append(p.Entries, e)
-		return nil
-	})
-	if err != nil {
+	if err := v.tell(&p); err != nil {
 		return err
 	}
 	if reached, ok := j.Reached(); ok {
 		p.Progressed = &reached
 	}
 	v.Pace = jobPace
-	if v.Live = fmt.Sprint(q.Name, "/", j.ID); j.State() == job.Running {
+	if v.Live = fmt.Sprint(q.Name, "/", j.ID); !p.Latest {
+		v.Live = "" // what was told stays as it is
+	} else if j.State() == job.Running {
 		v.Every = jobPace
 	}
 	return v.show("job", fmt.Sprint("Job ", j.ID, " of ", q.Name), p)
+}
+
+// storyMost is how many entries of a job's story one page tells, and storyBytes how many bytes of their texts.
+const storyMost, storyBytes = 50, 40 << 10
+
+// tell reads the job's story.
+func (v *view) tell(p *jobPage) error {
+	before := v.r.FormValue("before")
+	by := activity.Filter{Kind: activity.Job, Queue: p.Queue, JobID: p.ID, Limit: storyMost + 1}
+	if p.Latest = before == ""; !p.Latest {
+		id, err := strconv.ParseInt(before, 10, 64)
+		if err != nil || id < 1 {
+			return unusable("%q is not the number of an entry.", before)
+		}
+		by.Before = id
+	}
+	err := activity.New(v.DB).Find(v.r.Context(), by, func(e activity.Entry) error {
+		if name, _ := scheduler.Of(e.Output); e.State == activity.Added && name != "" {
+			p.Schedule = name
+		}
+		p.Entries = append(p.Entries, e)
+		return nil
+	})
+	first, bytes := len(p.Entries), 0
+	for ; first > 0 && len(p.Entries)-first < storyMost; first-- {
+		e := p.Entries[first-1]
+		if bytes += min(len(e.Error), shownBytes) + min(len(e.Output), shownBytes); bytes > storyBytes && first < len(p.Entries) {
+			break
+		}
+	}
+	if first > 0 {
+		p.Earlier = p.Entries[first].ID
+	}
+	p.Entries = p.Entries[first:]
+	return err
 }
 
 // enqueueCommand is empty if a shell could not be given the data.
@@ -102,14 +136,27 @@ func enqueueCommand(j *job.Job) string {
 	return strings.Join(append(words, "--key", texts.ShellWord(j.Key)), " ")
 }
 
-// shownBytes is how much of a text a page shows. The rest is a download.
+// shownBytes is how much of an error or an output a page shows.
 const shownBytes = 16 << 10
 
 // Shown is the beginning of a text.
 func (v *view) Shown(text string) string { return texts.Clip(text, shownBytes) }
 
-// IsLong reports whether Shown is only the beginning.
-func (v *view) IsLong(text string) bool { return len(text) > shownBytes }
+// dataBytes is how much of a job's data and result a page shows.
+const dataBytes = 8 << 10
+
+// ShownData is the beginning of data, of which JSON is indented and coloured unless that makes it long.
+func (v *view) ShownData(text string) template.HTML {
+	if len(text) <= dataBytes {
+		if html := highlighted(text); len(html) <= 4*dataBytes {
+			return html
+		}
+	}
+	return template.HTML(template.HTMLEscapeString(texts.Clip(text, dataBytes))) //nolint:gosec // it is escaped
+}
+
+// IsLongData reports whether ShownData is only the beginning.
+func (v *view) IsLongData(text string) bool { return len(text) > dataBytes }
 
 // download sends a text of a job as a file, which no browser shows as a page.
 func (s *Server) download(v *view) error {

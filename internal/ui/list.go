@@ -2,15 +2,19 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor/report"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -83,15 +87,16 @@ func (v *view) since(text string) (time.Time, error) {
 type queuePage struct {
 	queueRow
 	selection
-	Tabs  []string
-	Jobs  []*job.Job
-	Next  string
-	Types []string
+	admin.List
+	Tabs, Types []string
 	// Chart is the week of the queue; nil if nothing was measured.
 	Chart *report.QueueView
 	// Can are the actions that fit the status.
 	Can []action
 }
+
+// Partly reports whether the page ended before it was full.
+func (p queuePage) Partly() bool { return p.Next != "" && len(p.Jobs) < pageJobs }
 
 // tabs are the statuses that a page has a tab for, in the order of a job's life.
 var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", "error", "failed", "closed", "finished"}
@@ -109,14 +114,14 @@ func (s *Server) queue(v *view) error {
 	if err != nil {
 		return err
 	}
-	ctx, of := v.r.Context(), admin.Of(q)
+	ctx := v.r.Context()
 	rows, err := v.rows(q)
 	if err != nil {
 		return err
 	}
 	p := queuePage{queueRow: rows[0], selection: sel, Tabs: tabs}
 	by.Limit = pageJobs
-	p.Jobs, p.Next, err = of.Page(ctx, by, admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges})
+	p.List, err = admin.Of(q).Page(ctx, by, admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges})
 	if errors.Is(err, admin.ErrPage) {
 		return unusable("%q is not where a page ended.", sel.After)
 	}
@@ -143,8 +148,8 @@ type failuresPage struct {
 	Queues       []string
 	Kinds        []failure
 	Others       int64
-	// More says that older jobs were left out.
-	More bool
+	// More says that older jobs were left out. Counting says that they are counted just now.
+	More, Counting bool
 }
 
 type failure struct {
@@ -152,10 +157,12 @@ type failure struct {
 	admin.Failure
 }
 
-// failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take.
+// failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take. kindsMost is how many
+// kinds a page shows.
 const (
 	failuresAmong  = 5000
 	failuresWithin = time.Second
+	kindsMost      = 30
 )
 
 func (s *Server) failures(v *view) error {
@@ -168,32 +175,112 @@ func (s *Server) failures(v *view) error {
 	if !slices.Contains([]admin.Status{admin.Failed, admin.Retry, admin.Closed}, admin.Status(p.State)) {
 		return unusable("%q is not a state of failures.", p.State)
 	}
+	by, err := v.filter(sel)
+	if err != nil {
+		return err
+	}
+	by.Status, by.Limit = admin.Status(p.State), pageJobs
 	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
 	}
-	for _, q := range all {
-		p.Queues = append(p.Queues, q.Name)
-		if p.Queue != "" && p.Queue != q.Name {
-			continue
+	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
+	age := time.Duration(len(asked)+1) * groupsAge
+	found, complete, err := s.groups.look(v.r.Context(), fmt.Sprintf("%q", []any{sel, p.Queue, p.State}), age, func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error) {
+		var all []admin.Failures
+		for _, q := range asked {
+			f, err := admin.Of(q).NewestFailures(ctx, by, among, within)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, f)
 		}
-		by, err := v.filter(sel)
-		if err != nil {
-			return err
-		}
-		by.Status, by.Limit = admin.Status(p.State), pageJobs
-		found, err := admin.Of(q).NewestFailures(v.r.Context(), by, failuresAmong, failuresWithin)
-		if err != nil {
-			return err
-		}
-		p.More = p.More || found.More
-		for _, k := range found.Kinds {
+		return all, nil
+	})
+	if err != nil {
+		return err
+	}
+	p.Queues, p.Counting = texts.Map(all, func(q *queue.Queue) string { return q.Name }), !complete
+	for n, q := range asked {
+		p.More = p.More || found[n].More
+		for _, k := range found[n].Kinds {
 			p.Kinds = append(p.Kinds, failure{q.Name, k})
 		}
-		p.Others += found.Others
+		p.Others += found[n].Others
 	}
 	slices.SortStableFunc(p.Kinds, func(a, b failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	for _, k := range p.Kinds[min(len(p.Kinds), kindsMost):] {
+		p.Others += k.Jobs
+	}
+	p.Kinds = p.Kinds[:min(len(p.Kinds), kindsMost)]
+	v.Live, v.Pace = "*", age
+	if p.Counting {
+		v.Pace = time.Second
+	}
 	return v.show("failures", "Failures", p)
+}
+
+// groups keeps failures that were grouped a moment ago, because thousands take longer than a page may.
+type groups struct {
+	ctx context.Context
+	// then is called when failures were grouped that a page didn't wait for.
+	then func()
+
+	mu  sync.Mutex
+	all map[string]*kept[[]admin.Failures]
+}
+
+// groupsAge is how long failures are kept for each queue and once more, groupsMost for how many filters, and groupsWait how long a
+// page waits for them.
+const groupsAge, groupsMost, groupsWait = 5 * time.Second, 50, 25 * time.Millisecond
+
+// forget groups all failures again, because somebody acted.
+func (g *groups) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all = nil
+}
+
+// grouper groups failures among some jobs of each queue, within a time.
+type grouper func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error)
+
+// look returns the failures that group finds. If that takes too long, it returns those that are found at once.
+func (g *groups) look(ctx context.Context, of string, age time.Duration, group grouper) (found []admin.Failures, complete bool, err error) {
+	g.mu.Lock()
+	k := g.all[of]
+	if k == nil {
+		if len(g.all) >= groupsMost || g.all == nil {
+			g.all = map[string]*kept[[]admin.Failures]{}
+		}
+		get := func(ctx context.Context) ([]admin.Failures, error) { return group(ctx, failuresAmong, failuresWithin) }
+		k = &kept[[]admin.Failures]{get: get, ctx: g.ctx, then: g.then, age: age}
+		g.all[of] = k
+	}
+	g.mu.Unlock()
+	type result struct {
+		found []admin.Failures
+		err   error
+	}
+	results := make(chan result)
+	waits, end := context.WithTimeout(ctx, groupsWait)
+	defer end()
+	go func() {
+		ctx, cancel := context.WithTimeout(g.ctx, patience)
+		defer cancel()
+		found, err := k.now(ctx)
+		select {
+		case results <- result{found, err}:
+		case <-waits.Done():
+			g.then()
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.found, true, r.err
+	case <-waits.Done():
+	}
+	found, err = group(ctx, failuresAmong/10, 0)
+	return found, false, err
 }
 
 type activityPage struct {

@@ -78,6 +78,7 @@ type Server struct {
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
 	metrics kept[report.Page]
+	groups  groups
 	// types has the job types of each queue, because each of them costs a statement.
 	types sync.Map
 }
@@ -87,6 +88,7 @@ func New(ctx context.Context, i Instance, o Options) *Server {
 	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() {}}
+	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
 	go func() { // so that the first page waits less
 		_, _ = s.health.now(ctx)
 		_, _ = s.metrics.now(ctx)
@@ -134,7 +136,7 @@ var files embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"ago": ago, "datetime": datetime, "json": highlighted, "list": func(all ...any) []any { return all }, "query": query, "word": word,
+		"ago": ago, "datetime": datetime, "list": func(all ...any) []any { return all }, "query": query, "word": word,
 	}).ParseFS(files, "files/*.html"))
 })
 

@@ -400,7 +400,7 @@ func TestActions(t *testing.T) {
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})), "2 jobs of emails were cancelled.")
 	dbtest.Same(t, status(1), job.StatusClosed)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(1, 2)})), "1 job of emails was cancelled. 1 job not: Cancel job 2 of emails: the job is final.")
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": {"999"}})), "0 jobs of emails were cancelled. 1 job not: Cancel job 999 of emails: no such job: emails 999.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": {"999"}})), "0 jobs of emails were cancelled. 1 job not: Job 999 of emails: no such job.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"retry"}, "id": some(3)})), "0 jobs of emails were retried. 1 job not: Retry job 4 of emails: the job is not final: it is initial.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}})), "No job was chosen, so nothing was changed.")
 
@@ -468,17 +468,17 @@ func TestPages(t *testing.T) {
 		visit := func(by admin.Filter, o admin.PageOptions) (ids map[int64]bool) {
 			ids = map[int64]bool{}
 			for by.Limit = 500; ; {
-				list, next, err := admin.Of(q).Page(t.Context(), by, o)
+				list, err := admin.Of(q).Page(t.Context(), by, o)
 				dbtest.OK(t, err)
-				for _, j := range list {
+				for _, j := range list.Jobs {
 					dbtest.Ensure(t, !ids[j.ID], "job %d twice", j.ID)
 					ids[j.ID] = true
 				}
-				if next == "" {
+				if list.Next == "" {
 					return ids
 				}
-				dbtest.Require(t, next != o.After, "it goes nowhere")
-				o.After = next
+				dbtest.Require(t, list.Next != o.After, "it goes nowhere")
+				o.After = list.Next
 			}
 		}
 		dbtest.Same(t, len(visit(admin.Filter{}, admin.PageOptions{})), jobs)
@@ -500,7 +500,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 		dbtest.Same(t, sum, jobs)
-		_, _, err := admin.Of(q).Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 1}, admin.PageOptions{After: "x"})
+		_, err := admin.Of(q).Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 1}, admin.PageOptions{After: "x"})
 		dbtest.Ensure(t, errors.Is(err, admin.ErrPage), "%v", err)
 	})
 }

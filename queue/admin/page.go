@@ -92,7 +92,8 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 	return all, texts.Wrap(err, "count the jobs")
 }
 
-// pageSteps are how many IDs one query of a walk looks at: few at first, because the newest jobs mostly have what is asked for.
+// pageSteps are how many IDs one query of a walk looks at: few at first, because the newest jobs mostly have what is asked for, and
+// rows may be long.
 const pageSteps, pageStepsMost = 1000, 8000
 
 // listColumns are what a list of jobs shows.
@@ -111,15 +112,24 @@ type PageOptions struct {
 	Ranges *Ranges
 }
 
+// List is a page of a list of jobs.
+type List struct {
+	Jobs []*job.Job
+	// Next is where the next page begins, empty if there is none.
+	Next string
+	// Looked is how many jobs were looked at.
+	Looked int64
+}
+
 // Page returns up to by.Limit of the selected jobs: those of a status by their run time, the latest first, others by ID. They
-// lack data, result and output. next is where the next page begins, empty if there is none. If the time is over before the
-// page is full, it ends early. Each job that stays as it is comes on one page. The cost doesn't depend on the queue's length.
-func (q *Queue) Page(ctx context.Context, by Filter, o PageOptions) (jobs []*job.Job, next string, err error) {
-	next, err = q.eachUntil(ctx, by, o, listColumns, func(j *job.Job) bool {
-		jobs = append(jobs, j)
-		return len(jobs) < by.Limit
+// lack data, result and output. If the time is over before the page is full, it ends early. Each job that stays as it is comes on
+// one page. The cost doesn't depend on the queue's length.
+func (q *Queue) Page(ctx context.Context, by Filter, o PageOptions) (l List, err error) {
+	l.Next, l.Looked, err = q.eachUntil(ctx, by, o, listColumns, func(j *job.Job) bool {
+		l.Jobs = append(l.Jobs, j)
+		return len(l.Jobs) < by.Limit
 	})
-	return jobs, next, texts.Wrap(err, "list jobs of %s", q.s.Name)
+	return l, texts.Wrap(err, "list jobs of %s", q.s.Name)
 }
 
 // NewestFailures is Failures among up to most jobs with the latest run times that it finds within a time.
@@ -127,7 +137,7 @@ func (q *Queue) NewestFailures(ctx context.Context, by Filter, most int, within 
 	by.Status = cmp.Or(by.Status, Failed)
 	g, n, full := grouping{by: by, at: map[[2]string]int{}}, 0, by
 	full.Limit = most
-	next, err := q.eachUntil(ctx, full, PageOptions{Within: within}, failureColumns, func(j *job.Job) bool {
+	next, _, err := q.eachUntil(ctx, full, PageOptions{Within: within}, failureColumns, func(j *job.Job) bool {
 		g.add(j)
 		n++
 		return n < most
@@ -137,8 +147,9 @@ func (q *Queue) NewestFailures(ctx context.Context, by Filter, most int, within 
 	return found, texts.Wrap(err, "group the failures of %s", q.s.Name)
 }
 
-// eachUntil calls f with the selected jobs until f returns false, or the time is over. next is where to go on.
-func (q *Queue) eachUntil(ctx context.Context, by Filter, o PageOptions, of store.Selection, f func(*job.Job) bool) (next string, err error) {
+// eachUntil calls f with the selected jobs until f returns false, or the time is over. next is where to go on. looked is how many
+// jobs it looked at.
+func (q *Queue) eachUntil(ctx context.Context, by Filter, o PageOptions, of store.Selection, f func(*job.Job) bool) (next string, looked int64, err error) {
 	read := func(ids []int64) (found map[int64]*job.Job, err error) {
 		found = map[int64]*job.Job{}
 		slices.Sort(ids)
@@ -192,16 +203,16 @@ func parsePlace(text string) (p place, err error) {
 var ErrPage = errors.New("this is not where a page ended")
 
 // lookByID looks at all jobs by their IDs. take returns how many of them it takes, -1 for all.
-func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, err error) {
+func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
 	var ends struct{ Low, High int64 }
 	if err := q.s.DB().SQL.GetContext(ctx, &ends, "SELECT COALESCE((SELECT MIN(id) FROM "+q.s.Table()+"), 1) AS low, COALESCE((SELECT MAX(id) FROM "+q.s.Table()+"), 0) AS high"); err != nil {
-		return "", err
+		return "", looked, err
 	}
 	low, high := ends.Low, ends.High
 	if o.After != "" {
 		p, err := parsePlace(o.After)
 		if err != nil {
-			return "", err
+			return "", looked, err
 		}
 		if o.Oldest {
 			low = p.ID + 1
@@ -210,7 +221,8 @@ func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take fun
 		}
 	}
 	deadline := time.Now().Add(o.Within)
-	for step := int64(pageSteps); low <= high; step = min(2*step, pageStepsMost) {
+	for step := int64(pageSteps); low <= high; {
+		began := time.Now()
 		from, to, order := max(low, high-step+1), high, " DESC"
 		if o.Oldest {
 			from, to, order = low, min(high, low+step-1), ""
@@ -226,17 +238,25 @@ func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take fun
 		var ids []int64
 		query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
 		if err := q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, by.Limit)...); err != nil {
-			return "", err
+			return "", looked, err
 		}
 		some := texts.Map(ids, func(id int64) place { return place{ID: id} })
 		end, err := take(some)
 		switch {
 		case err != nil:
-			return "", err
+			return "", looked, err
 		case end > 0:
-			return some[end-1].String(), nil
+			return some[end-1].String(), looked + int64(end), nil
 		case len(ids) == by.Limit: // not all of the step was read
-			from, to = ids[len(ids)-1], ids[len(ids)-1]
+			if o.Oldest {
+				to = ids[len(ids)-1]
+			} else {
+				from = ids[len(ids)-1]
+			}
+		}
+		looked += to - from + 1
+		if time.Since(began) < o.Within/4 {
+			step = min(2*step, pageStepsMost)
 		}
 		if o.Oldest {
 			low = to + 1
@@ -244,10 +264,10 @@ func (q *Queue) lookByID(ctx context.Context, by Filter, o PageOptions, take fun
 			high = from - 1
 		}
 		if low <= high && time.Now().After(deadline) {
-			return map[bool]place{true: {ID: low - 1}, false: {ID: high + 1}}[o.Oldest].String(), nil
+			return map[bool]place{true: {ID: low - 1}, false: {ID: high + 1}}[o.Oldest].String(), looked, nil
 		}
 	}
-	return "", nil
+	return "", looked, nil
 }
 
 // stretch is a range of the index $claim in which jobs are in the order of their run times.
@@ -378,41 +398,42 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 }
 
 // lookByTime looks at the jobs of a status in the order of their run times, which the index has within each stretch.
-func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, err error) {
+func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
 	deadline := time.Now().Add(o.Within)
 	stretches, err := q.stretches(ctx, by, o.Ranges)
 	if err != nil || len(stretches) == 0 {
-		return "", err
+		return "", looked, err
 	}
 	var after *place
 	if o.After != "" {
 		p, err := parsePlace(o.After)
 		if err != nil {
-			return "", err
+			return "", looked, err
 		}
 		after = &p
 	}
 	for size := min(by.Limit+1, 2000); ; size = min(4*size, 2000) {
 		some, err := q.merged(ctx, by, stretches, after, size, o.Oldest)
 		if err != nil || len(some) == 0 {
-			return "", err
+			return "", looked, err
 		}
 		last := some[len(some)-1]
+		looked += int64(len(some))
 		matching := slices.DeleteFunc(slices.Clone(some), func(p place) bool {
 			return by.Status == Retry && p.Attempt == 0 || by.Status == Initial && p.Attempt > 0
 		})
 		end, err := take(matching)
 		switch {
 		case err != nil:
-			return "", err
+			return "", looked, err
 		case end > 0 && matching[end-1] == last && len(some) < size:
-			return "", nil
+			return "", looked, nil
 		case end > 0:
-			return matching[end-1].String(), nil
+			return matching[end-1].String(), looked, nil
 		case len(some) < size:
-			return "", nil
+			return "", looked, nil
 		case time.Now().After(deadline):
-			return last.String(), nil
+			return last.String(), looked, nil
 		}
 		after = &last
 	}

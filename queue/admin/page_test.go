@@ -58,21 +58,21 @@ func TestPagesReadLittle(t *testing.T) {
 	}{
 		{"tallies", 35_000, func() error { _, err := admin.Tallies(t.Context(), q); return err }},
 		{"newest", 300, func() error {
-			_, _, err := of.Page(t.Context(), admin.Filter{Limit: 50}, admin.PageOptions{})
+			_, err := of.Page(t.Context(), admin.Filter{Limit: 50}, admin.PageOptions{})
 			return err
 		}},
 		{"due", 1000, func() error {
-			_, _, err := of.Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 50}, admin.PageOptions{})
+			_, err := of.Page(t.Context(), admin.Filter{Status: admin.Due, Limit: 50}, admin.PageOptions{})
 			return err
 		}},
 		{"finished", 1000, func() error {
-			_, _, err := of.Page(t.Context(), admin.Filter{Status: admin.Finished, Type: "digest", Limit: 50}, admin.PageOptions{Oldest: true})
+			_, err := of.Page(t.Context(), admin.Filter{Status: admin.Finished, Type: "digest", Limit: 50}, admin.PageOptions{Oldest: true})
 			return err
 		}},
 		{"second page", 2000, func() error {
-			_, next, err := of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{})
+			first, err := of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{})
 			if err == nil {
-				_, _, err = of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{After: next})
+				_, err = of.Page(t.Context(), admin.Filter{Status: admin.Failed, Limit: 50}, admin.PageOptions{After: first.Next})
 			}
 			return err
 		}},
