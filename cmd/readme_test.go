@@ -46,6 +46,7 @@ import (
 //	… stream        answers two such jobs with failed
 //	… verify        has a function verified, which tells hipq's signed requests from others
 //	… decider       makes a job final after a failure for good or at its 6th attempt, else retries it
+//	nginx proxy, caddyfile proxy   let in who has a password, and name that person to hipq ui, if the proxy is installed
 //	crontab         run line by line, with only its own environment; must be silent
 //	crontab cron.d  the same; each line names a user
 //
@@ -100,6 +101,7 @@ func TestDocs(t *testing.T) {
 			t.Run("messages", func(t *testing.T) { messages(t, p) })
 			t.Run("fingerprints", func(t *testing.T) { fingerprints(t, p) })
 			t.Run("run", func(t *testing.T) { allRun(t, p) })
+			t.Run("proxies", func(t *testing.T) { d.proxies(t, p) })
 			t.Run("container", func(t *testing.T) { d.container(t, p) })
 			t.Run("tutorial", func(t *testing.T) { d.tutorial(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,8 +28,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const uiLong = `Shows the queues in a browser until Ctrl-C: jobs, failures, schedules, workers, activity and metrics, up to date each
-second; and retries, cancels, dismisses, reschedules, pauses and enqueues. It prints an address with a token that lets one
+const uiLong = `Shows the queues in a browser until Ctrl-C: jobs, failures, schedules, workers, activity and metrics, up to date within
+seconds; and retries, cancels, dismisses, reschedules, pauses and enqueues. It prints an address with a token that lets one
 browser in, and opens it if there is a desktop. It runs no handler, stores nothing, and has the rights of the config's
 database user.
 
@@ -76,6 +77,9 @@ var headerName = texts.Pattern(`^[A-Za-z0-9-]+$`)
 func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.Listener) error {
 	opts := ui.Options{ReadOnly: o.readOnly, UserHeader: o.proxy}
 	address := url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
+		opts.Port = strconv.Itoa(tcp.Port)
+	}
 	if o.proxy == "" {
 		opts.Token = rand.Text()
 		address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
@@ -112,14 +116,12 @@ func (o uiOptions) socket(ctx context.Context) (net.Listener, error) {
 		if path == "" {
 			return nil, usagef("--listen: unix: needs the path of a socket")
 		}
+		defer syscall.Umask(syscall.Umask(0o117)) // the mode 0660: the group is the proxy's
 		listener, err := listen.Listen(ctx, "unix", path)
 		if errors.Is(err, syscall.EADDRINUSE) && !answers(ctx, path) { // left by a hipq ui that was killed
 			if err = os.Remove(path); err == nil {
 				listener, err = listen.Listen(ctx, "unix", path)
 			}
-		}
-		if err == nil {
-			err = os.Chmod(path, 0o660) //nolint:gosec // the group is the proxy's
 		}
 		if err != nil {
 			return nil, usagef("--listen: %w", err)

@@ -3,7 +3,10 @@ package ui
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 )
@@ -12,6 +15,8 @@ import (
 // names.
 type door struct {
 	header string
+	// port is the port at which this server listens; empty for a socket.
+	port string
 
 	mu sync.Mutex
 	// token is empty once it has been used.
@@ -28,7 +33,7 @@ type door struct {
 const wrongMost = 5
 
 func newDoor(o Options) *door {
-	return &door{header: o.UserHeader, token: o.Token, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
+	return &door{header: o.UserHeader, port: o.Port, token: o.Token, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
 }
 
 // policy allows only what this server sends: no inline script or style, no frame, no other host.
@@ -47,6 +52,8 @@ func (d *door) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		switch {
+		case !d.isMeant(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, "Open this server as localhost or 127.0.0.1. A proxy must pass on the Host that the browser asked for.")
 		case d.isInside(r):
 			inside.ServeHTTP(w, r)
 		case d.header != "":
@@ -57,6 +64,19 @@ func (d *door) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "Open the address that hipq ui printed. It works once; start hipq ui again for another.")
 		}
 	})
+}
+
+// isMeant reports whether a request's Host means this server. A name that somebody else lets lead to this host doesn't: a page
+// of that name could send the header of the proxy. Names are for proxies, which browsers ask at another port.
+func (d *door) isMeant(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name, port = host, "80"
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || name == "localhost" {
+		return true
+	}
+	return d.header != "" && port != d.port
 }
 
 // isInside reports whether the request comes from somebody who was let in.

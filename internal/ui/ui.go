@@ -64,6 +64,8 @@ type Options struct {
 	Token string
 	// UserHeader is the header with the person's name that a proxy sets.
 	UserHeader string
+	// Port is the port at which the server listens; empty for a socket.
+	Port string
 }
 
 // Server serves the pages. It is safe for concurrent use.

@@ -253,6 +253,29 @@ func TestOtherOrigins(t *testing.T) {
 	dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url).StatusCode, http.StatusForbidden, "without a cookie")
 }
 
+// TestHosts: a name that somebody lets lead to this host opens nothing (DNS rebinding), with the token or the proxy's header.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	own, byProxy := open(t, ui.Options{Port: "8080"}).enter(), open(t, ui.Options{UserHeader: "X-User", Port: "8080"})
+	for host, want := range map[string][2]int{
+		"127.0.0.1": {200, 200}, "127.0.0.1:8080": {200, 200}, "localhost:4711": {200, 200}, "[::1]:8080": {200, 200}, "10.0.0.1:8080": {200, 200},
+		"evil.example:8080": {421, 421}, "localhost.evil.example:8080": {421, 421}, "127.0.0.1.evil.example:8080": {421, 421},
+		"hipq.example.org": {421, 200}, "hipq.example.org:8443": {421, 200},
+	} {
+		for n, d := range []*desk{own, byProxy} {
+			r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/", nil))(t)
+			r.Host = host
+			r.Header.Set("X-User", "ada")
+			for _, c := range d.Jar.Cookies(r.URL) {
+				r.AddCookie(c)
+			}
+			a := dbtest.Must(http.DefaultClient.Do(r))(t)
+			dbtest.OK(t, a.Body.Close())
+			dbtest.Same(t, a.StatusCode, want[n], host, n)
+		}
+	}
+}
+
 // TestBack: a form's address to come back to is one of this server.
 func TestBack(t *testing.T) {
 	t.Parallel()

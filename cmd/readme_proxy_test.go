@@ -1,0 +1,91 @@
+package cmd_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// proxies runs the proxies of a page before hipq ui: they let in only who has a password, and say who that is. Without TLS, as a
+// certificate needs a domain.
+func (d docs) proxies(t *testing.T, p page) {
+	for _, b := range p.fences {
+		if b.mark != "proxy" {
+			continue
+		}
+		t.Run(b.language, func(t *testing.T) {
+			program := map[string]string{"nginx": "nginx", "caddyfile": "caddy"}[b.language]
+			path, err := exec.LookPath(program)
+			if err != nil {
+				t.Skip(err)
+			}
+			dir := dbtest.Must(os.MkdirTemp("", "hipq"))(t) // the path of a socket must be short
+			t.Cleanup(func() { dbtest.OK(t, os.RemoveAll(dir)) })
+			must(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(shopConfig), 0o600))
+			d.shell(t, p, dir, "hipq init")
+			serve := func(c *exec.Cmd) {
+				t.Helper()
+				c.Stderr = os.Stderr
+				dbtest.OK(t, c.Start())
+				t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+			}
+			serve(d.command(dir, "hipq", "ui", "--listen", "unix:"+dir+"/ui.sock", "--behind-proxy", "X-Remote-User"))
+			listener := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+			address := listener.Addr().String()
+			dbtest.OK(t, listener.Close())
+			text := strings.ReplaceAll(b.text, "/run/hipq-ui", dir)
+			file := filepath.Join(dir, "proxy.conf")
+			program = filepath.Base(path)
+			if program == "nginx" {
+				text = strings.NewReplacer("443 ssl", address, "/etc/nginx", dir).Replace(regexp.MustCompile(`(?m)^ *ssl_.*\n`).ReplaceAllString(text, ""))
+				text = "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n" + text + "}\n"
+				must(t, os.WriteFile(filepath.Join(dir, "hipq.users"), []byte("ada:{PLAIN}secret\n"), 0o600))
+			} else {
+				hash := dbtest.Must(d.command(dir, path, "hash-password", "--plaintext", "secret").Output())(t)
+				text = strings.NewReplacer("hipq.example.org {", "http://"+address+" {", "HASH", strings.TrimSpace(string(hash))).Replace(text)
+				text = "{\nadmin off\n}\n" + text
+			}
+			file := filepath.Join(dir, "proxy.conf")
+			must(t, os.WriteFile(file, []byte(text), 0o600))
+			serve(d.command(dir, path, map[string][]string{"nginx": {"-p", dir, "-c", file}, "caddy": {"run", "--adapter", "caddyfile", "--config", file}}[program]...))
+			ask := func(method, path, user string) (status int, text string) {
+				t.Helper()
+				r := dbtest.Must(http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil))(t)
+				r.Header.Set("X-Remote-User", "eve")
+				if user != "" {
+					r.SetBasicAuth(user, "secret")
+				}
+				a, err := http.DefaultClient.Do(r)
+				if err != nil {
+					return 0, err.Error()
+				}
+				defer a.Body.Close()
+				body, err := io.ReadAll(io.LimitReader(a.Body, 1<<20))
+				dbtest.OK(t, err)
+				return a.StatusCode, string(body)
+			}
+			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				status, text := ask(http.MethodGet, "/", "")
+				dbtest.Require(t, time.Since(began) < time.Minute, "%s:%d: no proxy: %d %s", p.name, b.line, status, text)
+				if status == http.StatusUnauthorized {
+					break
+				}
+			}
+			status, _ := ask(http.MethodGet, "/", "bob")
+			dbtest.Same(t, status, http.StatusUnauthorized)
+			status, text = ask(http.MethodGet, "/", "ada")
+			dbtest.Ensure(t, status == http.StatusOK && strings.Contains(text, " ada</p>") && !strings.Contains(text, "eve"), "%d %.2000s", status, text)
+			status, text = ask(http.MethodPost, "/queues/emails/pause?pause=yes", "ada")
+			dbtest.Ensure(t, status == http.StatusOK && strings.Contains(text, ">paused<"), "%d %.2000s", status, text)
+		})
+	}
+}
