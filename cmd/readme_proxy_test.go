@@ -43,8 +43,6 @@ func (d docs) proxies(t *testing.T, p page) {
 			address := listener.Addr().String()
 			dbtest.OK(t, listener.Close())
 			text := strings.ReplaceAll(b.text, "/run/hipq-ui", dir)
-			file := filepath.Join(dir, "proxy.conf")
-			program = filepath.Base(path)
 			if program == "nginx" {
 				text = strings.NewReplacer("443 ssl", address, "/etc/nginx", dir).Replace(regexp.MustCompile(`(?m)^ *ssl_.*\n`).ReplaceAllString(text, ""))
 				text = "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n" + text + "}\n"
