@@ -156,6 +156,9 @@ var unrun = map[string]string{
 	"jq -Rs --arg host":                 "TestExamplesAreShown compares it, TestToSlack runs it",
 	"command[check_hipq]":               "it is for Nagios and Icinga",
 	"hipq retry emails --type send --f": "output of thousands of jobs; only the fingerprints are checked",
+	"hipq ui: http://127.0.0.1":         "ui.txtar compares it",
+	"ssh -t -L 8080":                    "it needs another host",
+	"[Unit]\nDescription=hipq ui":       "it needs systemd; TestDocs runs hipq ui so behind both proxies",
 	"warning  loopback:":                "output of a server that is set up so",
 }
 

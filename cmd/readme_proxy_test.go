@@ -34,7 +34,6 @@ func (d docs) proxies(t *testing.T, p page) {
 			d.shell(t, p, dir, "hipq init")
 			serve := func(c *exec.Cmd) {
 				t.Helper()
-				c.Stderr = os.Stderr
 				dbtest.OK(t, c.Start())
 				t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 			}
@@ -45,7 +44,7 @@ func (d docs) proxies(t *testing.T, p page) {
 			text := strings.ReplaceAll(b.text, "/run/hipq-ui", dir)
 			if program == "nginx" {
 				text = strings.NewReplacer("443 ssl", address, "/etc/nginx", dir).Replace(regexp.MustCompile(`(?m)^ *ssl_.*\n`).ReplaceAllString(text, ""))
-				text = "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n" + text + "}\n"
+				text = "daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents {}\nhttp {\naccess_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n" + text + "}\n"
 				must(t, os.WriteFile(filepath.Join(dir, "hipq.users"), []byte("ada:{PLAIN}secret\n"), 0o600))
 			} else {
 				hash := dbtest.Must(d.command(dir, path, "hash-password", "--plaintext", "secret").Output())(t)

@@ -24,7 +24,6 @@ import (
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -174,9 +173,6 @@ func browse(address string) {
 	}
 }
 
-// uiAheadMost is up to how many due jobs before a job are counted, so that a page costs the same for any backlog.
-const uiAheadMost = 1000
-
 // uiInstance is what the pages get of the command line.
 func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 	return ui.Instance{
@@ -219,11 +215,7 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			}
 			return said.Queue, job.Added{ID: *said.ID, Duplicate: said.Duplicate}, nil
 		},
-		Asker: func(queue string) admin.Asker {
-			asker := i.asker(queue)
-			asker.AheadMost = uiAheadMost
-			return asker
-		},
+		Asker: i.asker,
 		CheckType: func(ctx context.Context, q *queue.Queue, jobType string) error {
 			types, err := i.accepted(ctx, q)
 			return errors.Join(err, types.check(jobType))

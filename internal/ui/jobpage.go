@@ -61,13 +61,16 @@ func (v *view) one() (*queue.Queue, int64, error) {
 // of progress.
 const jobPace = 4 * time.Second
 
+// aheadMost is up to how many due jobs before a job are counted, so that a page costs the same for any backlog.
+const aheadMost = 1000
+
 func (s *Server) job(v *view) error {
 	q, id, err := v.one()
 	if err != nil {
 		return err
 	}
 	asker := s.Asker(q.Name)
-	asker.Ranges = &s.ranges
+	asker.Ranges, asker.AheadMost = &s.ranges, aheadMost
 	why, err := admin.Of(q).Why(v.r.Context(), id, asker)
 	if err != nil {
 		return err

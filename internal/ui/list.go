@@ -161,7 +161,7 @@ type failure struct {
 // kinds a page shows.
 const (
 	failuresAmong  = 5000
-	failuresWithin = time.Second
+	failuresWithin = 500 * time.Millisecond
 	kindsMost      = 30
 )
 
