@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ var actions = []action{
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
 	},
 	{
-		Name: "now", Label: "Run now", done: "made due", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		Name: "now", Label: "Run now", done: "rescheduled to now", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
@@ -88,9 +89,7 @@ func actionsOn(j *job.Job) []action {
 	switch j.State() {
 	case job.Running, job.Error:
 		return actionsFor(admin.Running)
-	case job.Retry:
-		return actionsFor(admin.Retry)
-	case job.Initial:
+	case job.Initial, job.Retry:
 		if j.Status == job.StatusScheduled {
 			return actionsFor(admin.Scheduled)
 		}
@@ -236,7 +235,7 @@ func (s *Server) pauseQueue(v *view) error {
 		return err
 	}
 	defer s.changed(q.Name)
-	to := "/queues/" + q.Name
+	to := here(cmp.Or(v.r.FormValue("back"), "/queues/"+q.Name))
 	if v.r.FormValue("pause") == "yes" {
 		return cmpErr(admin.Of(q).Pause(v.r.Context()), func() error { return v.back(to, "The queue is paused: no job starts. Running jobs end as usual.") })
 	}

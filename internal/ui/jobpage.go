@@ -44,6 +44,33 @@ func (p jobPage) Flaw() string {
 	return p.Invalid.Error()
 }
 
+// see is what helps further with a reason: a page, or advice.
+type see struct{ Href, Label string }
+
+// See is what helps with a reason; nil if the page's buttons do.
+func (p jobPage) See(r admin.Reason) *see {
+	list := func(status, sort string) string { return "/queues/" + p.Queue + "?status=" + status + sort }
+	switch r.Word {
+	case "limit_full", "group_full", "slots_full", "lane_full", "held", "rate":
+		return &see{list("running", ""), "See the running jobs"}
+	case "behind":
+		return &see{list("due", "&sort=oldest"), "See the due jobs"}
+	case "no_worker", "locked":
+		return &see{"/workers", "See the workers"}
+	case "no_handler":
+		return &see{Label: "Add a handler for the type to hipq.yaml, or cancel the job"}
+	}
+	return nil
+}
+
+// Text is a reason without the command for which the page has a button.
+func (p jobPage) Text(r admin.Reason) string {
+	if r.Word == "paused" {
+		return advice().ReplaceAllString(r.Text, "")
+	}
+	return r.Text
+}
+
 // one returns the queue and the number of the job of the request.
 func (v *view) one() (*queue.Queue, int64, error) {
 	q, err := v.named(v.r.PathValue("queue"))

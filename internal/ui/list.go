@@ -230,9 +230,8 @@ type groups struct {
 	all map[string]*kept[[]admin.Failures]
 }
 
-// groupsAge is how long failures are kept for each queue and once more, groupsMost for how many filters, and groupsWait how long a
-// page waits for them.
-const groupsAge, groupsMost, groupsWait = 5 * time.Second, 50, 25 * time.Millisecond
+// groupsAge is how long failures are kept for each queue and once more, and groupsMost for how many filters.
+const groupsAge, groupsMost = 5 * time.Second, 50
 
 // forget groups all failures again, because somebody acted.
 func (g *groups) forget() {
@@ -257,27 +256,8 @@ func (g *groups) look(ctx context.Context, of string, age time.Duration, group g
 		g.all[of] = k
 	}
 	g.mu.Unlock()
-	type result struct {
-		found []admin.Failures
-		err   error
-	}
-	results := make(chan result)
-	waits, end := context.WithTimeout(ctx, groupsWait)
-	defer end()
-	go func() {
-		ctx, cancel := context.WithTimeout(g.ctx, patience)
-		defer cancel()
-		found, err := k.now(ctx)
-		select {
-		case results <- result{found, err}:
-		case <-waits.Done():
-			g.then()
-		}
-	}()
-	select {
-	case r := <-results:
-		return r.found, true, r.err
-	case <-waits.Done():
+	if found, complete, err = k.within(ctx, keptWait); complete || err != nil {
+		return found, complete, err
 	}
 	found, err = group(ctx, failuresAmong/10, 0)
 	return found, false, err

@@ -3,6 +3,7 @@ package ui
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
@@ -103,10 +104,21 @@ func (v *view) Cause(f monitor.Finding) string {
 	return ""
 }
 
+// advice is the command that a finding ends with. The page has links and buttons instead.
+var advice = texts.Pattern(`[:;] (?:see:? )?hipq [^;(]*`)
+
+// Brief is a finding's text, without commands if a page shows its cause.
+func (v *view) Brief(f monitor.Finding) string {
+	if v.Cause(f) == "" || f.What == "missed_hours" {
+		return f.Text
+	}
+	return strings.TrimSpace(strings.ReplaceAll(advice().ReplaceAllString(f.Text, " "), " ;", ";"))
+}
+
 // host is a host with its workers.
 type host struct {
 	Name    string
-	Slots   int
+	Slots   int64
 	Workers []workers.Row
 }
 
@@ -118,7 +130,7 @@ func (v *view) hosts() (hosts []host, err error) {
 			hosts = append(hosts, host{Name: w.Host})
 		}
 		h := &hosts[len(hosts)-1]
-		h.Slots, h.Workers = h.Slots+w.Slots, append(h.Workers, w)
+		h.Slots, h.Workers = h.Slots+int64(w.Slots), append(h.Workers, w)
 	}
 	return hosts, err
 }

@@ -87,13 +87,15 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second}}
+	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
-	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() {}}
+	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
 	go func() { // so that the first page waits less
-		_, _ = s.health.now(ctx)
 		_, _ = s.metrics.now(ctx)
+		if _, err := s.health.now(ctx); err == nil {
+			s.health.forget() // it may be opened much later
+		}
 	}()
 	return s
 }
@@ -138,7 +140,7 @@ var files embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(report.Templates().Funcs(template.FuncMap{
-		"ago": ago, "datetime": datetime, "list": func(all ...any) []any { return all }, "query": query, "word": word,
+		"ago": ago, "datetime": datetime, "list": func(all ...any) []any { return all }, "query": query, "shown": shown, "span": texts.Duration, "word": word,
 	}).ParseFS(files, "files/*.html"))
 })
 
@@ -284,7 +286,7 @@ const typesAge = time.Minute
 
 // typeNames are the job types of a queue, and one besides if it isn't empty.
 func (v *view) typeNames(q *queue.Queue, besides string) ([]string, error) {
-	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: typesAge})
+	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: typesAge, ctx: v.live.ctx})
 	names, err := k.(*kept[[]string]).now(v.r.Context())
 	if besides != "" && !slices.Contains(names, besides) {
 		names = append(slices.Clone(names), besides)
@@ -292,56 +294,82 @@ func (v *view) typeNames(q *queue.Queue, besides string) ([]string, error) {
 	return names, err
 }
 
-// kept is a value that is read again when it is old. Only the first page waits for it.
+// kept is a value that is read again when it is old.
 type kept[T any] struct {
 	get func(context.Context) (T, error)
 	age time.Duration
-	// ctx, if set, lets pages have the old value while a new one is read. then is called after that.
-	ctx  context.Context
+	ctx context.Context
+	// then, if set, lets pages have the old value if a new one takes long. It is called when they would get the new one.
 	then func()
 
-	mu      sync.Mutex
-	value   T
-	at      time.Time
-	known   bool
-	reading bool
+	mu    sync.Mutex
+	value T
+	err   error
+	at    time.Time
+	known bool
+	// reading is closed when a new value is there; nil if none is read. forgotten says that somebody has acted meanwhile, and
+	// missed that a page didn't wait.
+	reading           chan struct{}
+	forgotten, missed bool
 }
 
+// keptWait is how long a page waits for a new value if it may have the old one, and keptMost how long reading may take.
+const keptWait, keptMost = 15 * time.Millisecond, time.Minute
+
+// now returns the value.
 func (k *kept[T]) now(ctx context.Context) (T, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case time.Since(k.at) < k.age || k.reading:
-		return k.value, nil
-	case k.known && k.ctx != nil:
-		k.reading = true
-		go k.renew()
-		return k.value, nil
-	}
-	value, err := k.get(ctx)
-	if err == nil {
-		k.value, k.at, k.known = value, time.Now(), true
+	value, known, err := k.within(ctx, keptWait)
+	if k.then == nil || err == nil && !known {
+		value, _, err = k.within(ctx, keptMost)
 	}
 	return value, err
 }
 
-// renewMost is how long a kept value may take.
-const renewMost = time.Minute
+// within returns a new value, or after a time the old one, if one is known.
+func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, known bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.at) < k.age {
+		return k.value, true, nil
+	}
+	if k.reading == nil {
+		k.reading, k.forgotten, k.missed = make(chan struct{}), false, false
+		go k.read(k.reading)
+	}
+	reading := k.reading
+	k.mu.Unlock()
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-reading:
+	case <-late.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	k.mu.Lock()
+	if k.reading == reading {
+		k.missed = true
+		return k.value, k.known, err
+	}
+	return k.value, k.known, k.err
+}
 
-func (k *kept[T]) renew() {
-	ctx, cancel := context.WithTimeout(k.ctx, renewMost)
+func (k *kept[T]) read(reading chan struct{}) {
+	ctx, cancel := context.WithTimeout(k.ctx, keptMost)
 	defer cancel()
-	begun := time.Now()
 	value, err := k.get(ctx)
 	k.mu.Lock()
-	if k.reading = false; err == nil {
-		k.value = value
-		if k.at.Before(begun) { // nobody has acted since
+	if k.err = err; err == nil {
+		k.value, k.known = value, true
+		if !k.forgotten {
 			k.at = time.Now()
 		}
 	}
+	k.reading = nil
+	missed := k.missed
 	k.mu.Unlock()
-	if err == nil {
+	close(reading)
+	if missed && err == nil && k.then != nil {
 		k.then()
 	}
 }
@@ -350,7 +378,7 @@ func (k *kept[T]) renew() {
 func (k *kept[T]) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.at = time.Time{}
+	k.at, k.forgotten = time.Time{}, true
 }
 
 func serveFile(w http.ResponseWriter, r *http.Request) {

@@ -436,7 +436,7 @@ func TestActions(t *testing.T) {
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
 	dbtest.Same(t, status(6), job.StatusScheduled)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was made due.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now.")
 	dbtest.Same(t, status(6), job.StatusAvailable)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job not: Stop jobs of emails: the job has not been started.")
 

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // ago says how long ago a time was, or in how long it will be.
@@ -36,6 +38,23 @@ func datetime(zone *time.Location, t time.Time) template.HTML {
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, //nolint:gosec // of numbers only
 		t.UTC().Format(time.RFC3339Nano), t.UTC().Format("2006-01-02 15:04:05.000"), t.In(zone).Format("2 Jan 15:04:05")))
+}
+
+// shown is a job's status by the names of the tabs.
+func shown(s job.Status) string {
+	switch s {
+	case job.StatusSubmitted, job.StatusAvailable:
+		return string(admin.Due)
+	case job.StatusThrottled:
+		return string(admin.Held)
+	case job.StatusAnswered:
+		return string(admin.Running)
+	case job.StatusAwaiting:
+		return string(admin.Waiting)
+	case job.StatusDeciding, job.StatusUndecided:
+		return string(admin.Error)
+	}
+	return string(s)
 }
 
 // sentence makes an error's text a sentence.

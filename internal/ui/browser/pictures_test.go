@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -48,6 +50,8 @@ func TestPictures(t *testing.T) {
 	}
 	s := openOn(t, "sqlite", filepath.Join(t.TempDir(), "shop.db"), "", busyShop)
 	waiting := s.busyShop()
+	s.stop()
+	s.start() // with the metrics
 	b := s.enter()
 	for _, p := range []struct {
 		name, path, scheme string
@@ -57,6 +61,7 @@ func TestPictures(t *testing.T) {
 		{"ui-failures", "/failures", "light", 1200, 560}, {"ui-phone", "/", "dark", 390, 800},
 	} {
 		b.look(p.width, p.scheme)
+		call(b, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"})
 		b.open(s.base + p.path)
 		b.wait(`document.readyState === "complete"`)
 		value[int](b, fmt.Sprintf(`document.body.style.height = "%dpx", document.body.style.overflow = "hidden", 0`, p.height-1))
@@ -101,24 +106,31 @@ func (s *shop) busyShop() (waiting int64) {
 	s.t.Helper()
 	now := time.Now().UTC()
 	at := func(ago time.Duration) string { return now.Add(-ago).Format("2006-01-02 15:04:05.000000") }
-	for h := 1; h <= 7*24+1; h++ {
+	var values []string
+	for h := 7 * 24; h >= 1; h-- {
 		hour := now.Truncate(time.Hour).Add(time.Duration(-h) * time.Hour)
-		stamp := hour.Format("2006-01-02 15:04:05.000000")
-		s.exec("INSERT INTO shop_hours (hour, aggregated_time) VALUES (?, ?)", stamp, at(0))
 		busy := 1 + math.Sin(float64(hour.Hour()-9)/24*2*math.Pi)
 		for _, q := range []struct {
 			queue, jobType string
 			jobs           float64
-		}{{"emails", "send", 320}, {"emails", "newsletter", 40}, {"images", "thumbnail", 900}, {"invoices", "print", 25}} {
-			n := int(q.jobs * (0.15 + busy) * (0.9 + 0.2*math.Abs(math.Sin(float64(h*7)))))
-			bad := n / 60
-			if q.jobType == "send" && h < 4 {
-				bad = n / 9
+		}{{"emails", "send", 32}, {"emails", "newsletter", 4}, {"images", "thumbnail", 60}, {"invoices", "print", 5}} {
+			n := 1 + int(q.jobs*(0.15+busy)*(0.9+0.2*math.Abs(math.Sin(float64(h*7)))))
+			for k := range n {
+				state, run := "finished", 200+37*(k%19)
+				if k%41 == 40 || q.jobType == "send" && h < 4 && k%7 == 0 {
+					state = []string{"error", "error", "failed"}[k%3]
+				}
+				stamp := hour.Add(time.Duration(k) * time.Hour / time.Duration(n)).Format("2006-01-02 15:04:05.000000")
+				values = append(values, fmt.Sprintf("('%s', 'job', 'starting', '%s', %d, '%s', 1, %d, 0)", stamp, q.queue, k+1, q.jobType, 400+int(9000*busy)*(k%11)/10),
+					fmt.Sprintf("('%s', 'job', '%s', '%s', %d, '%s', 1, 0, %d)", stamp, state, q.queue, k+1, q.jobType, run))
 			}
-			s.exec("INSERT INTO shop_metrics (hour, queue, job_type, added, started, finished, errors, failed, wait_count, wait_p50_ms, wait_p95_ms, wait_p99_ms, run_count, run_p50_ms, run_p95_ms, run_p99_ms, backlog, held, oldest_due_ms, gauge_time)"+
-				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 900, ?, 60000, ?, 200, 800, 3000, ?, 0, 40000, ?)", stamp, q.queue, q.jobType, n, n, n-bad, bad, bad/3, n, 14000+int(12000*busy), n, n/12, stamp)
 		}
 	}
+	for some := range slices.Chunk(values, 500) {
+		s.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, attempt, wait_ms, run_ms) VALUES " + strings.Join(some, ","))
+	}
+	s.run("monitor", "--missing")
+	s.exec("UPDATE shop_metrics SET backlog = started / 6, oldest_due_ms = 40000, gauge_time = hour WHERE job_type <> ''")
 	const columns = "INSERT INTO shop_%s (job_type, job_key, job_data, status, wake_time, scheduled_run_time, create_time, start_time, update_time, timeout, priority, throttle_factor, time_windows, attempt, error, worker_id)" +
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 60, 100, 1, ?, ?, ?, ?)"
 	n := 4700
@@ -139,8 +151,8 @@ func (s *shop) busyShop() (waiting int64) {
 			job("invoices", "print", "finished", time.Duration(k+60)*time.Minute, 1, "NONE")
 		}
 	}
-	for k := range 37 {
-		job("emails", "send", "failed", time.Duration(20+k)*time.Minute, 5, fmt.Sprintf("exit status 1: 554 5.7.1 <ann%d@example.org>: relay access denied", k))
+	for k := range 132 {
+		job("emails", "send", "failed", time.Duration(20+k/2)*time.Minute, 5, fmt.Sprintf("exit status 1: 554 5.7.1 <ann%d@example.org>: relay access denied", k))
 	}
 	for k := range 3 {
 		job("images", "thumbnail", "failed", time.Duration(50+9*k)*time.Minute, 3, fmt.Sprintf("timeout after 1m: upload/%d.tiff", 200+k))
