@@ -58,7 +58,8 @@ test-browser: ## open the pages of hipq ui in a real browser, and act there
 report-check: reports ## open examples of the report in a real browser, and check them there
 	node .ci/report/check.mjs $$(command -v $(CHROMIUM)) build/report/*.html
 
-pictures: build reports ## make the pictures of the report and of a terminal in docs/pictures
+pictures: build reports ## make the pictures of hipq ui, of the report and of a terminal in docs/pictures
+	CHROMIUM=$(CHROMIUM) HIPQ_DOCS=$(CURDIR)/docs/pictures go test -C internal/ui/browser -count=1 -run TestPictures ./...
 	node .ci/report/pictures.mjs $$(command -v $(CHROMIUM)) ./hipq build/report/busy.html docs/pictures
 
 # make test-engines ENGINES=galera: one of them
