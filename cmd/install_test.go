@@ -131,14 +131,16 @@ func uncommented(t *testing.T, file string) string {
 	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
 }
 
-// The how-to pages show the examples as they are installed.
+// The how-to pages show the examples as they are installed, or link to them.
 func TestExamplesAreShown(t *testing.T) {
 	for name, pageName := range map[string]string{
 		"crontab": "cron.md", "hipq-work@.service": "cron.md", "hipq-work@.timer": "cron.md", "work-loop.sh": "container.md", "to-slack.sh": "alerts.md",
+		"hipq-ui.service": "ui.md",
 	} {
 		page := dbtest.Must(os.ReadFile(filepath.Join("../docs/howto", pageName)))(t)
 		text := uncommented(t, filepath.Join("../docs/examples", name))
-		dbtest.Ensure(t, strings.Contains(string(page), text), "docs/howto/%s doesn't show docs/examples/%s", pageName, name)
+		shown := strings.Contains(string(page), text) || strings.Contains(string(page), "](../examples/"+name+")")
+		dbtest.Ensure(t, shown, "docs/howto/%s neither shows docs/examples/%s nor links to it", pageName, name)
 	}
 }
 

@@ -151,14 +151,10 @@ var unrun = map[string]string{
 	"runuser ":                          "it needs a user hipq, whom only root can add",
 	"useradd --system --home-dir":       "it needs root",
 	"systemctl enable":                  "it needs systemd; the units are those of docs/examples, which are checked",
-	"[Unit]":                            "TestExamplesAreShown compares it",
-	"trap 'trap":                        "TestExamplesAreShown compares it, TestWorkLoop runs it",
-	"jq -Rs --arg host":                 "TestExamplesAreShown compares it, TestToSlack runs it",
 	"command[check_hipq]":               "it is for Nagios and Icinga",
 	"hipq retry emails --type send --f": "output of thousands of jobs; only the fingerprints are checked",
 	"hipq ui: http://127.0.0.1":         "ui.txtar compares it",
 	"ssh -t -L 8080":                    "it needs another host",
-	"[Unit]\nDescription=hipq ui":       "it needs systemd; TestDocs runs hipq ui so behind both proxies",
 	"warning  loopback:":                "output of a server that is set up so",
 }
 

@@ -49,6 +49,9 @@ func (d docs) proxies(t *testing.T, p page) {
 			} else {
 				hash := dbtest.Must(d.command(dir, path, "hash-password", "--plaintext", "secret").Output())(t)
 				text = strings.NewReplacer("hipq.example.org {", "http://"+address+" {", "HASH", strings.TrimSpace(string(hash))).Replace(text)
+				if version := dbtest.Must(d.command(dir, path, "version").Output())(t); regexp.MustCompile(`^v?2\.[0-7]\.`).Match(version) {
+					text = strings.ReplaceAll(text, "basic_auth", "basicauth")
+				}
 				text = "{\nadmin off\n}\n" + text
 			}
 			file := filepath.Join(dir, "proxy.conf")

@@ -88,7 +88,7 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
 }
 
-// retryingMost is among how many jobs of each status those that wait for a retry are counted, if nobody needs all.
+// retryingMost is among how many jobs of each status those that wait for a retry are counted, unless all are needed.
 const retryingMost = 10_000
 
 // retrying counts the jobs of each type that wait for a retry. If most is 0, it reads the index entries of all waiting jobs, which
