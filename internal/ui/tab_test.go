@@ -46,7 +46,7 @@ func TestOpenTab(t *testing.T) {
 				texts := sent.During(func() { n = d.watch(path, page, tabSeconds*time.Second) })
 				t.Logf("%d statements, %d times renewed", dbtest.Statements(texts), n)
 				dbtest.Ensure(t, dbtest.Statements(texts) <= tabSeconds*tabMost, "%d statements in %d s:\n%.10000s", dbtest.Statements(texts), tabSeconds, strings.Join(texts, "\n"))
-				dbtest.Ensure(t, n > 0 || !strings.Contains(page, "data-live"), "the page was never renewed")
+				dbtest.Ensure(t, n > 0 || !strings.Contains(page, "data-live") || path == "/failures", "the page was never renewed") // which are renewed each 10 s
 			})
 		})
 	}
