@@ -41,7 +41,7 @@ test: ## run all tests on SQLite and on a MariaDB of their own, but those that k
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
 
 # The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
-CHROMIUM ?= chromium
+CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)
 reports:
 	command -v $(CHROMIUM) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
 	rm -rf build/report && mkdir -p build/report
@@ -50,7 +50,7 @@ reports:
 
 # The pages of hipq ui, on SQLite and on a MariaDB of its own. HIPQ_PICTURES=DIR keeps what the browser saw.
 test-browser: ## open the pages of hipq ui in a real browser, and act there
-	@.ci/clients chromium npm
+	@.ci/clients $(CHROMIUM) npm
 	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
 	CHROMIUM=$(CHROMIUM) .ci/with-mariadb go test -C internal/ui/browser -count=1 -timeout 20m ./...
 

@@ -195,12 +195,9 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
 			t, _, err := i.knownSchedules(ctx, []string{name}, true)
-			switch {
-			case err != nil:
-				return err
-			case pause:
+			if err == nil && pause {
 				_, err = t.Pause(ctx, name)
-			default:
+			} else if err == nil {
 				_, err = t.Resume(ctx, name)
 			}
 			return err

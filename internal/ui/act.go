@@ -95,13 +95,7 @@ func actionsOn(j *job.Job) []action {
 		}
 		return actionsFor(admin.Due)
 	}
-	switch j.Status {
-	case job.StatusFailed:
-		return actionsFor(admin.Failed)
-	case job.StatusClosed:
-		return actionsFor(admin.Closed)
-	}
-	return actionsFor(admin.Finished)
+	return actionsFor(admin.Status(j.Status)) // finished, failed or closed
 }
 
 // who is the person's name for the activity: the proxy's, or this process's user.
@@ -236,18 +230,19 @@ func (s *Server) pauseQueue(v *view) error {
 	}
 	defer s.changed(q.Name)
 	to := here(cmp.Or(v.r.FormValue("back"), "/queues/"+q.Name))
+	do, said := admin.Of(q).Resume, "The queue goes on."
 	if v.r.FormValue("pause") == "yes" {
-		return cmpErr(admin.Of(q).Pause(v.r.Context()), func() error { return v.back(to, "The queue is paused: no job starts. Running jobs end as usual.") })
+		do, said = admin.Of(q).Pause, "The queue is paused: no job starts. Running jobs end as usual."
 	}
-	return cmpErr(admin.Of(q).Resume(v.r.Context()), func() error { return v.back(to, "The queue goes on.") })
+	return v.backIf(do(v.r.Context()), to, said)
 }
 
-// cmpErr goes on unless there is an error.
-func cmpErr(err error, next func() error) error {
+// backIf is back unless there is an error.
+func (v *view) backIf(err error, to, said string) error {
 	if err != nil {
 		return err
 	}
-	return next()
+	return v.back(to, said)
 }
 
 func (s *Server) changeSchedule(v *view) error {
@@ -255,14 +250,11 @@ func (s *Server) changeSchedule(v *view) error {
 	name, ctx := v.r.PathValue("name"), v.r.Context()
 	switch do := v.r.FormValue("do"); do {
 	case "pause", "resume":
-		return cmpErr(s.PauseSchedule(ctx, name, do == "pause"), func() error {
-			return v.back("/schedules", map[string]string{"pause": "The schedule is paused: " + name + ".", "resume": "The schedule goes on: " + name + "."}[do])
-		})
+		is := map[string]string{"pause": "is paused", "resume": "goes on"}[do]
+		return v.backIf(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s: %s.", is, name))
 	case "run":
 		queue, added, err := s.RunSchedule(ctx, name)
-		return cmpErr(err, func() error {
-			return v.back(fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), "The schedule's job was added.")
-		})
+		return v.backIf(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), "The schedule's job was added.")
 	default:
 		return unusable("%q is not an action.", do)
 	}
@@ -274,8 +266,6 @@ type work struct {
 	mu  sync.Mutex
 	all []*task
 }
-
-func newWork(ctx context.Context) *work { return &work{ctx: ctx} }
 
 // task is an action on many jobs.
 type task struct {
@@ -328,16 +318,15 @@ func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
 			t.done += len(some)
 		case ok:
 			for _, err := range refused {
-				if err == nil {
+				if t.first = cmp.Or(t.first, err); err == nil {
 					t.done++
 				} else {
 					t.refused++
-					t.first = firstOf(t.first, err)
 				}
 			}
 		case admin.IsRefusal(err), errors.Is(err, queue.ErrNotStarted):
 			t.refused++
-			t.first = firstOf(t.first, err)
+			t.first = cmp.Or(t.first, err)
 		default:
 			t.err = err
 		}
@@ -347,13 +336,6 @@ func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
 			return
 		}
 	}
-}
-
-func firstOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // wait reports whether the task ends within the time.
@@ -393,15 +375,13 @@ func (t *task) Said() string {
 func (s *Server) showWork(v *view) error {
 	id, _ := strconv.Atoi(v.r.PathValue("id"))
 	s.work.mu.Lock()
-	n := slices.IndexFunc(s.work.all, func(t *task) bool { return t.ID == id })
-	var t *task
-	if n >= 0 {
-		t = s.work.all[n]
-	}
+	all := s.work.all
 	s.work.mu.Unlock()
-	if t == nil {
+	n := slices.IndexFunc(all, func(t *task) bool { return t.ID == id })
+	if n < 0 {
 		return notFound(fmt.Sprint("work ", v.r.PathValue("id")))
 	}
+	t := all[n]
 	if !t.Over() {
 		v.w.Header().Set("Refresh", "1")
 	}

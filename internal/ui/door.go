@@ -53,15 +53,15 @@ func (d *door) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !d.isMeant(r.Host):
-			refuse(w, http.StatusMisdirectedRequest, "Open this server as localhost or 127.0.0.1. A proxy must pass on the Host that the browser asked for.")
+			http.Error(w, "Open this server as localhost or 127.0.0.1. A proxy must pass on the Host that the browser asked for.", http.StatusMisdirectedRequest)
 		case d.isInside(r):
 			inside.ServeHTTP(w, r)
 		case d.header != "":
-			refuse(w, http.StatusForbidden, "The proxy didn't say who you are: it must set the header "+d.header+".")
+			http.Error(w, "The proxy didn't say who you are: it must set the header "+d.header+".", http.StatusForbidden)
 		case r.Method == http.MethodGet && r.URL.Query().Has("token"):
 			d.enter(w, r)
 		default:
-			refuse(w, http.StatusForbidden, "Open the address that hipq ui printed. It works once; start hipq ui again for another.")
+			http.Error(w, "Open the address that hipq ui printed. It works once; start hipq ui again for another.", http.StatusForbidden)
 		}
 	})
 }
@@ -99,10 +99,10 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 	brought := r.URL.Query().Get("token")
 	switch {
 	case len(d.wrong) >= wrongMost:
-		refuse(w, http.StatusTooManyRequests, "Too many wrong tokens. Wait a minute.")
+		http.Error(w, "Too many wrong tokens. Wait a minute.", http.StatusTooManyRequests)
 	case d.token == "" || subtle.ConstantTimeCompare([]byte(brought), []byte(d.token)) != 1:
 		d.wrong = append(d.wrong, now)
-		refuse(w, http.StatusForbidden, "This token is wrong, or it was used before. Start hipq ui again for another.")
+		http.Error(w, "This token is wrong, or it was used before. Start hipq ui again for another.", http.StatusForbidden)
 	default:
 		d.token = ""
 		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
@@ -110,16 +110,4 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>hipq</title><a href="/">Go on</a>`))
 	}
-}
-
-// user is the person's name for the activity.
-func (d *door) user(r *http.Request) string {
-	if d.header == "" {
-		return ""
-	}
-	return r.Header.Get(d.header)
-}
-
-func refuse(w http.ResponseWriter, status int, text string) {
-	http.Error(w, text, status)
 }

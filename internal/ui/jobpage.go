@@ -36,14 +36,6 @@ type jobPage struct {
 // Movable reports whether the job can be rescheduled.
 func (p jobPage) Movable() bool { return admin.CanCancel(p.Job) == nil }
 
-// Flaw is why the row isn't a valid job.
-func (p jobPage) Flaw() string {
-	if p.Invalid == nil {
-		return ""
-	}
-	return p.Invalid.Error()
-}
-
 // see is what helps further with a reason: a page, or advice.
 type see struct{ Href, Label string }
 
@@ -84,12 +76,9 @@ func (v *view) one() (*queue.Queue, int64, error) {
 	return q, id, nil
 }
 
-// jobPace is how often the page of a job is renewed: the reasons why it waits cost many statements, and the activity says nothing
-// of progress.
-const jobPace = 4 * time.Second
-
-// aheadMost is up to how many due jobs before a job are counted, so that a page costs the same for any backlog.
-const aheadMost = 1000
+// jobPace is how often the page of a job is renewed: reasons cost many statements, and the activity says nothing of progress.
+// aheadMost is up to how many due jobs before it are counted.
+const jobPace, aheadMost = 4 * time.Second, 1000
 
 func (s *Server) job(v *view) error {
 	q, id, err := v.one()

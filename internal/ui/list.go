@@ -56,10 +56,7 @@ func (v *view) Remark(j *job.Job) string {
 	if p, ok := j.Reached(); ok && !j.Status.IsFinal() {
 		return p.String()
 	}
-	if j.Error == job.None {
-		return ""
-	}
-	return j.Error
+	return map[bool]string{false: j.Error}[j.Error == job.None]
 }
 
 // filter is the selection for the queue's functions.

@@ -87,7 +87,7 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: newWork(ctx), queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: &work{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
@@ -189,7 +189,7 @@ const patience, pace = 10 * time.Second, 3 * time.Second
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), Pace: pace, User: s.door.user(r), Said: s.door.said(w, r), Seen: s.live.seen()}
+	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader), Said: s.door.said(w, r), Seen: s.live.seen()}
 	err := f(v)
 	if err == nil {
 		return
@@ -281,12 +281,9 @@ func (v *view) named(name string) (*queue.Queue, error) {
 	return nil, notFound("queue " + name)
 }
 
-// typesAge is how long the names of a queue's job types are kept.
-const typesAge = time.Minute
-
 // typeNames are the job types of a queue, and one besides if it isn't empty.
 func (v *view) typeNames(q *queue.Queue, besides string) ([]string, error) {
-	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: typesAge, ctx: v.live.ctx})
+	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: time.Minute, ctx: v.live.ctx})
 	names, err := k.(*kept[[]string]).now(v.r.Context())
 	if besides != "" && !slices.Contains(names, besides) {
 		names = append(slices.Clone(names), besides)
