@@ -1,0 +1,249 @@
+//go:build linux && amd64
+
+package trace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Call is a system call of a traced process.
+type Call struct {
+	// Number counts the calls of the run from 1, in the order of their entries.
+	Number int
+	Name   string
+	Process
+	TID int
+	// Path is the file (or "socket:[…]", "pipe:[…]") that the call is about; empty if it is about none.
+	Path string
+	// Returned reports that the call was made; then Result is what it returned, or -errno.
+	Returned bool
+	Result   int
+
+	t      *Trace
+	th     *thread
+	regs   unix.PtraceRegs
+	awaits bool
+	// skipped reports that the call isn't made, at least not now.
+	skipped bool
+	change  *Change // for the record
+}
+
+// subject is which arguments of a call name its file.
+type subject int
+
+const (
+	none subject = iota
+	fd           // the first is a descriptor
+	path         // the first is a path
+	at           // the first two are a folder's descriptor and a path
+)
+
+type syscallKind struct {
+	name    string
+	number  uint32
+	subject subject
+}
+
+// counted are the calls that other processes, or a later one, can see something of. Calls for memory, threads, time and
+// signals' masks are missing: they are many, and differ from run to run.
+var counted = []syscallKind{
+	{"read", unix.SYS_READ, fd}, {"pread64", unix.SYS_PREAD64, fd}, {"readv", unix.SYS_READV, fd},
+	{"write", unix.SYS_WRITE, fd}, {"pwrite64", unix.SYS_PWRITE64, fd}, {"writev", unix.SYS_WRITEV, fd},
+	{"pwritev", unix.SYS_PWRITEV, fd}, {"pwritev2", unix.SYS_PWRITEV2, fd},
+	{"copy_file_range", unix.SYS_COPY_FILE_RANGE, none}, {"sendfile", unix.SYS_SENDFILE, fd}, {"splice", unix.SYS_SPLICE, none},
+	{"fallocate", unix.SYS_FALLOCATE, fd}, {"ftruncate", unix.SYS_FTRUNCATE, fd}, {"truncate", unix.SYS_TRUNCATE, path},
+	{"fsync", unix.SYS_FSYNC, fd}, {"fdatasync", unix.SYS_FDATASYNC, fd},
+	{"open", unix.SYS_OPEN, path}, {"openat", unix.SYS_OPENAT, at}, {"creat", unix.SYS_CREAT, path},
+	{"openat2", unix.SYS_OPENAT2, at}, {"close", unix.SYS_CLOSE, fd}, {"fcntl", unix.SYS_FCNTL, fd}, {"flock", unix.SYS_FLOCK, fd},
+	{"unlink", unix.SYS_UNLINK, path}, {"unlinkat", unix.SYS_UNLINKAT, at}, {"rmdir", unix.SYS_RMDIR, path},
+	{"rename", unix.SYS_RENAME, path}, {"renameat", unix.SYS_RENAMEAT, at}, {"renameat2", unix.SYS_RENAMEAT2, at},
+	{"link", unix.SYS_LINK, path}, {"linkat", unix.SYS_LINKAT, at}, {"symlinkat", unix.SYS_SYMLINKAT, none},
+	{"mkdir", unix.SYS_MKDIR, path}, {"mkdirat", unix.SYS_MKDIRAT, at},
+	{"socket", unix.SYS_SOCKET, none}, {"connect", unix.SYS_CONNECT, fd}, {"accept4", unix.SYS_ACCEPT4, fd},
+	{"sendto", unix.SYS_SENDTO, fd}, {"recvfrom", unix.SYS_RECVFROM, fd}, {"sendmsg", unix.SYS_SENDMSG, fd},
+	{"recvmsg", unix.SYS_RECVMSG, fd}, {"shutdown", unix.SYS_SHUTDOWN, fd},
+	{"pipe2", unix.SYS_PIPE2, none}, {"dup", unix.SYS_DUP, fd}, {"dup2", unix.SYS_DUP2, fd}, {"dup3", unix.SYS_DUP3, fd},
+	{"clone", unix.SYS_CLONE, none}, {"clone3", unix.SYS_CLONE3, none}, {"fork", unix.SYS_FORK, none},
+	{"vfork", unix.SYS_VFORK, none}, {"execve", unix.SYS_EXECVE, path}, {"exit_group", unix.SYS_EXIT_GROUP, none},
+	{"wait4", unix.SYS_WAIT4, none}, {"waitid", unix.SYS_WAITID, none}, {"kill", unix.SYS_KILL, none},
+	{"pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, none}, {"setpgid", unix.SYS_SETPGID, none}, {"setsid", unix.SYS_SETSID, none},
+}
+
+// The groups of calls that fail for want of something: of room on the disk (ENOSPC, EIO), of descriptors (EMFILE), of
+// processes (EAGAIN).
+var (
+	Writes      = []string{"write", "pwrite64", "writev", "fallocate", "ftruncate", "fsync", "fdatasync"}
+	Descriptors = []string{"open", "openat", "socket", "accept4", "pipe2", "dup", "dup2", "dup3"}
+	Starts      = []string{"clone", "clone3", "fork", "vfork", "execve"}
+)
+
+// Is reports whether the call is one of these names.
+func (c *Call) Is(names []string) bool { return slices.Contains(names, c.Name) }
+
+// OnFile reports whether the call is about a file on a disk.
+func (c *Call) OnFile() bool {
+	return strings.HasPrefix(c.Path, "/") && !strings.HasPrefix(c.Path, "/proc/") && !strings.HasPrefix(c.Path, "/dev/")
+}
+
+// String is the call for people: "pwrite64 hipq.db-wal by worker".
+func (c *Call) String() string {
+	text := c.Name
+	if c.Path != "" {
+		text += " " + filepath.Base(c.Path)
+	}
+	return fmt.Sprintf("%s by %s", text, c.Role)
+}
+
+// Data is what a write writes, or what a read has read; at most max bytes of it.
+func (c *Call) Data(max int) []byte {
+	n := int(c.regs.Rdx)
+	if c.Returned {
+		n = c.Result
+	}
+	return peek(c.TID, uintptr(c.regs.Rsi), min(max, n))
+}
+
+// AwaitReturn has the hook called again when the call returns.
+func (c *Call) AwaitReturn() { c.awaits = true }
+
+// Fail makes the call fail instead of being made. The hook calls it at the entry.
+func (c *Call) Fail(errno syscall.Errno) {
+	c.regs.Orig_rax, c.regs.Rax = ^uint64(0), uint64(-int64(errno))
+	c.skipped = true
+	c.t.fail(unix.PtraceSetRegs(c.TID, &c.regs))
+}
+
+// Shorten makes a write write only so many bytes. The hook calls it at the entry.
+func (c *Call) Shorten(n int) {
+	c.regs.Rdx = uint64(n)
+	c.t.fail(unix.PtraceSetRegs(c.TID, &c.regs))
+}
+
+// Stop stops the process just before the call, until it gets a SIGCONT. The hook calls it at the entry. A plain SIGSTOP
+// would let the call through first, so the call is skipped, and made again when the process continues.
+func (c *Call) Stop() {
+	c.th.repeats, c.skipped = c, true
+	regs := c.regs
+	regs.Rip -= 2 // the instruction
+	regs.Rax, regs.Orig_rax = regs.Orig_rax, ^uint64(0)
+	c.t.fail(unix.PtraceSetRegs(c.TID, &regs))
+	_ = unix.Tgkill(c.PID, c.TID, unix.SIGSTOP) // by this thread, before it makes the call
+}
+
+// Signal sends a signal to the process that makes the call. After a SIGKILL at the entry the call isn't made.
+func (c *Call) Signal(signal syscall.Signal) { _ = unix.Kill(c.PID, signal) }
+
+// enters handles the entry of a filtered call.
+func (t *Trace) enters(tid int, th *thread, p *Process) {
+	c := &Call{Process: *p, TID: tid, t: t, th: th}
+	if unix.PtraceGetRegs(tid, &c.regs) != nil {
+		return
+	}
+	if t.o.Clock && t.tellTime(c) {
+		return
+	}
+	number := uint32(c.regs.Orig_rax)
+	at := slices.IndexFunc(counted, func(k syscallKind) bool { return k.number == number })
+	if at < 0 || startsThread(c) {
+		t.fail(t.checkMap(c))
+		return
+	}
+	kind := counted[at]
+	c.Name = kind.name
+	if c.Path = c.file(kind.subject); c.Path == "anon_inode:[eventfd]" {
+		return // Go's threads wake each other by it
+	}
+	before := th.repeats
+	th.repeats = nil
+	switch {
+	case before != nil && before.Name == c.Name:
+		c.Number, c.awaits = before.Number, before.awaits
+	case t.wants(c.Name):
+		t.mu.Lock()
+		t.calls++
+		t.names[c.Name]++
+		c.Number = t.calls
+		t.mu.Unlock()
+		if t.o.Hook != nil {
+			t.o.Hook(c)
+		}
+	}
+	if c.skipped {
+		return
+	}
+	if t.o.Record != "" {
+		t.fail(t.record.enters(c))
+	}
+	if c.awaits || c.change != nil {
+		th.call = c
+	}
+}
+
+// returns handles the return of a call that is awaited.
+func (t *Trace) returns(tid int, th *thread) {
+	c := th.call
+	th.call = nil
+	var regs unix.PtraceRegs
+	if c == nil || unix.PtraceGetRegs(tid, &regs) != nil {
+		return
+	}
+	c.Returned, c.Result = true, int(regs.Rax)
+	if c.change != nil {
+		t.fail(t.record.returns(c))
+	}
+	if c.awaits {
+		t.o.Hook(c)
+	}
+}
+
+func (t *Trace) wants(name string) bool { return len(t.o.Only) == 0 || slices.Contains(t.o.Only, name) }
+
+// startsThread reports whether a call starts a thread, which is no process.
+func startsThread(c *Call) bool {
+	switch c.regs.Orig_rax {
+	case unix.SYS_CLONE:
+		return c.regs.Rdi&unix.CLONE_THREAD != 0
+	case unix.SYS_CLONE3:
+		flags := peek(c.TID, uintptr(c.regs.Rdi), 8)
+		return len(flags) == 8 && flags[2]&(unix.CLONE_THREAD>>16) != 0
+	}
+	return false
+}
+
+// file is the path of the file that a call is about.
+func (c *Call) file(s subject) string {
+	switch s {
+	case fd:
+		return c.fileAt(int32(c.regs.Rdi))
+	case path:
+		return c.resolve(unix.AT_FDCWD, uintptr(c.regs.Rdi))
+	case at:
+		return c.resolve(int32(c.regs.Rdi), uintptr(c.regs.Rsi))
+	}
+	return ""
+}
+
+// fileAt is the file at a descriptor.
+func (c *Call) fileAt(fd int32) string {
+	link := fmt.Sprintf("/proc/%d/fd/%d", c.TID, fd)
+	if fd == unix.AT_FDCWD {
+		link = fmt.Sprintf("/proc/%d/cwd", c.TID)
+	}
+	name, _ := os.Readlink(link)
+	return name
+}
+
+func (c *Call) resolve(dir int32, address uintptr) string {
+	name := peekString(c.TID, address)
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(c.fileAt(dir), name)
+}
