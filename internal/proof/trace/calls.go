@@ -39,41 +39,44 @@ type Call struct {
 type subject int
 
 const (
-	none subject = iota
-	fd           // the first is a descriptor
-	path         // the first is a path
-	at           // the first two are a folder's descriptor and a path
+	none   subject = iota
+	fd             // the first is a descriptor
+	path           // the first is a path
+	at             // the first two are a folder's descriptor and a path
+	third          // the third is a descriptor
+	target         // the second is a path
 )
 
 type syscallKind struct {
 	name    string
-	number  uint32
+	number  int
 	subject subject
 }
 
 // counted are the calls that other processes, or a later one, can see something of. Calls for memory, threads, time and
 // signals' masks are missing: they are many, and differ from run to run.
-var counted = []syscallKind{
-	{"read", unix.SYS_READ, fd}, {"pread64", unix.SYS_PREAD64, fd}, {"readv", unix.SYS_READV, fd},
-	{"write", unix.SYS_WRITE, fd}, {"pwrite64", unix.SYS_PWRITE64, fd}, {"writev", unix.SYS_WRITEV, fd},
-	{"pwritev", unix.SYS_PWRITEV, fd}, {"pwritev2", unix.SYS_PWRITEV2, fd},
-	{"copy_file_range", unix.SYS_COPY_FILE_RANGE, none}, {"sendfile", unix.SYS_SENDFILE, fd}, {"splice", unix.SYS_SPLICE, none},
-	{"fallocate", unix.SYS_FALLOCATE, fd}, {"ftruncate", unix.SYS_FTRUNCATE, fd}, {"truncate", unix.SYS_TRUNCATE, path},
-	{"fsync", unix.SYS_FSYNC, fd}, {"fdatasync", unix.SYS_FDATASYNC, fd},
-	{"open", unix.SYS_OPEN, path}, {"openat", unix.SYS_OPENAT, at}, {"creat", unix.SYS_CREAT, path},
-	{"openat2", unix.SYS_OPENAT2, at}, {"close", unix.SYS_CLOSE, fd}, {"fcntl", unix.SYS_FCNTL, fd}, {"flock", unix.SYS_FLOCK, fd},
-	{"unlink", unix.SYS_UNLINK, path}, {"unlinkat", unix.SYS_UNLINKAT, at}, {"rmdir", unix.SYS_RMDIR, path},
-	{"rename", unix.SYS_RENAME, path}, {"renameat", unix.SYS_RENAMEAT, at}, {"renameat2", unix.SYS_RENAMEAT2, at},
-	{"link", unix.SYS_LINK, path}, {"linkat", unix.SYS_LINKAT, at}, {"symlinkat", unix.SYS_SYMLINKAT, none},
-	{"mkdir", unix.SYS_MKDIR, path}, {"mkdirat", unix.SYS_MKDIRAT, at},
-	{"socket", unix.SYS_SOCKET, none}, {"connect", unix.SYS_CONNECT, fd}, {"accept4", unix.SYS_ACCEPT4, fd},
-	{"sendto", unix.SYS_SENDTO, fd}, {"recvfrom", unix.SYS_RECVFROM, fd}, {"sendmsg", unix.SYS_SENDMSG, fd},
-	{"recvmsg", unix.SYS_RECVMSG, fd}, {"shutdown", unix.SYS_SHUTDOWN, fd},
-	{"pipe2", unix.SYS_PIPE2, none}, {"dup", unix.SYS_DUP, fd}, {"dup2", unix.SYS_DUP2, fd}, {"dup3", unix.SYS_DUP3, fd},
-	{"clone", unix.SYS_CLONE, none}, {"clone3", unix.SYS_CLONE3, none}, {"fork", unix.SYS_FORK, none},
-	{"vfork", unix.SYS_VFORK, none}, {"execve", unix.SYS_EXECVE, path}, {"exit_group", unix.SYS_EXIT_GROUP, none},
-	{"wait4", unix.SYS_WAIT4, none}, {"waitid", unix.SYS_WAITID, none}, {"kill", unix.SYS_KILL, none},
-	{"pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, none}, {"setpgid", unix.SYS_SETPGID, none}, {"setsid", unix.SYS_SETSID, none},
+var counted = slices.Concat(
+	kinds(fd, "read pread64 readv recvfrom recvmsg", unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_READV, unix.SYS_RECVFROM, unix.SYS_RECVMSG),
+	kinds(fd, "write pwrite64 writev pwritev pwritev2", unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_PWRITEV2),
+	kinds(fd, "fallocate ftruncate fsync fdatasync", unix.SYS_FALLOCATE, unix.SYS_FTRUNCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC),
+	kinds(fd, "close fcntl flock dup dup2 dup3", unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FLOCK, unix.SYS_DUP, unix.SYS_DUP2, unix.SYS_DUP3),
+	kinds(fd, "connect accept4 sendto sendmsg shutdown", unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SHUTDOWN),
+	kinds(fd, "sendfile", unix.SYS_SENDFILE),
+	kinds(third, "copy_file_range splice", unix.SYS_COPY_FILE_RANGE, unix.SYS_SPLICE),
+	kinds(path, "open creat truncate execve", unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_TRUNCATE, unix.SYS_EXECVE),
+	kinds(path, "unlink rename mkdir rmdir", unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_MKDIR, unix.SYS_RMDIR),
+	kinds(at, "openat unlinkat renameat renameat2 mkdirat", unix.SYS_OPENAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT),
+	kinds(target, "link symlink", unix.SYS_LINK, unix.SYS_SYMLINK),
+	kinds(none, "socket pipe2 clone clone3 fork vfork", unix.SYS_SOCKET, unix.SYS_PIPE2, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK),
+	kinds(none, "exit_group wait4 waitid kill pidfd_send_signal setpgid setsid", unix.SYS_EXIT_GROUP, unix.SYS_WAIT4, unix.SYS_WAITID,
+		unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_SETPGID, unix.SYS_SETSID),
+)
+
+func kinds(s subject, names string, numbers ...int) (k []syscallKind) {
+	for i, name := range strings.Fields(names) {
+		k = append(k, syscallKind{name, numbers[i], s})
+	}
+	return k
 }
 
 // The groups of calls that fail for want of something: of room on the disk (ENOSPC, EIO), of descriptors (EMFILE), of
@@ -101,13 +104,13 @@ func (c *Call) String() string {
 	return fmt.Sprintf("%s by %s", text, c.Role)
 }
 
-// Data is what a write writes, or what a read has read; at most max bytes of it.
-func (c *Call) Data(max int) []byte {
+// Data is what a write writes, or what a read has read; at most limit bytes of it.
+func (c *Call) Data(limit int) []byte {
 	n := int(c.regs.Rdx)
 	if c.Returned {
 		n = c.Result
 	}
-	return peek(c.TID, uintptr(c.regs.Rsi), min(max, n))
+	return peek(c.TID, uintptr(c.regs.Rsi), min(limit, n))
 }
 
 // AwaitReturn has the hook called again when the call returns.
@@ -146,13 +149,15 @@ func (t *Trace) enters(tid int, th *thread, p *Process) {
 	if unix.PtraceGetRegs(tid, &c.regs) != nil {
 		return
 	}
-	if t.o.Clock && t.tellTime(c) {
+	if t.o.Clock != nil && t.tellTime(c) {
 		return
 	}
-	number := uint32(c.regs.Orig_rax)
+	number := int(c.regs.Orig_rax)
 	at := slices.IndexFunc(counted, func(k syscallKind) bool { return k.number == number })
-	if at < 0 || startsThread(c) {
+	if number == unix.SYS_MMAP {
 		t.fail(t.checkMap(c))
+	}
+	if at < 0 || startsThread(c) {
 		return
 	}
 	kind := counted[at]
@@ -179,7 +184,9 @@ func (t *Trace) enters(tid int, th *thread, p *Process) {
 		return
 	}
 	if t.o.Record != "" {
-		t.fail(t.record.enters(c))
+		change, err := t.begins(c)
+		t.fail(err)
+		c.change = change
 	}
 	if c.awaits || c.change != nil {
 		th.call = c
@@ -196,14 +203,14 @@ func (t *Trace) returns(tid int, th *thread) {
 	}
 	c.Returned, c.Result = true, int(regs.Rax)
 	if c.change != nil {
-		t.fail(t.record.returns(c))
+		t.fail(t.happened(c))
 	}
 	if c.awaits {
 		t.o.Hook(c)
 	}
 }
 
-func (t *Trace) wants(name string) bool { return len(t.o.Only) == 0 || slices.Contains(t.o.Only, name) }
+func (t *Trace) wants(name string) bool { return t.o.Only == nil || slices.Contains(t.o.Only, name) }
 
 // startsThread reports whether a call starts a thread, which is no process.
 func startsThread(c *Call) bool {
@@ -224,6 +231,10 @@ func (c *Call) file(s subject) string {
 		return c.fileAt(int32(c.regs.Rdi))
 	case path:
 		return c.resolve(unix.AT_FDCWD, uintptr(c.regs.Rdi))
+	case third:
+		return c.fileAt(int32(c.regs.Rdx))
+	case target:
+		return c.resolve(unix.AT_FDCWD, uintptr(c.regs.Rsi))
 	case at:
 		return c.resolve(int32(c.regs.Rdi), uintptr(c.regs.Rsi))
 	}

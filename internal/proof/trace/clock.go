@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is what is added to the time of the host.
-type clock struct{ nanoseconds atomic.Int64 }
+// Clock is the real-time clock of traced processes, also of several runs. Durations and timers don't follow it, nor do
+// the times that the kernel gives files.
+type Clock struct{ offset atomic.Int64 }
 
-// SetClock shifts the real-time clock of the processes by this much from that of the host, from now on. Durations and
-// timers are not affected, nor are the times that the kernel gives files.
-func (t *Trace) SetClock(offset time.Duration) { t.offset.nanoseconds.Store(int64(offset)) }
+// Set shifts the clock by this much from that of the host, from now on.
+func (c *Clock) Set(offset time.Duration) { c.offset.Store(int64(offset)) }
 
 var realClocks = []uint32{unix.CLOCK_REALTIME, unix.CLOCK_REALTIME_COARSE, unix.CLOCK_TAI}
 
 // tellTime answers a call that asks for the time. It reports whether the call is one.
 func (t *Trace) tellTime(c *Call) bool {
-	now := time.Now().Add(time.Duration(t.offset.nanoseconds.Load()))
+	now := time.Now().Add(time.Duration(t.o.Clock.offset.Load()))
 	result, address := uint64(0), uintptr(c.regs.Rdi)
 	scale := int64(1)
 	switch c.regs.Orig_rax {

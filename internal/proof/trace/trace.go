@@ -22,21 +22,19 @@ type Options struct {
 	Hook func(*Call)
 	// Program is the binary whose processes are workers and guards. The default is that of the command.
 	Program string
-	// Only limits the counted calls to these names. The default is all of Counted.
+	// Only limits the counted calls to these names; an empty list to none. The default, nil, is all that is known.
 	Only []string
 	// Record is a folder of which Log gets every change; empty for none.
 	Record string
-	// Clock gives the processes a real-time clock that SetClock can shift.
-	Clock bool
+	// Clock is the real-time clock of the processes; nil for that of the host.
+	Clock *Clock
 }
 
 // Trace is one traced run. Its methods are safe for concurrent use.
 type Trace struct {
 	o       Options
 	cmd     *exec.Cmd
-	offset  clock
 	threads map[int]*thread // of the tracer's goroutine only
-	record  recorder
 
 	rootEnded chan struct{}
 	ended     chan struct{}
@@ -48,6 +46,7 @@ type Trace struct {
 	processes map[int]*Process
 	calls     int
 	names     map[string]int
+	log       []Change
 }
 
 // thread is what the tracer knows of a thread between two stops.
@@ -117,7 +116,7 @@ func (t *Trace) begin() error {
 	if err == nil {
 		err = t.install(pid)
 	}
-	if err == nil && t.o.Clock {
+	if err == nil && t.o.Clock != nil {
 		err = hideVDSO(pid)
 	}
 	if err == nil {
@@ -208,7 +207,7 @@ func (t *Trace) executes(pid int) {
 			delete(t.threads, int(former))
 		}
 	}
-	if t.o.Clock {
+	if t.o.Clock != nil {
 		t.fail(hideVDSO(pid))
 	}
 	p := t.processOf(pid)

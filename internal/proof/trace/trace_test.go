@@ -4,9 +4,6 @@ package trace_test
 
 import (
 	"bytes"
-	"flag"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +16,6 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/proof/trace"
 )
-
-var sweepFlag = flag.Duration("trace.sweep", time.Second, "how long to kill runs of a worker")
 
 const patience = 30 * time.Second
 
@@ -140,58 +135,4 @@ func TestFail(t *testing.T) {
 		}}, "dash", "-c", `cd "$0"; echo y >x && (echo z; echo z)`, dir)
 		dbtest.Ensure(t, status.ExitStatus() != 0 && strings.Contains(out, said), "%s: %v, %q", said, status, out)
 	}
-}
-
-// TestHipq: the processes of a worker have their roles, and its run can be killed at each of its calls.
-func TestHipq(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "hipq")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/hipq/hipq").CombinedOutput()
-	dbtest.Require(t, err == nil, "%v: %s", err, out)
-	config := "name: shop\nqueues: [{name: q, job_types: [{name: j, handler: {exec: ['true']}}]}]\n"
-	dbtest.OK(t, os.WriteFile(dir+"/hipq.yaml", []byte(config), 0o600))
-	hipq := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(program, append(args, "--config", dir+"/hipq.yaml")...)
-		cmd.Env = append(os.Environ(), "HIPQ_MAIL=off")
-		return cmd
-	}
-	must := func(args ...string) {
-		t.Helper()
-		out, err := hipq(args...).CombinedOutput()
-		dbtest.Require(t, err == nil, "%v: %v: %s", args, err, out)
-	}
-	ten := func() {
-		for i := range 10 {
-			must("enqueue", "q", "j", "--key", fmt.Sprint(i))
-		}
-	}
-	must("init")
-	ten()
-	began := time.Now()
-	must("work")
-	plain := time.Since(began)
-	ten()
-	roles := map[trace.Role]int{}
-	began = time.Now()
-	tr := dbtest.Must(trace.Start(hipq("work"), trace.Options{Hook: func(c *trace.Call) { roles[c.Role]++ }}))(t)
-	status := dbtest.Must(tr.Wait(patience))(t)
-	n, names := tr.Calls()
-	t.Logf("%s plain, %s traced; %d calls: %v, %v", plain, time.Since(began), n, roles, names)
-	dbtest.Ensure(t, status.ExitStatus() == 0, "%v", status)
-	for _, role := range []trace.Role{trace.Worker, trace.Guard, trace.Fork, trace.Handler} {
-		dbtest.Ensure(t, roles[role] > 0, "no calls of a %s", role)
-	}
-	began = time.Now()
-	runs := 0
-	for ; time.Since(began) < *sweepFlag; runs++ {
-		at := 1 + rand.IntN(n)
-		tr := dbtest.Must(trace.Start(hipq("work"), trace.Options{Hook: func(c *trace.Call) {
-			if c.Number == at {
-				c.Signal(syscall.SIGKILL)
-			}
-		}}))(t)
-		dbtest.Must(tr.Wait(patience))(t)
-	}
-	t.Logf("%d runs in %s", runs, time.Since(began))
 }

@@ -94,15 +94,15 @@ func (t *Trace) filter() []unix.SockFilter {
 	for _, k := range counted {
 		switch {
 		case k.number == unix.SYS_CLONE:
-			f = append(f, equal(k.number, 0, 4), load(argument), anyBit(unix.CLONE_THREAD, 0, 1), allow, stop)
+			f = append(f, equal(uint32(k.number), 0, 4), load(argument), anyBit(unix.CLONE_THREAD, 0, 1), allow, stop)
 		case k.number == unix.SYS_CLONE3, t.o.Record != "", t.wants(k.name):
-			f = append(f, equal(k.number, 0, 1), stop)
+			f = append(f, equal(uint32(k.number), 0, 1), stop)
 		}
 	}
 	if t.o.Record != "" { // writes through shared memory would be missed
 		f = append(f, equal(unix.SYS_MMAP, 0, 4), load(argument+3*8), anyBit(unix.MAP_SHARED, 1, 0), allow, stop)
 	}
-	if t.o.Clock {
+	if t.o.Clock != nil {
 		f = append(f, equal(unix.SYS_GETTIMEOFDAY, 0, 1), stop, equal(unix.SYS_TIME, 0, 1), stop, equal(unix.SYS_CLOCK_GETTIME, 1, 0), allow, load(argument))
 		for _, id := range realClocks {
 			f = append(f, equal(id, 0, 1), stop)
