@@ -83,9 +83,7 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 		}
 	}
 	started := make(chan error)
-	go func() {
-		// All of ptrace belongs to one thread. It is never unlocked, so it ends with the goroutine.
-		runtime.LockOSThread()
+	onOwnThread(make(chan struct{}), func() {
 		err := t.begin()
 		started <- err
 		if err == nil {
@@ -93,8 +91,25 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 			_ = cmd.Wait() // follow has reaped the process: this awaits the copies of its output
 			close(t.ended)
 		}
-	}()
+	})
 	return t, <-started
+}
+
+// onOwnThread runs f in a goroutine whose thread has no other goroutine and no children: ptrace belongs to a thread, and
+// children that others have started from it would be taken for traced ones. The thread ends with f.
+func onOwnThread(found chan struct{}, f func()) {
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+		if !errors.Is(err, unix.ECHILD) || unix.Gettid() == unix.Getpid() {
+			onOwnThread(found, f)
+			<-found // meanwhile this thread isn't found again
+			runtime.UnlockOSThread()
+			return
+		}
+		close(found)
+		f()
+	}()
 }
 
 // begin starts the command, lets it install the filter in itself, and attaches to it once more. Only PTRACE_SEIZE lets
@@ -128,7 +143,8 @@ func (t *Trace) begin() error {
 		err = unix.Kill(pid, unix.SIGCONT)
 	}
 	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL)
+		_ = t.cmd.Process.Kill()
+		_ = t.cmd.Wait()
 		return fmt.Errorf("trace %s: %w", t.cmd.Path, err)
 	}
 	return nil
