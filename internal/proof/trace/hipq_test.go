@@ -155,7 +155,7 @@ func powerCut(t *testing.T, base string, log []trace.Change, seed uint64) error 
 		var n int
 		if c.Kind == trace.Mark {
 			if err := db.QueryRow("SELECT count(*) FROM shop_q WHERE id = ?", c.Path).Scan(&n); err != nil || n != 1 {
-				return fmt.Errorf("job %s is there %d times, %v", c.Path, n, err)
+				return fmt.Errorf("job %s is there %d times, %w", c.Path, n, err)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ package trace
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,16 +29,15 @@ type Change struct {
 // Kind is the kind of a change.
 type Kind string
 
-// The kinds. A Sync of a folder makes sure of the names in it. Folders are made by MakeFolder.
+// The kinds. A Sync of the folder (the path is ".") makes sure of the names in it.
 const (
-	Write      Kind = "write"
-	Truncate   Kind = "truncate"
-	Create     Kind = "create"
-	MakeFolder Kind = "folder"
-	Remove     Kind = "remove"
-	Rename     Kind = "rename"
-	Sync       Kind = "sync"
-	Mark       Kind = "mark"
+	Write    Kind = "write"
+	Truncate Kind = "truncate"
+	Create   Kind = "create"
+	Remove   Kind = "remove"
+	Rename   Kind = "rename"
+	Sync     Kind = "sync"
+	Mark     Kind = "mark"
 )
 
 // Log is a copy of the changes so far in the folder of Options.Record.
@@ -71,27 +69,17 @@ func (t *Trace) begins(c *Call) (*Change, error) {
 	if !is {
 		return nil, nil
 	}
-	_, err := os.Lstat(c.Path)
 	change, r := &Change{Path: path}, &c.regs
 	switch c.Name {
 	case "write", "pwrite64":
 		change.Kind, change.Data = Write, peek(c.TID, uintptr(r.Rsi), int(r.Rdx))
-	case "writev":
-		change.Kind = Write
-		parts := peek(c.TID, uintptr(r.Rsi), 16*int(r.Rdx))
-		for ; len(parts) > 0; parts = parts[16:] {
-			address, n := binary.LittleEndian.Uint64(parts), binary.LittleEndian.Uint64(parts[8:])
-			change.Data = append(change.Data, peek(c.TID, uintptr(address), int(n))...)
-		}
-	case "ftruncate", "truncate":
+	case "ftruncate":
 		change.Kind, change.Offset = Truncate, int(r.Rsi)
 	case "fsync", "fdatasync":
-		t.mu.Lock()
-		change.Kind, change.Since = Sync, len(t.log)
-		t.mu.Unlock()
-	case "open", "openat", "creat":
-		flags := map[string]uint64{"open": r.Rsi, "openat": r.Rdx, "creat": unix.O_CREAT | unix.O_TRUNC}[c.Name]
-		switch {
+		change.Kind, change.Since = Sync, len(t.Log())
+	case "open", "openat":
+		flags := map[string]uint64{"open": r.Rsi, "openat": r.Rdx}[c.Name]
+		switch _, err := os.Lstat(c.Path); {
 		case err != nil && flags&unix.O_CREAT != 0:
 			change.Kind = Create
 		case err == nil && flags&unix.O_TRUNC != 0:
@@ -99,23 +87,21 @@ func (t *Trace) begins(c *Call) (*Change, error) {
 		default:
 			return nil, nil
 		}
-	case "mkdir", "mkdirat":
-		change.Kind = MakeFolder
-	case "unlink", "unlinkat", "rmdir":
+	case "unlink", "unlinkat":
 		change.Kind = Remove
-	case "rename":
-		change.Kind, change.To = Rename, c.resolve(unix.AT_FDCWD, uintptr(r.Rsi))
-	case "renameat", "renameat2":
+	case "rename", "renameat", "renameat2":
 		change.Kind, change.To = Rename, c.resolve(int32(r.Rdx), uintptr(r.R10))
-	case "pwritev", "pwritev2", "sendfile", "copy_file_range", "splice", "fallocate", "link", "symlink":
+		if c.Name == "rename" {
+			change.To = c.resolve(unix.AT_FDCWD, uintptr(r.Rsi))
+		}
+		if change.To, is = t.within(change.To); !is {
+			return nil, fmt.Errorf("%s: a record can't follow it out of the folder", c)
+		}
+	case "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range", "splice", "fallocate", "truncate", "creat",
+		"link", "symlink", "mkdir", "mkdirat", "rmdir":
 		return nil, fmt.Errorf("%s: a record doesn't know this call yet", c)
 	default:
 		return nil, nil
-	}
-	if change.Kind == Rename {
-		if change.To, is = t.within(change.To); !is {
-			return nil, fmt.Errorf("%s: a record doesn't know how to rename across its folder", c)
-		}
 	}
 	return change, nil
 }

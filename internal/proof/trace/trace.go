@@ -5,6 +5,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -272,11 +273,7 @@ func (t *Trace) RootEnded() <-chan struct{} { return t.rootEnded }
 func (t *Trace) Calls() (n int, names map[string]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	names = map[string]int{}
-	for name, n := range t.names {
-		names[name] = n
-	}
-	return t.calls, names
+	return t.calls, maps.Clone(t.names)
 }
 
 // Wait waits until nothing of the command is left, and returns how the command itself ended. After the given time it
