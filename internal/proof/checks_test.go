@@ -43,8 +43,9 @@ type note struct {
 	id
 	attempt int
 	token   string
-	pid     int
-	nanos   int64
+	// parent is the worker, as long as it lives.
+	pid, parent int
+	nanos       int64
 }
 
 func (s *seen) String() string {
@@ -58,7 +59,7 @@ func (s *seen) String() string {
 	}
 	for i, n := range s.notes {
 		if n.event != "beat" || i == len(s.notes)-1 || s.notes[i+1].event != "beat" {
-			fmt.Fprintf(&b, "\n\t%d ms: %s/%d by %d", n.nanos/1e6, n.event, n.attempt, n.pid)
+			fmt.Fprintf(&b, "\n\t%d ms: %s/%d by %d of %d", n.nanos/1e6, n.event, n.attempt, n.pid, n.parent)
 		}
 	}
 	return b.String()
@@ -145,7 +146,7 @@ func readNotes(file string) (notes []note, err error) {
 			continue
 		}
 		var n note
-		if _, err := fmt.Sscan(line, &n.event, &n.queue, &n.id.id, &n.attempt, &n.token, &n.pid, &n.nanos); err != nil {
+		if _, err := fmt.Sscan(line, &n.event, &n.queue, &n.id.id, &n.attempt, &n.token, &n.pid, &n.parent, &n.nanos); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", file, line, err)
 		}
 		notes = append(notes, n)
@@ -216,7 +217,7 @@ func (j *seen) judge() (bad []string) {
 	if len(j.log) == 0 || j.log[0].state != "added" {
 		say("nothing says that it was added")
 	}
-	if j.state == "final" && (attempt != j.attempt || last.error != j.error || (last.state == "finished") != (j.status == "finished") || last.state == "error") {
+	if j.state == "final" && (attempt != j.attempt || !strings.HasPrefix(last.error, j.error) || (last.state == "finished") != (j.status == "finished") || last.state == "error") {
 		say("the log ends as %s/%d %.100q", last.state, last.attempt, last.error)
 	}
 	return append(bad, j.fenced()...)
@@ -278,6 +279,7 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 	type change struct {
 		nanos  int64
 		weight int
+		job    *seen
 	}
 	var changes []change
 	var starts []time.Time
@@ -290,11 +292,13 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 			if n.event == "start" {
 				first[n.attempt] = n.nanos
 			}
-			last[n.attempt] = n.nanos
+			if n.event != "asked" { // the decision needs no room
+				last[n.attempt] = n.nanos
+			}
 		}
 		for attempt, from := range first {
 			if j.weight > 0 {
-				changes = append(changes, change{from, j.weight}, change{last[attempt], -j.weight})
+				changes = append(changes, change{from, j.weight, j}, change{max(last[attempt], from+1), -j.weight, j})
 			}
 		}
 		for _, e := range j.log {
@@ -305,15 +309,19 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 	}
 	if r.settings.limit > 0 {
 		slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.nanos, b.nanos), a.weight-b.weight) })
-		weight, n := 0, 0
+		weight, alive := 0, map[*seen]bool{}
 		for _, c := range changes {
-			if weight += c.weight; c.weight > 0 {
-				n++
-			} else {
-				n--
+			if weight += c.weight; c.weight < 0 {
+				delete(alive, c.job)
+				continue
 			}
-			if weight > r.settings.limit && n > 1 {
-				bad = append(bad, fmt.Sprintf("%d handlers of weight %d ran at once under a limit of %d", n, weight, r.settings.limit))
+			alive[c.job] = true
+			if weight > r.settings.limit && len(alive) > 1 {
+				text := fmt.Sprintf("at %d ms handlers of weight %d ran at once under a limit of %d:", c.nanos/1e6, weight, r.settings.limit)
+				for j := range alive {
+					text += "\n" + j.String()
+				}
+				bad = append(bad, text)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,14 +30,14 @@ func signals(r *round) {
 			}
 			switch k := rng.IntN(10); {
 			case k < 7:
-				r.inject("SIGKILL of a %s", p.role)
+				r.inject("SIGKILL of %s", p)
 				_ = syscall.Kill(p.pid, syscall.SIGKILL)
 			case k < 9:
-				r.inject("SIGTERM of a %s", p.role)
+				r.inject("SIGTERM of %s", p)
 				_ = syscall.Kill(p.pid, syscall.SIGTERM)
 			default:
 				pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
-				r.inject("SIGSTOP of a %s for %s", p.role, pause.Round(time.Millisecond))
+				r.inject("SIGSTOP of %s for %s", p, pause.Round(time.Millisecond))
 				_ = syscall.Kill(p.pid, syscall.SIGSTOP)
 				time.AfterFunc(pause, func() { _ = syscall.Kill(p.pid, syscall.SIGCONT) })
 			}
@@ -49,6 +50,8 @@ type process struct {
 	pid, parent int
 	role        string
 }
+
+func (p process) String() string { return fmt.Sprintf("%s %d of %d", p.role, p.pid, p.parent) }
 
 // processes finds the round's workers, guards and handlers in /proc.
 func (r *round) processes() (all []process) {

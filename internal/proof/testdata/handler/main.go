@@ -107,7 +107,7 @@ func note(ledger *os.File, event string, j job) {
 	}
 	var now unix.Timespec
 	must(unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
-	_, err := fmt.Fprintf(ledger, "\n%s %s %s %s %s %d %d .", event, queue, id, attempt, token, os.Getpid(), now.Nano())
+	_, err := fmt.Fprintf(ledger, "\n%s %s %s %s %s %d %d %d .", event, queue, id, attempt, token, os.Getpid(), os.Getppid(), now.Nano())
 	must(err)
 }
 
