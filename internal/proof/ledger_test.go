@@ -28,6 +28,7 @@ type ending struct {
 	Bad     int     `json:"violations"`
 	Seconds float64 `json:"seconds"`
 	Version string  `json:"version"`
+	Commit  string  `json:"commit"`
 	// Notes are what a turn measured besides.
 	Notes []string `json:"notes,omitempty"`
 }

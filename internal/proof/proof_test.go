@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"path"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ var (
 	turnFlag   = flag.String("proof.turn", "", "the turn to run: KIND/ENGINE/NUMBER")
 	roundFlag  = flag.Int("proof.round", 0, "only this round of the turn, to repeat a fault (0: all)")
 	forFlag    = flag.Duration("proof.for", 20*time.Minute, "how long the turn may last")
+	listFlag   = flag.Bool("proof.list", false, "print the turns, and do nothing else")
 	ledgerFlag = flag.String("proof.ledger", "", "the file to which the turn appends its faults")
 )
 
@@ -75,11 +77,16 @@ func (t turn) driver() string {
 	return "mysql"
 }
 
-// TestTurns prints the campaign, for .ci/proof.
-func TestTurns(t *testing.T) {
-	for _, turn := range turns() {
-		t.Log(turn)
+// TestMain prints the campaign for .ci/proof.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *listFlag {
+		for _, turn := range turns() {
+			fmt.Println(turn)
+		}
+		return
 	}
+	os.Exit(m.Run())
 }
 
 // TestTurn runs one turn: rounds, until it has injected its faults or its time is over. The same turn makes the same choices,
@@ -94,7 +101,7 @@ func TestTurn(t *testing.T) {
 }
 
 func (u turn) run(t *testing.T) {
-	bin, began, end := build(t), time.Now(), ending{Ended: u.String()}
+	bin, began, end := build(t), time.Now(), ending{Ended: u.String(), Commit: os.Getenv("HIPQ_PROOF_COMMIT")}
 	for n := max(1, *roundFlag); end.Faults < u.kind.faults && time.Since(began) < *forFlag; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			r := newRound(t, u, n, bin)
