@@ -96,17 +96,13 @@ func TestPowerCut(t *testing.T) {
 	h := newHipq(t)
 	base := filepath.Join(t.TempDir(), "base")
 	dbtest.OK(t, os.CopyFS(base, os.DirFS(h.dir)))
-	var tr *trace.Trace
-	ready := make(chan struct{})
 	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6; do "$0" enqueue q j --key $i --config "$1"; done; "$0" work --config "$1"`,
 		h.program, h.dir+"/hipq.yaml")
-	tr = dbtest.Must(trace.Start(cmd, trace.Options{Program: h.program, Record: h.dir, Hook: func(c *trace.Call) {
-		<-ready
+	tr := dbtest.Must(trace.Start(cmd, trace.Options{Program: h.program, Record: h.dir, Hook: func(c *trace.Call) {
 		if c.Name == "write" && c.Path == "/dev/null" { // its standard output
-			tr.Mark(strings.TrimSpace(string(c.Data(20))))
+			c.Trace.Mark(strings.TrimSpace(string(c.Data(20))))
 		}
 	}}))(t)
-	close(ready)
 	status := dbtest.Must(tr.Wait(patience))(t)
 	log := tr.Log()
 	dbtest.Require(t, status.ExitStatus() == 0, "%v", status)

@@ -183,7 +183,10 @@ func (t *Trace) gone(tid int, status unix.WaitStatus) {
 func (t *Trace) stopped(tid int, status unix.WaitStatus) {
 	th := t.threads[tid]
 	if th == nil {
-		th = &thread{pid: tgidOf(tid)}
+		if th = (&thread{pid: statusOf(tid, "Tgid:")}); th.pid == 0 { // it has just been killed
+			_ = ptrace(unix.PTRACE_CONT, tid, 0)
+			return
+		}
 		t.threads[tid] = th
 	}
 	p := t.processOf(th.pid)

@@ -73,20 +73,13 @@ func TestKillAtEntry(t *testing.T) {
 // TestKillAll: nothing survives, although the processes have left the group.
 func TestKillAll(t *testing.T) {
 	t.Parallel()
-	var tr *trace.Trace
 	pids := map[int]bool{}
-	ready := make(chan struct{})
-	o := trace.Options{Hook: func(c *trace.Call) {
-		<-ready
+	_, status, _ := run(t, trace.Options{Hook: func(c *trace.Call) {
 		pids[c.PID] = true
 		if strings.HasSuffix(c.Path, "/now") {
-			tr.Kill()
+			c.Trace.Kill()
 		}
-	}}
-	cmd := exec.Command("sh", "-c", `setsid sleep 60 & setsid sh -c 'sleep 1; : >"$0"; sleep 60' "$0" & wait`, t.TempDir()+"/now")
-	tr = dbtest.Must(trace.Start(cmd, o))(t)
-	close(ready)
-	status := dbtest.Must(tr.Wait(patience))(t)
+	}}, "sh", "-c", `setsid sleep 60 & setsid sh -c 'sleep 1; : >"$0"; sleep 60' "$0" & wait`, t.TempDir()+"/now")
 	dbtest.Ensure(t, status.Signal() == syscall.SIGKILL && len(pids) > 3, "%v, %v", status, pids)
 	for pid := range pids {
 		dbtest.Ensure(t, !processtest.Alive(pid), "%d lives", pid)
