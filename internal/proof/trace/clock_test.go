@@ -50,7 +50,7 @@ func TestClock(t *testing.T) {
 		}}, argv...)
 		var first, second int64
 		_, err := fmt.Sscan(out, &first, &second)
-		dbtest.Ensure(t, err == nil && status.ExitStatus() == 0, "%s: %q: %v, %v", name, out, err, status)
+		dbtest.Ensure(t, err == nil && status.ExitCode() == 0, "%s: %q: %v, %v", name, out, err, status)
 		near := func(got int64, offset time.Duration) {
 			t.Helper()
 			off := time.Until(time.Unix(got, 0)) - offset
