@@ -100,7 +100,8 @@ func (c *Call) OnFile() bool {
 func (c *Call) String() string {
 	text := c.Name
 	if c.Path != "" {
-		text += " " + filepath.Base(c.Path)
+		name, _, _ := strings.Cut(filepath.Base(c.Path), ":[") // the number of a pipe says nothing
+		text += " " + name
 	}
 	return fmt.Sprintf("%s by %s", text, c.Role)
 }
