@@ -184,7 +184,7 @@ func (l *large) fill() {
 	}
 }
 
-// hour adds jobs of one hour, and their activity in the order of its times.
+// hour adds jobs of one hour, and their activity.
 func (l *large) hour(at, now time.Time, jobs int) {
 	if jobs == 0 {
 		return
@@ -222,12 +222,8 @@ func (l *large) hour(at, now time.Time, jobs int) {
 			}
 			columns, values = append(columns, c), append(values, value+" AS "+c)
 		}
-		order := ""
-		if table == "activity" {
-			order = " ORDER BY at"
-		}
-		l.exec(fmt.Sprintf("INSERT INTO scale_%s (%s) SELECT %s FROM proof_numbers %s proof_%s AS t ON %s = %s WHERE n < %d%s",
-			table, strings.Join(columns, ", "), strings.Join(values, ", "), join, table, job, sampleOf(id), jobs, order))
+		l.exec(fmt.Sprintf("INSERT INTO scale_%s (%s) SELECT %s FROM proof_numbers %s proof_%s AS t ON %s = %s WHERE n < %d",
+			table, strings.Join(columns, ", "), strings.Join(values, ", "), join, table, job, sampleOf(id), jobs))
 	}
 }
 

@@ -84,12 +84,12 @@ type scaleOp struct {
 	args   func(l *large, i int) []string
 }
 
-// command is an scaleOp with the same arguments each time.
+// scaleCommand is a command with the same arguments each time.
 func scaleCommand(times int, grows string, args ...string) scaleOp {
 	return scaleOp{strings.Join(args, " "), "work", times, grows, func(*large, int) []string { return args }}
 }
 
-// pick is an scaleOp on a job: on the i-th of the kind with this remainder (kindOf) from the middle of what was built on.
+// onJob is a command on a job: on the i-th of the kind with this remainder (sampleOf) from the middle of what was built on.
 func onJob(times int, grows string, remainder int, args ...string) scaleOp {
 	return scaleOp{strings.Join(args, " "), "work", times, grows, func(l *large, i int) []string {
 		id := (l.first+l.last)/2/6*6 + remainder + 6*i
@@ -113,6 +113,8 @@ func onJob(times int, grows string, remainder int, args ...string) scaleOp {
 const (
 	countsQueue   = "it counts the queue's jobs"
 	searchesTable = "it searches the table"
+	sortsState    = "it sorts the ids of the jobs in that state"
+	readsJobs     = "it reads the table of jobs"
 )
 
 // ops returns the commands, in an order in which none spoils another's work. A worker runs so many jobs; file has 10,000.
@@ -135,8 +137,8 @@ func scaleOps(dir, file string, jobs int) []scaleOp {
 		work, limited, scaleCommand(10, "", "work", "--type", "idle"),
 		add, onJob(10, "", 4, "enqueue", "mail", "send", "--key", "KEY"), bulk,
 		scaleCommand(3, countsQueue, "status"),
-		scaleCommand(5, "", "jobs"), scaleCommand(5, "", "jobs", "--json", "--limit", "100", "--state", "due"), scaleCommand(5, "", "jobs", "--state", "scheduled"),
-		scaleCommand(5, "", "jobs", "--state", "failed"), scaleCommand(5, "", "jobs", "--state", "finished"), scaleCommand(5, "", "jobs", "--state", "running"),
+		scaleCommand(5, "", "jobs"), scaleCommand(3, sortsState, "jobs", "--state", "due"), scaleCommand(3, sortsState, "jobs", "--state", "scheduled"),
+		scaleCommand(5, "", "jobs", "--state", "failed"), scaleCommand(3, sortsState, "jobs", "--state", "finished"), scaleCommand(5, "", "jobs", "--state", "running"),
 		scaleCommand(5, "", "jobs", "--type", "send", "--since", "30d"), scaleCommand(3, searchesTable, "jobs", "--error", "nobody has this"),
 		onJob(5, "", 1, "jobs", "--type", "send", "--key", "KEY"), onJob(3, searchesTable, 1, "jobs", "--key", "KEY"),
 		onJob(5, "", 1, "show", "mail", "ID"), onJob(5, "", 5, "why", "mail", "ID"), onJob(3, "it counts the due jobs before it", 4, "why", "mail", "ID"),
@@ -147,7 +149,7 @@ func scaleOps(dir, file string, jobs int) []scaleOp {
 		onJob(5, "", 65, "reschedule", "mail", "ID", "--in", "50d"),
 		at("", "monitor"), scaleCommand(3, countsQueue, "monitor"), scaleCommand(3, "", "monitor", "--check"), scaleCommand(3, countsQueue, "monitor", "--json"),
 		scaleCommand(3, countsQueue, "monitor", "--report", filepath.Join(dir, "report.html")),
-		scaleCommand(1, "it searches the table of jobs", "purge", "--dry-run"), scaleCommand(1, "it searches the table of jobs", "purge"), scaleCommand(3, "", "purge"),
+		scaleCommand(1, readsJobs, "purge", "--dry-run"), scaleCommand(1, readsJobs, "purge"), scaleCommand(3, readsJobs, "purge"),
 	}
 }
 
@@ -239,8 +241,15 @@ func (o scaleOp) measure(t *testing.T, pair [2]*large) scaleResult {
 		}
 	}
 	r.Ratio = math.Round(100*r.MS[1]/r.MS[0]) / 100
+	// On a busy machine a command may take longer without doing more; processor time shows that, where it is known.
 	// Short commands vary by some milliseconds, and reads by the pages' fill.
-	slower := r.MS[1] > mostGrowth*r.MS[0]+20
+	over := func(small, large float64) bool { return large > mostGrowth*small+20 }
+	slower := over(r.MS[0], r.MS[1])
+	if r.Server != nil {
+		slower = slower && over(r.CPU[0]+r.Server[0], r.CPU[1]+r.Server[1])
+	} else if r.Engine == "sqlite" {
+		slower = slower && over(r.CPU[0], r.CPU[1])
+	}
 	more := r.Rows != nil && r.Rows[1] > mostGrowth*r.Rows[0]+1000
 	r.Bad = o.grows == "" && (slower || more)
 	return r
@@ -286,7 +295,7 @@ func (l *large) bytes() {
 	per := map[string]any{"test": "scale", "engine": l.driver, "what": "bytes", "due": l.due}
 	for _, table := range []string{"mail", "activity"} {
 		table = "scale_" + table
-		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
+		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
 		if l.driver == "mysql" {
 			l.column("ANALYZE TABLE " + table)
 			query = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
