@@ -262,8 +262,10 @@ func comparePlans(t *testing.T, pair [2]*large, all []scaleOp) {
 			t.Errorf("another plan beside %d due jobs than beside %d: %s; before: %s\n%.2000s", pair[1].due, pair[0].due, plans[1], plans[0], of)
 		}
 	}
-	scaleReport(t, map[string]any{"test": "scale", "engine": pair[0].driver, "what": "plans", "due": [2]int{pair[0].due, pair[1].due},
-		"statements": len(shapes), "same": same, "changed": changed, "nothing_to_read": skipped})
+	scaleReport(t, map[string]any{
+		"test": "scale", "engine": pair[0].driver, "what": "plans", "due": [2]int{pair[0].due, pair[1].due},
+		"statements": len(shapes), "same": same, "changed": changed, "nothing_to_read": skipped,
+	})
 }
 
 // slowest logs the slowest statement of a command and its plan.

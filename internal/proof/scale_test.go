@@ -178,8 +178,10 @@ func scale(t *testing.T, driver, source string, size sizes) {
 		pair[i].hipq("work", "monitor", "--missing", "--since", "20d")
 		taken := time.Since(began) - built
 		pair[i].content()
-		scaleReport(t, map[string]any{"test": "scale", "engine": driver, "what": "build", "due": of.due, "jobs": pair[i].last - pair[i].first + 1,
-			"seconds": built.Seconds(), "monitor_missing_seconds": taken.Seconds()})
+		scaleReport(t, map[string]any{
+			"test": "scale", "engine": driver, "what": "build", "due": of.due, "jobs": pair[i].last - pair[i].first + 1,
+			"seconds": built.Seconds(), "monitor_missing_seconds": taken.Seconds(),
+		})
 	}
 	slices.Reverse(pair[:])
 
@@ -297,7 +299,7 @@ func (l *large) bytes() {
 		table = "scale_" + table
 		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
 		if l.driver == "mysql" {
-			l.column("ANALYZE TABLE " + table)
+			l.exec("ANALYZE TABLE " + table)
 			query = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 		}
 		size, rows := l.number(query, table), l.number("SELECT COUNT(*) FROM "+table)
