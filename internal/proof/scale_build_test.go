@@ -1,19 +1,18 @@
 package proof
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 )
@@ -22,7 +21,7 @@ import (
 type large struct {
 	t      *testing.T
 	driver string
-	db     *sql.DB
+	db     *sqlx.DB
 	// due is how many jobs are due. As many are scheduled; four times as many are final.
 	due int
 	// programs and configs by name
@@ -79,7 +78,7 @@ func newLarge(t *testing.T, driver, source string, due int, programs map[string]
 		cfg.InterpolateParams, cfg.Params = true, map[string]string{"time_zone": "'+00:00'"}
 		dsn = cfg.FormatDSN()
 	}
-	l.db = dbtest.Must(sql.Open(driver, dsn))(t)
+	l.db = dbtest.Must(sqlx.Open(driver, dsn))(t)
 	t.Cleanup(func() { _ = l.db.Close() })
 	l.fill()
 	return l
@@ -109,40 +108,12 @@ func (l *large) exec(statement string, args ...any) {
 	dbtest.Require(l.t, err == nil, "%v\n%s", err, statement)
 }
 
-// rows reads all rows of a query, by column.
-func (l *large) rows(query string, args ...any) (list []map[string]string, err error) {
-	rows, err := l.db.QueryContext(l.t.Context(), query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	names := dbtest.Must(rows.Columns())(l.t)
-	for rows.Next() {
-		cells, into, row := make([]sql.NullString, len(names)), make([]any, len(names)), map[string]string{}
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		dbtest.OK(l.t, rows.Scan(into...))
-		for i, name := range names {
-			row[name] = cells[i].String
-		}
-		list = append(list, row)
-	}
-	return list, rows.Err()
-}
-
-// column reads a column, named c.
-func (l *large) column(query string, args ...any) (list []string) {
+// column reads the only column of a query.
+func column[T any](l *large, query string, args ...any) (list []T) {
 	l.t.Helper()
-	for _, row := range dbtest.Must(l.rows(query, args...))(l.t) {
-		list = append(list, row["c"])
-	}
+	err := l.db.SelectContext(l.t.Context(), &list, query, args...)
+	dbtest.Require(l.t, err == nil, "%v\n%s", err, query)
 	return list
-}
-
-func (l *large) number(query string, args ...any) int64 {
-	l.t.Helper()
-	return dbtest.Must(strconv.ParseInt(l.column(query, args...)[0], 10, 64))(l.t)
 }
 
 // fill has hipq run a sample of each kind, and multiplies the rows and their activity, shifted in time. So all columns are
@@ -156,7 +127,7 @@ func (l *large) fill() {
 	for _, key := range []string{"twice", "once", "failed"} {
 		add(key)
 	}
-	for l.number("SELECT COUNT(*) AS c FROM scale_mail WHERE status NOT IN ('finished', 'failed')") > 0 {
+	for len(column[int](l, "SELECT id FROM scale_mail WHERE status NOT IN ('finished', 'failed')")) > 0 {
 		l.hipq("make", "work")
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -190,12 +161,12 @@ func (l *large) fill() {
 func (l *large) hour(at, now time.Time, jobs int) {
 	id := fmt.Sprintf("(%d + n)", l.last+1)
 	l.last += jobs
-	divide, join, columns := "/", "CROSS JOIN", "SELECT name AS c FROM pragma_table_info(?)"
+	divide, join, columns := "/", "CROSS JOIN", "SELECT name FROM pragma_table_info(?)"
 	shifted := `strftime('%%Y-%%m-%%d %%H:%%M:%%f', t.%s, ((%s) / 1000.0) || ' seconds') || '000'`
 	uuid := `printf('%%08x-%%04x-7%%03x-8%%03x-%%012x', %[1]s / 65536, %[1]s %% 65536, %[2]s %% 4096, %[2]s / 4096 %% 4096, %[2]s * 2654435761 %% 281474976710656)`
 	if l.driver == "mysql" {
 		divide, join, shifted = "DIV", "STRAIGHT_JOIN", "DATE_ADD(t.%s, INTERVAL 1000 * (%s) MICROSECOND)"
-		columns = "SELECT column_name AS c FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND COALESCE(generation_expression, '') = ''"
+		columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND COALESCE(generation_expression, '') = ''"
 		uuid = `LOWER(CONCAT(LPAD(HEX(%[1]s DIV 65536), 8, '0'), '-', LPAD(HEX(%[1]s %% 65536), 4, '0'), '-7', LPAD(HEX(%[2]s %% 4096), 3, '0'), '-8',
 			LPAD(HEX(%[2]s DIV 4096 %% 4096), 3, '0'), '-', LPAD(HEX(%[2]s * 2654435761 %% 281474976710656), 12, '0')))`
 	}
@@ -203,7 +174,7 @@ func (l *large) hour(at, now time.Time, jobs int) {
 	values := map[string]string{"id": id, "job_id": id, "job_key": fmt.Sprintf(uuid, fmt.Sprintf("(%d + %s)", at.UnixMilli(), spread), id)}
 	for table, sample := range map[string]string{"mail": "id", "activity": "job_id"} {
 		var into, from []string
-		for _, c := range l.column(columns, "scale_"+table) {
+		for _, c := range column[string](l, columns, "scale_"+table) {
 			value, given := values[c]
 			switch {
 			case c == "id" && table == "activity":
@@ -224,13 +195,13 @@ func (l *large) hour(at, now time.Time, jobs int) {
 func (l *large) content() {
 	l.t.Helper()
 	var status struct {
-		Queues []map[string]any `json:"queues"`
+		Queues []struct{ Due, Scheduled, Finished, Failed int }
 	}
 	dbtest.OK(l.t, json.Unmarshal([]byte(l.hipq("work", "status", "--json")), &status))
-	q := status.Queues[0]
-	got := []float64{q["due"].(float64), q["scheduled"].(float64), q["finished"].(float64) + q["failed"].(float64), float64(l.number("SELECT COUNT(*) AS c FROM scale_activity"))}
-	for i, want := range []int{l.due, l.due, 4 * l.due, 20 * l.due} {
-		dbtest.Ensure(l.t, got[i] >= float64(want) && got[i] < float64(want+200), "due, scheduled, final and entries: %.0f, with %d due", got, l.due)
+	q, entries := status.Queues[0], column[int](l, "SELECT COUNT(*) FROM scale_activity")[0]
+	for i, got := range []int{q.Due, q.Scheduled, q.Finished + q.Failed, entries} {
+		want := []int{1, 1, 4, 20}[i] * l.due
+		dbtest.Ensure(l.t, got >= want && got < want+200, "%d instead of %d of: due, scheduled, final, entries: %+v, %d", got, want, q, entries)
 	}
 	for _, ill := range l.doctor() {
 		dbtest.Ensure(l.t, slices.Contains(l.ill, ill), "hipq doctor finds, since there are jobs: %s", ill)

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -10,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -87,9 +87,11 @@ const scaleOps = `
 // mostGrowth is how much more a command may cost beside the long queue, unless its cost may grow.
 const mostGrowth = 2
 
-// cost is what a command took: milliseconds, of hipq's and of the server's processor time, and the rows and index entries
-// that the server read. 0: unknown.
-type cost struct{ ms, cpu, server, rows float64 }
+// cost is what a command took, by costNames: milliseconds, those of processor time of hipq and of a server on this host, and
+// the rows and index entries that a server read. What is unknown is 0.
+type cost [4]float64
+
+var costNames = [...]string{"ms", "cpu_ms", "server_ms", "rows"}
 
 // scaleLine adds a result to the test's output and to the ledger.
 func scaleLine(t *testing.T, line map[string]any) {
@@ -102,54 +104,56 @@ func scaleLine(t *testing.T, line map[string]any) {
 // scale builds two instances, and compares what commands cost in them.
 func scale(t *testing.T, driver, source string, size sizes) {
 	dir := t.TempDir()
-	programs := buildScale(t, dir)
-	pair, traces, sources := [2]*large{}, [2]string{filepath.Join(dir, "trace0"), filepath.Join(dir, "trace1")}, [2]string{filepath.Join(dir, "small.db"), source}
+	programs, pair := buildScale(t, dir), [2]*large{}
 	for _, side := range []int{1, 0} {
-		if side == 0 && driver == "mysql" {
-			cfg := dbtest.Must(mysql.ParseDSN(source))(t)
-			cfg.DBName += "_small"
-			sources[0] = cfg.FormatDSN()
-			pair[1].exec("CREATE DATABASE " + cfg.DBName + " CHARACTER SET utf8mb4")
-			t.Cleanup(func() { _, _ = pair[1].db.Exec("DROP DATABASE " + cfg.DBName) })
+		due := size.large
+		if side == 0 {
+			due = size.small
+			source += "_small"
+			if driver == "mysql" {
+				cfg := dbtest.Must(mysql.ParseDSN(strings.TrimSuffix(source, "_small")))(t)
+				cfg.DBName += "_small"
+				source = cfg.FormatDSN()
+				pair[1].exec("CREATE DATABASE " + cfg.DBName + " CHARACTER SET utf8mb4")
+				t.Cleanup(func() { _, _ = pair[1].db.Exec("DROP DATABASE " + cfg.DBName) })
+			}
 		}
 		began := time.Now()
-		l := newLarge(t, driver, sources[side], [2]int{size.small, size.large}[side], programs)
-		built := time.Since(began)
-		l.hipq("work", "monitor", "--missing", "--since", "20d")
-		pair[side] = l
-		l.content()
-		scaleLine(t, map[string]any{"engine": driver, "what": "build", "due": l.due, "seconds": int(built.Seconds())})
+		pair[side] = newLarge(t, driver, source, due, programs)
+		scaleLine(t, map[string]any{"engine": driver, "what": "build", "due": due, "seconds": int(time.Since(began).Seconds())})
+		pair[side].hipq("work", "monitor", "--missing", "--since", "20d")
+		pair[side].content()
 	}
 	job := `{"queue":"mail","job_type":"send","job_data":{"user":1234567,"action":"welcome mail"}}` + "\n"
 	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(strings.Repeat(job, 10_000)), 0o600))
-	for text := range strings.Lines(strings.TrimSpace(scaleOps)) {
-		text, grows, _ := strings.Cut(strings.TrimSpace(text), ": ")
-		words := strings.Fields(strings.NewReplacer("DIR", dir, "HOUR", pair[0].busy.Format(time.RFC3339)).Replace(text))
-		times := dbtest.Must(strconv.Atoi(words[0]))(t)
+	for n, text := range strings.Split(strings.TrimSpace(scaleOps), "\n") {
+		text, grows, _ := strings.Cut(text, ": ")
+		number, what, _ := strings.Cut(text, " ")
 		var least [2]cost
-		for i := range times {
+		for i := range dbtest.Must(strconv.Atoi(number))(t) {
 			for side, l := range pair { // in turn, so that whatever else the machine does disturbs both
-				least[side] = least[side].or(l.measure(traces[side], i, words[1:]))
+				for k, c := range l.measure(filepath.Join(dir, fmt.Sprintf("trace%d.%d", side, n)), what, dir, 10*n+i) {
+					if i == 0 || c < least[side][k] {
+						least[side][k] = c
+					}
+				}
 			}
 		}
-		what, small, big := strings.Join(strings.Fields(text)[1:], " "), least[0], least[1]
-		line := map[string]any{"engine": driver, "what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big.ms/small.ms) / 100}
-		for name, of := range map[string]func(cost) float64{
-			"ms": func(c cost) float64 { return c.ms }, "cpu_ms": func(c cost) float64 { return c.cpu },
-			"server_ms": func(c cost) float64 { return c.server }, "rows": func(c cost) float64 { return c.rows },
-		} {
-			line[name] = [2]float64{of(small), of(big)}
+		small, big := least[0], least[1]
+		line := map[string]any{"engine": driver, "what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big[0]/small[0]) / 100}
+		for k, name := range costNames {
+			line[name] = [2]float64{small[k], big[k]}
 		}
 		scaleLine(t, line)
 		// On a busy machine commands take longer without doing more. Short ones vary by some milliseconds.
 		over := func(a, b float64) bool { return b > mostGrowth*a+30 }
-		bad := over(small.ms, big.ms) && over(small.cpu+small.server, big.cpu+big.server) || big.rows > mostGrowth*small.rows+1000
-		if bad && grows == "" {
-			t.Errorf("%s: hipq %s grows with the queue: %+v beside %d due jobs, %+v beside %d", driver, what, small, size.small, big, size.large)
-			pair[1].slowest(traces[1] + ".last")
+		if grows == "" && (over(small[0], big[0]) && over(small[1]+small[2], big[1]+big[2]) || big[3] > mostGrowth*small[3]+1000) {
+			t.Errorf("%s: hipq %s grows with the queue: %v beside %d due jobs, %v beside %d", driver, what, small, size.small, big, size.large)
+			s := slices.MaxFunc(slices.Collect(maps.Values(pair[1].executed(filepath.Join(dir, fmt.Sprint("trace1.", n))))), func(a, b executed) int { return int(a.MS - b.MS) })
+			t.Logf("its slowest statement took %.0f ms: %.2000s\n%v\nplan: %s", s.MS, s.Query, s.Args, pair[1].plan(s))
 		}
 	}
-	comparePlans(t, pair, traces)
+	comparePlans(t, pair, [2]string{filepath.Join(dir, "trace0.*"), filepath.Join(dir, "trace1.*")})
 	for _, l := range pair {
 		l.bytes()
 	}
@@ -157,57 +161,45 @@ func scale(t *testing.T, driver, source string, size sizes) {
 	pair[1].holdUps("init, of the next layout", "next", "order")
 }
 
-// or returns the lesser of each cost. An unknown one is 0.
-func (c cost) or(o cost) cost {
-	if c.ms == 0 {
-		return o
-	}
-	return cost{min(c.ms, o.ms), min(c.cpu, o.cpu), min(c.server, o.server), min(c.rows, o.rows)}
-}
+// jobIn matches what stands for a job.
+var jobIn = regexp.MustCompile(`(ID|KEY)(\d)`)
 
-// measure runs a command for the i-th time.
-func (l *large) measure(trace string, i int, words []string) cost {
-	config, args, last := "work", slices.Clone(words), trace+".last"
-	if n := len(args); args[n-2:][0] == "--config" {
-		config, args = args[n-1], args[:n-2]
-	}
-	for j, a := range args {
-		for sample, remainder := range []int{0, 1, 6, 0, 4, 5} {
-			id := (l.first+l.last)/12*6 + remainder + 6*i
-			if sample == 3 {
-				id = max((l.first+l.last)/12000-i, 2) * 6000
-			}
-			switch a {
-			case fmt.Sprint("ID", sample):
-				args[j] = strconv.Itoa(id + 600*(len(words)-3)) // another job for reschedule than for cancel
-			case fmt.Sprint("KEY", sample):
-				args[j] = l.column("SELECT job_key AS c FROM scale_mail WHERE id = ?", id)[0]
-			}
+// measure runs a command on the n-th job.
+func (l *large) measure(trace, what, dir string, n int) cost {
+	what = jobIn.ReplaceAllStringFunc(what, func(of string) string {
+		sample := int(of[len(of)-1] - '0')
+		id := (l.first+l.last)/12*6 + []int{0, 1, 6, 0, 4, 5}[sample] + 6*n
+		if sample == 3 {
+			id = l.last / 6000 * 6000
 		}
+		if strings.HasPrefix(of, "KEY") {
+			return column[string](l, "SELECT job_key FROM scale_mail WHERE id = ?", id)[0]
+		}
+		return strconv.Itoa(id)
+	})
+	args, config := strings.Fields(strings.NewReplacer("DIR", dir, "HOUR", l.busy.Format(time.RFC3339)).Replace(what)), "work"
+	if last := len(args) - 1; last > 0 && args[last-1] == "--config" {
+		args, config = args[:last-1], args[last]
 	}
 	server, rows := l.server()
-	_ = os.Remove(last)
 	began := time.Now()
-	_, state := l.command("hipq", config, last, args...)
+	_, state := l.command("hipq", config, trace, args...)
 	took := time.Since(began)
 	serverAfter, rowsAfter := l.server()
-	f := dbtest.Must(os.OpenFile(trace, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))(l.t)
-	_, err := f.Write(dbtest.Must(os.ReadFile(last))(l.t))
-	dbtest.OK(l.t, errors.Join(err, f.Close()))
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return cost{ms(took), ms(state.UserTime() + state.SystemTime()), serverAfter - server, rowsAfter - rows}
 }
 
-// server returns the processor time of a server on this host, in milliseconds, and how many rows and index entries it has
-// read; 0 where they are unknown.
+// server returns the milliseconds of processor time of a server on this host, and the rows and index entries that it read.
 func (l *large) server() (cpu, rows float64) {
 	if l.driver != "mysql" {
 		return 0, 0
 	}
-	for _, row := range dbtest.Must(l.rows("SHOW GLOBAL STATUS LIKE 'Handler_read%'"))(l.t) {
-		rows += dbtest.Must(strconv.ParseFloat(row["Value"], 64))(l.t)
+	const status = "SELECT SUM(variable_value) FROM %s.global_status WHERE variable_name LIKE 'Handler_read%%'"
+	if l.db.GetContext(l.t.Context(), &rows, fmt.Sprintf(status, "information_schema")) != nil { // MySQL
+		rows = column[float64](l, fmt.Sprintf(status, "performance_schema"))[0]
 	}
-	pid, _ := os.ReadFile(l.column("SELECT @@pid_file AS c")[0])
+	pid, _ := os.ReadFile(column[string](l, "SELECT @@pid_file")[0])
 	stat, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
 	_, after, _ := strings.Cut(string(stat), ") ")
 	if fields := strings.Fields(after); len(pid) > 0 && len(fields) > 13 {
@@ -218,82 +210,64 @@ func (l *large) server() (cpu, rows float64) {
 	return cpu, rows
 }
 
-// slowest logs the slowest statement of a command, and its plan.
-func (l *large) slowest(trace string) {
-	l.t.Helper()
-	s := slices.MaxFunc(slices.Collect(maps.Values(l.executed(trace))), func(a, b executed) int { return int(1000 * (a.MS - b.MS)) })
-	plan, _ := l.plan(s)
-	l.t.Logf("its slowest statement took %.1f ms: %.2000s\n%v\nplan: %s", s.MS, s.Query, s.Args, plan)
-}
-
 // bytes reports the bytes of the tables for each row, indexes included.
 func (l *large) bytes() {
 	l.t.Helper()
 	line := map[string]any{"engine": l.driver, "what": "bytes", "due": l.due}
 	for _, table := range []string{"scale_mail", "scale_activity"} {
-		query := "SELECT SUM(pgsize) AS c FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
+		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
 		if l.driver == "mysql" {
 			l.exec("ANALYZE TABLE " + table)
-			query = "SELECT data_length + index_length AS c FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+			query = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 		}
-		size, rows := l.number(query, table), l.number("SELECT COUNT(*) AS c FROM "+table)
-		line[table], line[table+"_rows"] = math.Round(float64(size)/float64(rows)), rows
+		size, rows := column[float64](l, query, table)[0], column[float64](l, "SELECT COUNT(*) FROM "+table)[0]
+		line[table+"_bytes"], line[table+"_rows"] = math.Round(size/rows), rows
 	}
 	scaleLine(l.t, line)
 }
 
 // holdUps measures for how long hipq init, of this program and to the config "order", holds up an application that inserts
-// jobs, hipq enqueue, and a worker with the config before.
+// jobs, and commands with the config before.
 func (l *large) holdUps(what, program, before string) {
 	l.t.Helper()
-	worker := exec.Command(l.programs["hipq"], "work", "--linger", "--run-for", "1h", "--config", l.configs[before])
-	worker.Env = append(os.Environ(), "HIPQ_MAIL=off")
-	dbtest.OK(l.t, worker.Start())
-	time.Sleep(2 * time.Second) // until jobs run
+	line := map[string]any{"engine": l.driver, "what": what, "due": l.due}
+	var all sync.WaitGroup
+	var lines sync.Mutex
 	var over atomic.Bool
-	longest := func(do func()) <-chan time.Duration {
-		result := make(chan time.Duration, 1)
-		go func() {
-			var most time.Duration
-			for !over.Load() {
+	repeat := func(name string, do func() (exit int)) {
+		all.Go(func() {
+			exits, longest := map[int]int{}, time.Duration(0)
+			for ; !over.Load(); time.Sleep(5 * time.Millisecond) {
 				began := time.Now()
-				do()
-				most = max(most, time.Since(began))
-				time.Sleep(5 * time.Millisecond)
+				exits[do()]++
+				longest = max(longest, time.Since(began))
 			}
-			result <- most
-		}()
-		return result
+			lines.Lock()
+			defer lines.Unlock()
+			line[name+"_exits"], line[name+"_longest_ms"] = exits, longest.Milliseconds()
+		})
 	}
-	exits := map[int]int{}
-	insert := longest(func() {
-		if _, err := l.db.Exec("INSERT INTO scale_mail (job_type, job_data) VALUES ('idle', 'x')"); err != nil {
-			l.t.Errorf("an application's INSERT during %s: %v", what, err)
+	hipq := func(args ...string) func() int {
+		return func() int {
+			c := exec.Command(l.programs["hipq"], append(args, "--config", l.configs[before])...)
+			c.Env = append(os.Environ(), "HIPQ_MAIL=off")
+			_ = c.Run()
+			return c.ProcessState.ExitCode()
 		}
-	})
-	enqueue := longest(func() {
-		c := exec.Command(l.programs["hipq"], "enqueue", "mail", "send", "--config", l.configs[before])
-		_ = c.Run()
-		exits[c.ProcessState.ExitCode()]++
+	}
+	repeat("enqueue", hipq("enqueue", "mail", "send"))
+	repeat("work", hipq("work", "--max-jobs", "1"))
+	repeat("insert", func() int {
+		_, err := l.db.Exec("INSERT INTO scale_mail (job_type, job_data) VALUES ('idle', 'x')")
+		dbtest.Ensure(l.t, err == nil, "an INSERT during %s: %v", what, err)
+		return 0
 	})
 	time.Sleep(time.Second)
-	const layout = "2006-01-02 15:04:05.000000"
 	began := time.Now()
 	l.command(program, "order", "", "init")
-	took := time.Since(began)
+	line["init_ms"] = time.Since(began).Milliseconds()
 	time.Sleep(time.Second)
 	over.Store(true)
-	line := map[string]any{"engine": l.driver, "what": what, "due": l.due, "init_ms": took.Milliseconds()}
-	inserted := <-insert
-	line["longest_insert_ms"], line["longest_enqueue_ms"], line["enqueue_exits"] = inserted.Milliseconds(), (<-enqueue).Milliseconds(), exits
-	_ = worker.Process.Signal(syscall.SIGTERM)
-	_ = worker.Wait()
-	last, silent := began, time.Duration(0)
-	query := map[string]string{"sqlite": "SELECT CAST(at AS BLOB) AS c", "mysql": "SELECT CAST(at AS CHAR) AS c"}[l.driver]
-	for _, text := range l.column(query+" FROM scale_activity WHERE at >= ? AND at <= ? AND state = 'finished' ORDER BY at", began.UTC().Format(layout), began.Add(took).UTC().Format(layout)) {
-		at := dbtest.Must(time.Parse(layout, text))(l.t)
-		last, silent = at, max(silent, at.Sub(last))
-	}
-	line["longest_without_a_result_ms"], line["worker_exit"] = max(silent, began.Add(took).Sub(last)).Milliseconds(), worker.ProcessState.ExitCode()
+	all.Wait()
 	scaleLine(l.t, line)
 }
