@@ -93,7 +93,7 @@ func (l *large) hipq(config string, args ...string) string {
 func (l *large) command(program, config, trace string, args ...string) (string, *os.ProcessState) {
 	l.t.Helper()
 	c := exec.Command(l.programs[program], append(args, "--config", l.configs[config])...)
-	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off", traceVar+"="+trace)
+	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off", scaleTraceVar+"="+trace)
 	var complaints strings.Builder
 	c.Stderr = &complaints
 	out, err := c.Output()

@@ -15,10 +15,10 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// traceVar names the file to which the traced program writes its statements, as JSON lines.
-const traceVar = "HIPQ_PROOF_TRACE"
+// scaleTraceVar names the file to which the traced program writes its statements, as JSON lines.
+const scaleTraceVar = "HIPQ_PROOF_TRACE"
 
-const tracer = `package engine
+const scaleTracer = `package engine
 
 import (
 	"database/sql/driver"
@@ -39,7 +39,7 @@ func traced(query string, args []driver.NamedValue) func() {
 		for _, a := range args {
 			values = append(values, a.Value)
 		}
-		if f, err := os.OpenFile(os.Getenv("` + traceVar + `"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+		if f, err := os.OpenFile(os.Getenv("` + scaleTraceVar + `"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
 			_ = json.NewEncoder(f).Encode(map[string]any{"query": query, "args": values, "ms": time.Since(began).Seconds() * 1000})
 			_ = f.Close()
 		}
@@ -62,7 +62,7 @@ func buildScale(t *testing.T, dir string) map[string]string {
 	programs := map[string]string{}
 	for name, overlay := range map[string]map[string]string{"echo": nil, "next": next, "hipq": {
 		prepared:                    strings.ReplaceAll(source, begins, "\tdefer c.watched(&err)\n\tdefer traced(query, args)()\n\tif !c.keeps {"),
-		"internal/engine/traced.go": tracer,
+		"internal/engine/traced.go": scaleTracer,
 	}} {
 		replace := map[string]string{}
 		for path, text := range overlay {
