@@ -210,7 +210,7 @@ func (l *large) content() {
 
 // doctor returns the checks with which hipq doctor isn't content.
 func (l *large) doctor() (ill []string) {
-	for line := range strings.Lines(l.hipq("work", "doctor", "--json")) {
+	for line := range strings.Lines(l.hipq("work", "doctor", "--json", "--timeout", "10m")) {
 		var c struct{ Check, Result string }
 		if json.Unmarshal([]byte(line), &c) == nil && c.Check != "" && c.Result != "ok" {
 			ill = append(ill, c.Result+" "+c.Check)

@@ -51,6 +51,7 @@ const scaleOps = `
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
 3 status: counts all jobs
+3 doctor: counts all jobs, for 10 s
 5 jobs
 3 jobs --state due: may sort the ids of that state
 3 jobs --state scheduled: may sort the ids of that state
