@@ -42,7 +42,7 @@ func TestScale(t *testing.T) {
 
 // scaleOps are the commands to measure: how often, the command, and why its cost may grow with the queue; without a reason
 // it may not. ID1 to ID5 stand for the id of a job by its sample (see sampleOf), KEY1 to KEY5 for its key, DIR for a folder,
-// HOUR for the hour to count, MANY for a tenth of the short queue. None spoils another's work.
+// HOUR for the hour to count, MANY for a twentieth of the short queue. None spoils another's work.
 const scaleOps = `
 3 work --max-jobs MANY
 3 work --max-jobs MANY --config limit
@@ -127,7 +127,7 @@ func scale(t *testing.T, driver, source string, size sizes) {
 	}
 	job := `{"queue":"mail","job_type":"send","job_data":{"user":1234567,"action":"welcome mail"}}` + "\n"
 	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(strings.Repeat(job, 10_000)), 0o600))
-	for n, text := range strings.Split(strings.TrimSpace(strings.ReplaceAll(scaleOps, "MANY", strconv.Itoa(size.small/10))), "\n") {
+	for n, text := range strings.Split(strings.TrimSpace(strings.ReplaceAll(scaleOps, "MANY", strconv.Itoa(size.small/20))), "\n") {
 		text, grows, _ := strings.Cut(text, ": ")
 		number, what, _ := strings.Cut(text, " ")
 		var least [2]cost
