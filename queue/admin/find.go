@@ -161,6 +161,7 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		}
 	}
 	w, hint := q.where(by)
+	hint = cmp.Or(hint, q.s.DB().SQL.ByID) // SQLite would take the type's index, and sort all of the type
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	err = q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...)
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)
