@@ -43,7 +43,7 @@ type engineTurns struct {
 var kinds = []kind{
 	{
 		name: "signals", title: "SIGKILL, SIGSTOP and SIGTERM of workers, guards and handlers, at random and at each system call",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 2500,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
 }
@@ -55,7 +55,7 @@ type turn struct {
 	number int
 }
 
-func (t turn) String() string { return fmt.Sprintf("%s/%s/%d", t.kind.name, t.engine, t.number) }
+func (u turn) String() string { return fmt.Sprintf("%s/%s/%d", u.kind.name, u.engine, u.number) }
 
 // turns is the campaign in its order.
 func turns() (all []turn) {
@@ -70,8 +70,8 @@ func turns() (all []turn) {
 }
 
 // driver is the name of the engine's driver.
-func (t turn) driver() string {
-	if t.engine == "sqlite" {
+func (u turn) driver() string {
+	if u.engine == "sqlite" {
 		return "sqlite"
 	}
 	return "mysql"
