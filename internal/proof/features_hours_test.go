@@ -77,12 +77,10 @@ func (p *play) purge(t *rapid.T) {
 	}
 	p.hipq(btoi(sum == 0), "", "purge", "--dry-run")
 	for _, o := range p.hipq(0, "", "purge") {
-		what := o["what"].(string)
-		dbtest.Require(t, o["result"] == "deleted" && int(o["count"].(float64)) == want[what], "purged %v, want %v", o, want)
-		delete(want, what)
+		want[o["what"].(string)] -= int(o["count"].(float64))
 	}
 	for what, n := range want {
-		dbtest.Require(t, n == 0, "no %s were purged, want %d", what, n)
+		dbtest.Require(t, n == 0, "%s: %d more should be purged", what, n)
 	}
 	p.sync(nil, q)
 }
@@ -113,7 +111,7 @@ func (p *play) schedule(t *rapid.T) {
 		s.until = p.start.Add(-time.Duration(n) * every)
 		p.Logf("no worker ran while %d slots of %s passed", n, name)
 		p.change("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", s.until.Format(stamp6),
-			slots(every, s.until, s.until.Add(every))[0].Format(stamp6), name)
+			slots(s.until, s.until.Add(every))[0].Format(stamp6), name)
 	case "run":
 		q := p.queues[0]
 		out := p.hipq(0, "", "schedules", "run", name)
@@ -136,7 +134,7 @@ func (p *play) schedule(t *rapid.T) {
 
 // due are the slots for which a tick at this time enqueues a job.
 func (s *mSchedule) due(now time.Time) []time.Time {
-	list := slots(every, s.until, now)
+	list := slots(s.until, now)
 	if n := len(list); s.paused || n == 0 {
 		return nil
 	} else if s.missed == "all" {
@@ -190,4 +188,12 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// slots are the slots after one time, up to another.
+func slots(after, upTo time.Time) (list []time.Time) {
+	for s := after.Truncate(every).Add(every); !s.After(upTo); s = s.Add(every) {
+		list = append(list, s)
+	}
+	return list
 }

@@ -81,8 +81,9 @@ func (p *play) sqlWorker(t *rapid.T) {
 		names = append(names, kind.name)
 	}
 	n := pick(t, "n", 1, 3, 20)
-	k := &tick{slots: 1 << 30, bySQL: true, runs: func(j *mJob) bool { return j.q == q && slices.Contains(names, j.t.name) }}
-	want := k.grab(q, n)
+	k := newTick(n, func(j *mJob) bool { return j.q == q && slices.Contains(names, j.t.name) })
+	k.bySQL = true
+	want := k.next(q, n)
 	p.secrets++
 	secret := fmt.Sprintf("%032d%x", p.secrets, p.start.UnixNano())
 	p.call("worker_register", secret, "test", 1, 60)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,13 @@ func newFeatures(t *testing.T, driver, source string) *features {
 	dir := t.TempDir()
 	f := &features{driver: driver, source: source, program: filepath.Join(dir, "hipq"), handler: filepath.Join(dir, "handler"),
 		config: filepath.Join(dir, "hipq.yaml"), spent: map[string]time.Duration{}}
+	if have := os.Getenv("PROOF_BIN"); have != "" {
+		f.program = have
+	}
 	for to, pkg := range map[string]string{f.program: "github.com/hipq/hipq", f.handler: "./testdata/handler"} {
+		if to == os.Getenv("PROOF_BIN") {
+			continue
+		}
 		out, err := exec.Command("go", "build", "-o", to, pkg).CombinedOutput()
 		dbtest.Require(t, err == nil, "build %s: %v\n%s", pkg, err, out)
 	}
@@ -145,7 +152,7 @@ func btoi(b bool) int {
 // yaml is the config of the model's queues.
 func (p *play) yaml() string {
 	var c strings.Builder
-	fmt.Fprintf(&c, "name: shop\ndatabase: %s\nworker: {concurrency: 50, grace: 0s}\nretry: {jitter: 0, backoff: fixed}\n",
+	fmt.Fprintf(&c, "name: shop\ndatabase: %s\nworker: {concurrency: 50}\nretry: {jitter: 0, backoff: fixed}\n",
 		dbtest.Section(p.driver, p.source))
 	fmt.Fprintf(&c, "schedules:\n")
 	for name := range p.schedules {
@@ -355,7 +362,7 @@ func (p *play) bind(q *mQueue, r row) {
 		j.id, p.byID[q.id(r.id)] = r.id, j
 		p.jobs++
 	}
-	j.at, j.shard = r.at, r.shard
+	j.at, j.shard, j.ready = r.at, r.shard, r.status == "available"
 }
 
 // expect notes jobs that the next look at the tables must find.
@@ -374,7 +381,7 @@ func (p *play) activity(k *tick) {
 	rows := dbtest.Must(p.db.Query("SELECT id, at, state, queue, job_id, attempt FROM shop_activity WHERE kind = 'job' AND id > ? ORDER BY id", p.seen))(p.T)
 	defer rows.Close()
 	if k == nil {
-		k = &tick{runs: func(*mJob) bool { return false }}
+		k = newTick(0, func(*mJob) bool { return false })
 	}
 	for rows.Next() {
 		var at, state, queue string
@@ -386,11 +393,11 @@ func (p *play) activity(k *tick) {
 		if err := k.see(j, fmt.Sprint(state, " ", attempt), at); err != nil {
 			p.Fatalf("%s: job %d of type %s, handler %q, retry handler %q: %v", queue, id, j.t.name, j.do, j.say, err)
 		}
-		n := p.tally[queue+" "+j.t.name]
-		if i := strings.Index("added starting finished error failed", state); i >= 0 {
-			n[strings.Count("added starting finished error failed"[:i], " ")]++
+		if i := slices.Index([]string{"added", "starting", "finished", "error", "failed"}, state); i >= 0 {
+			n := p.tally[queue+" "+j.t.name]
+			n[i]++
+			p.tally[queue+" "+j.t.name] = n
 		}
-		p.tally[queue+" "+j.t.name] = n
 	}
 	dbtest.OK(p.T, rows.Err())
 }

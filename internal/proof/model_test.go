@@ -11,39 +11,32 @@ import (
 // The model is what SPEC.md says a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
 // in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards.
 
-// mType is a job type with its settings.
+// mType is a job type of the config.
 type mType struct {
-	name string
-	// kind is how its handler runs: exec, stream, http, or none for no handler.
-	kind     string
-	attempts int
-	// later is true if the policy's delay is a day; otherwise it is 0.
-	later, async, asked bool
-	// shut is true if its time windows are closed during the test.
-	shut                      bool
+	name, kind                string // kind is exec, stream, http, or none without a handler
+	attempts                  int
+	later                     bool // the policy's delay is a day, else 0
+	async, asked              bool // asked: it has a retry handler
+	shut                      bool // its time windows are closed
 	priority, factor, timeout int
 }
 
-// mQueue is a queue with its settings and jobs. Live has the jobs that are not final by type and key.
+// mQueue is a queue. Its order is highest, schedule, or empty for the lowest priority first; "*" in groups is all other groups.
 type mQueue struct {
-	name string
-	// order is highest, schedule, or empty for the lowest priority first.
-	order string
-	// groups are the limits of throttle groups; "*" is for all others.
+	name, order               string
 	groups                    map[string]int
 	limit, rate, shards, lane int
-	forgetDone, forgetFailed  bool
+	forgetDone, forgetFailed  bool // keep_finished or keep_failed is 0
 	types                     []*mType
 	paused                    bool
 	starts                    int
 	jobs                      []*mJob
-	live                      map[string]*mJob
+	live                      map[string]*mJob // the jobs that are not final, by type and key
 }
 
-// mSpec is what an application chooses for a job. Do and say are the letters of its handler and of its retry handler.
+// mSpec is what an application chooses for a job. Do and say are the letters of its handler and its retry handler, by attempt.
 type mSpec struct {
-	data, do, say, group      string
-	at                        string // scheduled_run_time as the table has it, for the order
+	data, do, say, group, at  string // at is scheduled_run_time
 	priority, factor, timeout int
 	shut                      bool
 }
@@ -51,48 +44,42 @@ type mSpec struct {
 // mJob is a job. Its status is submitted, due, later, awaiting, undecided, finished, failed or closed.
 type mJob struct {
 	mSpec
-	q                  *mQueue
-	t                  *mType
-	id                 int64
-	key, status        string
-	attempt, shard     int
-	error, result      string // error is a part of the error
-	outcome, wish      string // of the last attempt, for the retry decision
-	retryOf, retriedAs *mJob
-	dismissed, gone    bool
-	place              int      // in the order at the beginning of a tick
-	log                []string // what the activity says next
+	q                      *mQueue
+	t                      *mType
+	id                     int64
+	key, status            string
+	attempt, shard, place  int    // place is that in the order when a tick begins
+	error, result          string // error is a part of it
+	outcome, wish          string // of the last attempt, for the retry decision
+	retryOf, retriedAs     *mJob
+	dismissed, gone, ready bool     // ready: it is promoted, so the order holds for it
+	log                    []string // what the activity says next
 }
 
-func (j *mJob) final() bool {
-	return slices.Contains([]string{"finished", "failed", "closed"}, j.status)
-}
-func (j *mJob) waits() bool        { return slices.Contains([]string{"submitted", "due", "later"}, j.status) }
+func (j *mJob) final() bool        { return j.state() == "final" }
+func (j *mJob) waits() bool        { return j.state() == "initial" || j.state() == "retry" }
 func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
 
 // state is the state that people see.
 func (j *mJob) state() string {
-	switch {
-	case j.final():
-		return "final"
-	case j.waits() && j.attempt > 0:
-		return "retry"
-	case j.waits():
-		return "initial"
-	case j.status == "undecided":
-		return "error"
-	}
-	return "running"
+	waits := map[bool]string{true: "retry", false: "initial"}[j.attempt > 0]
+	return cmp.Or(map[string]string{"submitted": waits, "due": waits, "later": waits, "awaiting": "running", "undecided": "error"}[j.status], "final")
 }
 
 // wait makes a job due, or due later, also because its windows are closed.
 func (j *mJob) wait(later bool) {
-	if j.status = "due"; later || j.shut {
-		j.status = "later"
+	j.status = map[bool]string{true: "later", false: "due"}[later || j.shut]
+}
+
+// takeIn accepts a row of a plain INSERT.
+func (j *mJob) takeIn() {
+	if j.status == "submitted" {
+		j.entry("added")
+		j.wait(j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime))
 	}
 }
 
-// insert is a plain INSERT of a key that is free. The next tick takes the job in.
+// insert is a plain INSERT of a key that is free.
 func (q *mQueue) insert(j *mJob) {
 	j.q, j.status, j.error, j.result = q, "submitted", "NONE", "NONE"
 	q.jobs, q.live[j.t.name+" "+j.key] = append(q.jobs, j), j
@@ -110,9 +97,7 @@ func (q *mQueue) add(j *mJob, later bool, onDuplicate string) (*mJob, string) {
 	case onDuplicate == "error":
 		return old, "refused"
 	case onDuplicate == "replace" && old.waits() && old.attempt == 0:
-		if old.status == "submitted" {
-			old.entry("added")
-		}
+		old.takeIn()
 		old.mSpec = j.mSpec
 		old.wait(later)
 		return old, "replaced"
@@ -120,8 +105,9 @@ func (q *mQueue) add(j *mJob, later bool, onDuplicate string) (*mJob, string) {
 	return old, "duplicate"
 }
 
-// end makes a job final, and writes the entry of its last attempt.
+// end makes a job final, with an entry of the activity.
 func (j *mJob) end(status, entry, err string) {
+	j.takeIn()
 	j.entry(entry)
 	j.status, j.error = status, err
 	delete(j.q.live, j.t.name+" "+j.key)
@@ -132,29 +118,27 @@ func (j *mJob) end(status, entry, err string) {
 var letters = map[byte][3]string{
 	'd': {"finished"}, 'D': {"finished"}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
 	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
-	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after 1s"},
+	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
 }
+
+const pages = `{"pages":3}` // the result of D
 
 func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
 
-const pages = `{"pages":3}`
-
-// start runs the next attempt of a job until its outcome.
+// start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
 func (j *mJob) start(bySQL bool) {
 	j.attempt++
+	j.entry("starting")
 	j.q.starts++
 	do := letter(j.do, j.attempt)
 	l := letters[do]
-	if do == 's' && bySQL { // which have no such word
-		l = letters['d']
-	}
 	if j.error = "NONE"; do == 'D' {
 		j.result = pages
 	}
 	switch {
-	case l[0] == "sent", l[0] == "finished" && j.t.async:
+	case l[0] == "sent" && !bySQL, (l[0] == "sent" || l[0] == "finished") && j.t.async:
 		j.status = "awaiting"
-	case l[0] == "finished":
+	case l[0] == "sent" || l[0] == "finished":
 		j.end("finished", "finished", "NONE")
 	default:
 		j.status, j.outcome, j.error, j.wish = "undecided", l[0], l[1], l[2]
@@ -188,7 +172,7 @@ func (q *mQueue) answer(t *mType, key, with string) (*mJob, string) {
 	switch {
 	case j == nil:
 		for _, old := range slices.Backward(q.jobs) {
-			if old.t.name == t.name && old.key == key && !old.gone {
+			if old.t == t && old.key == key && !old.gone {
 				return old, map[bool]string{true: "already", false: "refused"}[(old.status == "finished") == (with == "finished")]
 			}
 		}
@@ -199,116 +183,84 @@ func (q *mQueue) answer(t *mType, key, with string) (*mJob, string) {
 		return j, "already"
 	case with == "retry":
 		j.status, j.outcome, j.wish, j.error = "undecided", "retry", "", "answer"
-	case with == "finished":
-		j.end(with, with, "NONE")
 	default:
-		j.end(with, with, "answer")
+		j.end(with, with, map[string]string{"finished": "NONE", "failed": "answer"}[with])
 	}
 	return j, "answered"
 }
 
-// cancel is hipq cancel, and running its flag.
-func (j *mJob) cancel(running bool) string {
-	if j.final() || !j.waits() && !running {
-		return "refused"
-	}
-	j.end("closed", map[bool]string{true: "cancelled", false: "failed"}[j.waits()], "cancelled")
-	return "cancelled"
-}
-
-// retry is hipq retry, and again its flag: a new job like the failed one, once.
-func (j *mJob) retry(again bool) (*mJob, string) {
-	if !j.final() || !again && (j.status == "finished" || j.retriedAs != nil || j.dismissed) {
-		return nil, "refused"
-	}
-	c, word := j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, false, "")
-	if word == "duplicate" {
-		return c, word
-	}
-	if j.retriedAs = c; j.status == "failed" {
-		j.status = "closed"
-	}
-	return c, "retried"
-}
-
-// dismiss is hipq dismiss.
-func (j *mJob) dismiss() string {
-	if j.status != "failed" && !j.dismissed {
-		return "refused"
-	}
-	j.status, j.dismissed = "closed", true
-	return "dismissed"
-}
-
-// rank compares jobs by the order of their queue.
-func rank(a, b *mJob) int {
-	p := map[string]int{"": 1, "highest": -1}[a.q.order] * cmp.Compare(a.priority, b.priority)
-	return cmp.Or(p, strings.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
-}
-
-// tick is a run of hipq work, or of a worker in SQL. Most is how many jobs it starts at most, or 0.
-type tick struct {
-	runs        func(*mJob) bool
-	slots, most int
-	byHand      bool
-	bySQL       bool
-	started     int
-	running     map[*mJob]bool
-	rounds      map[string]*[2]int // the highest place before the latest round, and in it
-	at          map[string]string
-}
-
-// grab are the jobs that a worker in SQL gets: the next in order that fit.
-func (k *tick) grab(q *mQueue, n int) (list []*mJob) {
-	var due []*mJob
-	for _, j := range q.jobs {
-		if j.status == "due" && !q.paused {
-			due = append(due, j)
+// operate is one of an operator's commands: dismiss, cancel (with --running), and retry (with --again), which also returns
+// another job: the new one, or the live one with its key.
+func (j *mJob) operate(command string, flag bool) (word string, other *mJob) {
+	switch {
+	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
+		j.status, j.dismissed = "closed", j.dismissed || j.status == "failed"
+		return "dismissed", nil
+	case command == "cancel" && (j.waits() || flag && !j.final()):
+		j.end("closed", map[bool]string{true: "cancelled", false: "failed"}[j.waits()], "cancelled")
+		return "cancelled", nil
+	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
+		now := j.mSpec
+		now.at = ""
+		c, word := j.q.add(&mJob{mSpec: now, t: j.t, key: j.key, retryOf: j}, false, "")
+		if word == "duplicate" {
+			return word, c
 		}
-	}
-	slices.SortFunc(due, rank)
-	k.running = map[*mJob]bool{}
-	held := false
-	for _, j := range due {
-		full := k.limited(j) != ""
-		if held = held || full; !k.runs(j) || full || held && j.factor > 0 || len(list) == n {
-			continue
+		if j.retriedAs = c; j.status == "failed" {
+			j.status = "closed"
 		}
-		k.running[j] = true
-		list = append(list, j)
+		return "retried", c
 	}
-	k.running = nil
-	return list
+	return "refused", nil
 }
 
-// reschedule is hipq reschedule.
+// reschedule is hipq reschedule, with --in and --priority or without.
 func (j *mJob) reschedule(in string, priority int) string {
 	if !j.waits() {
 		return "refused"
 	}
-	if in != "" {
+	if j.takeIn(); in != "" {
 		j.wait(in != "0s")
 	}
-	if priority > 0 {
-		j.priority = priority
-	}
+	j.priority = cmp.Or(priority, j.priority)
 	return "rescheduled"
+}
+
+// due are the due jobs in their order.
+func (q *mQueue) due() (list []*mJob) {
+	for _, j := range q.jobs {
+		if j.status == "due" {
+			list = append(list, j)
+		}
+	}
+	by := map[string]int{"": 1, "highest": -1}[q.order]
+	slices.SortFunc(list, func(a, b *mJob) int {
+		return cmp.Or(by*cmp.Compare(a.priority, b.priority), strings.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	})
+	return list
+}
+
+// tick is a run of hipq work, or of a worker in SQL, or of hipq run.
+type tick struct {
+	runs                 func(*mJob) bool
+	slots, most, started int // most is how many jobs it starts at most, or 0
+	beside               int // how many rounds may be under way besides another
+	bySQL, byHand        bool
+	running              map[*mJob]bool
+	rounds               map[string][]int  // the highest place up to each round
+	at                   map[string]string // of the latest round
+}
+
+func newTick(slots int, runs func(*mJob) bool) *tick {
+	return &tick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
 }
 
 // begin notes the order of the jobs that are due.
 func (k *tick) begin(q *mQueue) {
-	if k.running == nil {
-		k.running, k.rounds, k.at = map[*mJob]bool{}, map[string]*[2]int{}, map[string]string{}
-	}
-	var due []*mJob
-	for _, j := range q.jobs {
-		if j.place = 0; j.status == "due" && k.runs(j) && (j.factor > 0 || q.limit < 1 && q.groups == nil) {
-			due = append(due, j)
+	for i, j := range q.due() {
+		if j.place = 0; j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil) {
+			j.place = i + 1
 		}
-	}
-	slices.SortFunc(due, rank)
-	for i, j := range due {
-		j.place = i + 1
 	}
 }
 
@@ -322,14 +274,14 @@ func (k *tick) limited(j *mJob) string {
 			}
 		}
 	}
-	limit, grouped := j.q.groups[j.group]
-	if !grouped {
-		limit, grouped = j.q.groups["*"]
+	limit, named := j.q.groups[j.group]
+	if !named {
+		limit = j.q.groups["*"]
 	}
 	switch {
 	case j.q.rate > 0 && j.q.starts >= j.q.rate:
 		return "rate"
-	case j.factor > 0 && grouped && j.group != "" && group > 0 && group+j.factor > limit:
+	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
 		return "group"
 	case j.factor > 0 && j.q.limit > 0 && sum > 0 && sum+j.factor > j.q.limit:
 		return "limit"
@@ -337,109 +289,90 @@ func (k *tick) limited(j *mJob) string {
 	return ""
 }
 
+// next are the jobs that can start next, n at most. A job that waits for the limit holds back all later ones with a weight.
+func (k *tick) next(q *mQueue, n int) (list []*mJob) {
+	held := false
+	for _, j := range q.due() {
+		why := k.limited(j)
+		if held = held || why == "limit"; k.runs(j) && !q.paused && why == "" && (!held || j.factor == 0) && len(list) < n {
+			k.running[j] = true
+			list = append(list, j)
+		}
+	}
+	clear(k.running)
+	return list
+}
+
 // see takes the next entry about a job, and says why it may not come.
 func (k *tick) see(j *mJob, entry, at string) error {
-	state, _, _ := strings.Cut(entry, " ")
 	switch {
 	case len(j.log) > 0: // foretold
-	case state == "added" && j.status == "submitted":
-		j.wait(j.at > time.Now().UTC().Format(time.DateTime))
-		j.entry("added")
-	case state == "starting" && k.runs(j) && (j.status == "due" || k.byHand && j.status == "later"):
-		return k.start(j, entry, at)
+	case j.status == "submitted":
+		j.takeIn()
+	case k.runs(j) && (j.status == "due" || k.byHand && j.status == "later"):
+		if err := k.start(j, at); err != nil {
+			return err
+		}
 	case j.status == "undecided" && k.runs(j):
 		j.decide()
 	}
 	if len(j.log) == 0 || j.log[0] != entry {
-		return fmt.Errorf("the activity says %q of a job that is %s, attempt %d; next should be %q", entry, j.status, j.attempt, j.log)
+		return fmt.Errorf("the activity says %q of a job that is %s; next should be %q", entry, j.status, j.log)
 	}
-	j.log = j.log[1:]
-	delete(k.running, j)
+	if j.log = j.log[1:]; len(j.log) == 0 {
+		delete(k.running, j)
+	}
 	return nil
 }
 
-func (k *tick) start(j *mJob, entry, at string) error {
-	class, lane := fmt.Sprint(j.q.name, j.shard), 0
-	if j.q.groups != nil {
-		class += j.group
-	}
+// start starts a job. The order holds within each shard, and for each group.
+func (k *tick) start(j *mJob, at string) error {
+	class, lane := fmt.Sprint(j.q.name, j.shard, j.q.groups != nil, map[bool]string{true: j.group}[j.q.groups != nil]), 0
 	r := k.rounds[class]
-	if r == nil {
-		r = &[2]int{}
-		k.rounds[class] = r
-	}
 	if at != k.at[class] || k.slots == 1 {
-		r[0], k.at[class] = r[1], at
+		r, k.at[class] = append(r, slices.Max(append(r, 0))), at
 	}
+	k.rounds[class] = r
 	for o := range k.running {
-		if o.q == j.q {
-			lane++
-		}
+		lane += btoi(o.q == j.q)
 	}
 	over := k.limited(j)
-	switch {
-	case over != "", j.q.paused && !k.byHand, lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
-		return fmt.Errorf("started although that is over a limit (%s; %d running, %d started)", over, lane, k.started)
-	case j.place > 0 && j.place < r[0]:
-		return fmt.Errorf("started at place %d of the order, after the one at %d", j.place, r[0])
+	switch earlier := len(r) - k.beside - 2; {
+	case over != "", j.q.paused && !k.byHand, k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+		return fmt.Errorf("started although that is over a limit (%s; %d running, %d started, paused: %v)", over, lane, k.started, j.q.paused)
+	case j.place > 0 && earlier >= 0 && j.place < r[earlier]:
+		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
 	}
-	r[1], j.place = max(r[1], j.place), 0
+	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0
 	k.started++
-	if j.start(k.bySQL); entry != fmt.Sprint("starting ", j.attempt) {
-		return fmt.Errorf("%q should be that of attempt %d", entry, j.attempt)
-	}
-	if len(j.log) > 0 {
-		k.running[j] = true
-	}
+	j.start(k.bySQL)
+	k.running[j] = true // until its outcome is seen
 	return nil
 }
 
-// rest says why a job of a queue should not be left after a tick.
+// rest says what should not be left in a queue after a tick.
 func (k *tick) rest(q *mQueue) error {
-	var due []*mJob
 	for _, j := range q.jobs {
-		if len(j.log) > 0 {
-			return fmt.Errorf("job %d of %s: the activity doesn't say %q", j.id, q.name, j.log)
-		}
-		if j.status == "submitted" || j.status == "undecided" && k.runs(j) || j.status == "due" && !q.paused {
-			due = append(due, j)
+		if left := j.status == "submitted" || j.status == "undecided" && k.runs(j); left && (k.most == 0 || k.started < k.most) {
+			return fmt.Errorf("job %d of %s is left %s", j.id, q.name, j.status)
 		}
 	}
-	if k.most > 0 && k.started >= k.most {
-		return nil
-	}
-	slices.SortFunc(due, rank)
-	held := false // a job that waits for the limit holds back all others with a weight
-	for _, j := range due {
-		why := ""
-		if j.status == "due" {
-			why = k.limited(j)
-		}
-		if held = held || why == "limit"; k.runs(j) && why == "" && !(held && j.factor > 0) || j.status == "submitted" {
-			return fmt.Errorf("job %d of %s is left %s after the tick", j.id, q.name, j.status)
-		}
+	if list := k.next(q, 1); len(list) > 0 && (k.most == 0 || k.started < k.most) {
+		return fmt.Errorf("job %d of %s could start, but is left", list[0].id, q.name)
 	}
 	return nil
-}
-
-// slots are the times of a schedule with @every after one time, up to another.
-func slots(every time.Duration, after, upTo time.Time) (list []time.Time) {
-	for s := after.Truncate(every).Add(every); !s.After(upTo); s = s.Add(every) {
-		list = append(list, s)
-	}
-	return list
 }
 
 // counts are the columns of hipq status.
 func (q *mQueue) counts() map[string]int {
 	n := map[string]int{}
 	for _, j := range q.jobs {
-		if column := map[string]string{"submitted": "due", "later": "scheduled", "awaiting": "waiting", "undecided": "error"}[j.status]; !j.gone {
-			n[cmp.Or(column, j.status)]++
+		column := cmp.Or(map[string]string{"submitted": "due", "later": "scheduled", "awaiting": "waiting", "undecided": "error"}[j.status], j.status)
+		if j.status == "submitted" && j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) {
+			column = "scheduled"
 		}
-		if j.waits() && j.attempt > 0 {
-			n["retrying"]++
-		}
+		n[column] += btoi(!j.gone)
+		n["retrying"] += btoi(j.waits() && j.attempt > 0)
 	}
 	return n
 }
