@@ -132,7 +132,7 @@ func (j *mJob) start(bySQL bool) {
 	j.q.starts++
 	do := letter(j.do, j.attempt)
 	l := letters[do]
-	if j.error = "NONE"; do == 'D' {
+	if j.error, j.outcome = "NONE", ""; do == 'D' {
 		j.result = pages
 	}
 	switch {
@@ -333,8 +333,8 @@ func (k *tick) start(j *mJob, at string) error {
 		r, k.at[class] = append(r, slices.Max(append(r, 0))), at
 	}
 	k.rounds[class] = r
-	for o := range k.running {
-		lane += btoi(o.q == j.q)
+	for o, runs := range k.running {
+		lane += btoi(runs && o.q == j.q)
 	}
 	over := k.limited(j)
 	switch earlier := len(r) - k.beside - 2; {
@@ -346,7 +346,7 @@ func (k *tick) start(j *mJob, at string) error {
 	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0
 	k.started++
 	j.start(k.bySQL)
-	k.running[j] = true // until its outcome is seen
+	k.running[j] = !j.t.asked || j.outcome == "" // until its outcome is seen; a retry handler's job counts no more
 	return nil
 }
 
