@@ -15,25 +15,27 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var featuresFor = flag.Duration("proof.features", time.Second, "how long TestFeatures runs on each engine")
-
-// TestFeatures runs random operations, and compares outputs, exit codes and tables with the model's. rapid prints the seed of a
-// difference, and the shortest sequence of commands that shows it.
-func TestFeatures(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		f := newFeatures(t, driver, source)
-		begun := time.Now()
-		for first := true; first || time.Since(begun) < *featuresFor; first = false {
-			rapid.Check(t, f.check)
-		}
-		took := time.Since(begun)
-		t.Logf("%d checks, %d operations, %d jobs, %.0f jobs/s, %v", f.checks, f.steps, f.jobs, float64(f.jobs)/took.Seconds(), f.spent)
-	})
+// features runs random operations, and compares outputs, exit codes and tables with the model's. rapid shrinks a sequence with
+// a difference, and prints it as commands. Its own flags outrank the round's seed and sizes.
+func features(r *round) {
+	set := map[string]string{"rapid.seed": fmt.Sprint(r.seed), "rapid.checks": "20", "rapid.shrinktime": "3m", "rapid.nofailfile": "true"}
+	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
+	for name, value := range set {
+		dbtest.OK(r.t, flag.Set(name, value))
+		defer func() { _ = flag.Set(name, flag.Lookup(name).DefValue) }()
+	}
+	i := newInstance(r)
+	if !r.t.Run("rapid", func(t *testing.T) { rapid.Check(t, i.check) }) {
+		r.over["hipq and the model differ: the test's output has the commands"] = true
+	}
+	r.more = i.jobs
+	took := time.Since(i.began)
+	r.t.Logf("%d operations, %d jobs, %.0f jobs/s, %v", i.steps, i.jobs, float64(i.jobs)/took.Seconds(), i.spent)
 }
 
 // check is one sequence of operations.
-func (f *features) check(t *rapid.T) {
-	p := f.begin(t)
+func (i *instance) check(t *rapid.T) {
+	p := i.begin(t)
 	actions := map[string]func(*rapid.T){"answer": p.answer, "cancel": p.operate("cancel"), "retry": p.operate("retry"),
 		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one,
 		"insert": p.insert, "status": p.status, "monitor": p.monitor, "purge": p.purge, "schedule": p.schedule, "settings": p.settings}
@@ -43,10 +45,12 @@ func (f *features) check(t *rapid.T) {
 	for i := range 5 { // as often as all others together
 		actions[fmt.Sprint("batch ", i)], actions[fmt.Sprint("work ", i)] = p.batch, p.work
 	}
+	before := i.steps
 	t.Repeat(actions)
 	for _, q := range p.queues {
 		p.sync(nil, q)
 	}
+	i.round.inject("%d operations", i.steps-before)
 }
 
 func pick[T any](t *rapid.T, what string, of ...T) T { return rapid.SampledFrom(of).Draw(t, what) }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -23,31 +22,30 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// features is one instance of hipq that all checks use in turn, each with empty tables.
-type features struct {
-	driver, source           string
-	program, handler, config string
-	url                      string
-	db                       *sql.DB
-	jobs, steps, checks      int
-	spent                    map[string]time.Duration
-	initialized              []byte // SQLite's file after hipq init
+// instance is an instance of hipq that all checks of a round use in turn, each with empty tables.
+type instance struct {
+	*round
+	source, config, url string
+	db                  *sql.DB
+	began               time.Time
+	jobs, steps         int
+	spent               map[string]time.Duration // by command
+	initialized         []byte                   // SQLite's file after hipq init
 }
 
 // play is one check: a sequence of operations on the instance, and the model of it.
 type play struct {
-	*features
+	*instance
 	*rapid.T
 	queues    []*mQueue
 	byID      map[string]*mJob
 	unbound   map[string]*mJob
 	n         int
-	seen      int64 // the last entry of the activity
+	last      int64 // the last entry of the activity
 	tally     map[string][5]int
 	hours     int
 	anchor    time.Time // jobs of the past are due from here on
 	shut      string
-	attempts  int // of the config's retry policy, or 0 for those of the types
 	stale     bool
 	start     time.Time
 	schedules map[string]*mSchedule
@@ -58,25 +56,14 @@ type play struct {
 	secrets   int
 }
 
-func newFeatures(t *testing.T, driver, source string) *features {
-	t.Helper()
-	dir := t.TempDir()
-	f := &features{driver: driver, source: source, program: filepath.Join(dir, "hipq"), handler: filepath.Join(dir, "handler"),
-		config: filepath.Join(dir, "hipq.yaml"), spent: map[string]time.Duration{}}
-	if have := os.Getenv("PROOF_BIN"); have != "" {
-		f.program = have
-	}
-	for to, pkg := range map[string]string{f.program: "github.com/hipq/hipq", f.handler: "./testdata/handler"} {
-		if to == os.Getenv("PROOF_BIN") {
-			continue
-		}
-		out, err := exec.Command("go", "build", "-o", to, pkg).CombinedOutput()
-		dbtest.Require(t, err == nil, "build %s: %v\n%s", pkg, err, out)
-	}
+func newInstance(r *round) *instance {
 	server := httptest.NewServer(http.HandlerFunc(endpoint))
-	t.Cleanup(server.Close)
-	f.url = server.URL
-	return f
+	r.t.Cleanup(server.Close)
+	i := &instance{round: r, source: r.source, config: filepath.Join(r.dir, "features.yaml"), url: server.URL, began: time.Now(), spent: map[string]time.Duration{}}
+	if r.driver == "sqlite" {
+		i.source = filepath.Join(r.dir, "features.db")
+	}
+	return i
 }
 
 // endpoint is the handler of the jobs of type http.
@@ -185,13 +172,13 @@ func (p *play) yaml() string {
 				fmt.Fprintf(&c, ", time_windows: [%q]", p.shut)
 			}
 			if t.asked {
-				fmt.Fprintf(&c, ", retry_handler: {exec: [%q, decide]}", p.handler)
+				fmt.Fprintf(&c, ", retry_handler: {exec: [%q, decide]}", p.bin.player)
 			}
 			switch t.kind {
 			case "exec":
-				fmt.Fprintf(&c, ", handler: {exec: [%q, exec]}", p.handler)
+				fmt.Fprintf(&c, ", handler: {exec: [%q, exec]}", p.bin.player)
 			case "stream":
-				fmt.Fprintf(&c, ", handler: {stream: [%q, stream], in_flight: 50}", p.handler)
+				fmt.Fprintf(&c, ", handler: {stream: [%q, stream], in_flight: 50}", p.bin.player)
 			case "http":
 				fmt.Fprintf(&c, ", handler: {http: {url: %q, networks: [127.0.0.0/8]}}", p.url)
 			}
@@ -204,9 +191,9 @@ func (p *play) yaml() string {
 const slotData = `{"n":0,"do":"d","say":"z","g":""}`
 
 // begin gives a check empty tables.
-func (f *features) begin(t *rapid.T) *play {
+func (f *instance) begin(t *rapid.T) *play {
 	now := time.Now().UTC()
-	p := &play{features: f, T: t, queues: world(), byID: map[string]*mJob{}, unbound: map[string]*mJob{}, tally: map[string][5]int{}, start: now,
+	p := &play{instance: f, T: t, queues: world(), byID: map[string]*mJob{}, unbound: map[string]*mJob{}, tally: map[string][5]int{}, start: now,
 		schedules: map[string]*mSchedule{},
 		anchor:    now.Add(-48 * time.Hour).Truncate(time.Minute), shut: now.Add(8*time.Hour).Format("15:04") + "-" + now.Add(10*time.Hour).Format("15:04")}
 	for _, missed := range []string{"all", "latest", "skip"} {
@@ -231,7 +218,7 @@ func (f *features) begin(t *rapid.T) *play {
 		p.empty()
 	}
 	if f.initialized == nil {
-		_, stderr, code := p.exec("", "init")
+		_, stderr, code := p.exec("", "init", "--yes")
 		dbtest.Require(t, code == 0, "hipq init: %s", stderr)
 		if f.driver == "sqlite" {
 			f.initialized = dbtest.Must(os.ReadFile(f.source))(t)
@@ -240,7 +227,6 @@ func (f *features) begin(t *rapid.T) *play {
 	for name, s := range p.schedules {
 		s.until = dbtest.Must(time.Parse(stamp, p.cell("SELECT seen_until FROM shop_schedules WHERE name = ?", name)))(t)
 	}
-	f.checks++
 	return p
 }
 
@@ -267,7 +253,7 @@ func (p *play) cell(query string, args ...any) (value string) {
 // exec runs a command.
 func (p *play) exec(stdin string, args ...string) (stdout, stderr string, code int) {
 	var out, complaints bytes.Buffer
-	c := exec.Command(p.program, append(args, "--config", p.config)...)
+	c := exec.Command(p.bin.hipq, append(args, "--config", p.config)...)
 	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off")
 	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &complaints
 	begun := time.Now()
@@ -309,7 +295,7 @@ type row struct {
 }
 
 // sync reads the tables, gives new jobs of the model their ids, shows the activity to the tick, and compares the jobs.
-func (p *play) sync(k *tick, queues ...*mQueue) {
+func (p *play) sync(k *mTick, queues ...*mQueue) {
 	p.Helper()
 	p.steps++
 	read := map[*mQueue][]row{}
@@ -376,9 +362,9 @@ func (p *play) expect(jobs ...*mJob) {
 	}
 }
 
-func (p *play) activity(k *tick) {
+func (p *play) activity(k *mTick) {
 	p.Helper()
-	rows := dbtest.Must(p.db.Query("SELECT id, at, state, queue, job_id, attempt FROM shop_activity WHERE kind = 'job' AND id > ? ORDER BY id", p.seen))(p.T)
+	rows := dbtest.Must(p.db.Query("SELECT id, at, state, queue, job_id, attempt FROM shop_activity WHERE kind = 'job' AND id > ? ORDER BY id", p.last))(p.T)
 	defer rows.Close()
 	if k == nil {
 		k = newTick(0, func(*mJob) bool { return false })
@@ -387,9 +373,9 @@ func (p *play) activity(k *tick) {
 		var at, state, queue string
 		var id int64
 		var attempt int
-		dbtest.OK(p.T, rows.Scan(&p.seen, &at, &state, &queue, &id, &attempt))
+		dbtest.OK(p.T, rows.Scan(&p.last, &at, &state, &queue, &id, &attempt))
 		j := p.byID[queue+" "+fmt.Sprint(id)]
-		dbtest.Require(p.T, j != nil, "activity %d is about an unknown job %d of %s", p.seen, id, queue)
+		dbtest.Require(p.T, j != nil, "activity %d is about an unknown job %d of %s", p.last, id, queue)
 		if err := k.see(j, fmt.Sprint(state, " ", attempt), at); err != nil {
 			p.Fatalf("%s: job %d of type %s, handler %q, retry handler %q: %v", queue, id, j.t.name, j.do, j.say, err)
 		}

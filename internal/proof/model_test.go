@@ -240,8 +240,8 @@ func (q *mQueue) due() (list []*mJob) {
 	return list
 }
 
-// tick is a run of hipq work, or of a worker in SQL, or of hipq run.
-type tick struct {
+// mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
+type mTick struct {
 	runs                 func(*mJob) bool
 	slots, most, started int // most is how many jobs it starts at most, or 0
 	beside               int // how many rounds may be under way besides another
@@ -251,12 +251,12 @@ type tick struct {
 	at                   map[string]string // of the latest round
 }
 
-func newTick(slots int, runs func(*mJob) bool) *tick {
-	return &tick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
+func newTick(slots int, runs func(*mJob) bool) *mTick {
+	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
 }
 
 // begin notes the order of the jobs that are due.
-func (k *tick) begin(q *mQueue) {
+func (k *mTick) begin(q *mQueue) {
 	for i, j := range q.due() {
 		if j.place = 0; j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil) {
 			j.place = i + 1
@@ -265,7 +265,7 @@ func (k *tick) begin(q *mQueue) {
 }
 
 // limited says what keeps a job from starting now: the rate, its group, or the queue's limit.
-func (k *tick) limited(j *mJob) string {
+func (k *mTick) limited(j *mJob) string {
 	sum, group := 0, 0
 	for _, o := range j.q.jobs {
 		if o != j && (o.status == "awaiting" || k.running[o]) {
@@ -290,7 +290,7 @@ func (k *tick) limited(j *mJob) string {
 }
 
 // next are the jobs that can start next, n at most. A job that waits for the limit holds back all later ones with a weight.
-func (k *tick) next(q *mQueue, n int) (list []*mJob) {
+func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
 	held := false
 	for _, j := range q.due() {
 		why := k.limited(j)
@@ -304,7 +304,7 @@ func (k *tick) next(q *mQueue, n int) (list []*mJob) {
 }
 
 // see takes the next entry about a job, and says why it may not come.
-func (k *tick) see(j *mJob, entry, at string) error {
+func (k *mTick) see(j *mJob, entry, at string) error {
 	switch {
 	case len(j.log) > 0: // foretold
 	case j.status == "submitted":
@@ -326,7 +326,7 @@ func (k *tick) see(j *mJob, entry, at string) error {
 }
 
 // start starts a job. The order holds within each shard, and for each group.
-func (k *tick) start(j *mJob, at string) error {
+func (k *mTick) start(j *mJob, at string) error {
 	class, lane := fmt.Sprint(j.q.name, j.shard, j.q.groups != nil, map[bool]string{true: j.group}[j.q.groups != nil]), 0
 	r := k.rounds[class]
 	if at != k.at[class] || k.slots == 1 {
@@ -351,7 +351,7 @@ func (k *tick) start(j *mJob, at string) error {
 }
 
 // rest says what should not be left in a queue after a tick.
-func (k *tick) rest(q *mQueue) error {
+func (k *mTick) rest(q *mQueue) error {
 	for _, j := range q.jobs {
 		if left := j.status == "submitted" || j.status == "undecided" && k.runs(j); left && (k.most == 0 || k.started < k.most) {
 			return fmt.Errorf("job %d of %s is left %s", j.id, q.name, j.status)

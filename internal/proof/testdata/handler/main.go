@@ -1,4 +1,5 @@
-// Handler does what a job's data says, as a program for each job, as a stream, or as a retry handler.
+// Command handler runs the proof's jobs. It does what the job's data says for this attempt, and keeps a ledger: the proof's
+// record apart from the database. Usage: handler LEDGER [stream|decide].
 package main
 
 import (
@@ -6,125 +7,112 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/signal"
+	"os/exec"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// job is what hipq writes. Do has a letter for each attempt, and the last one is for all further attempts; Say has the retry
-// handler's letters. The model gives each letter its meaning.
 type job struct {
-	ID      int64 `json:"id"`
-	Attempt int   `json:"attempt"`
+	Queue   string `json:"queue"`
+	ID      int64  `json:"id"`
+	Attempt int    `json:"attempt"`
+	Token   string `json:"token"`
 	Data    struct {
-		N   int    `json:"n"`
-		Do  string `json:"do"`
-		Say string `json:"say"`
+		Steps []struct {
+			Do string `json:"do"`
+			MS int    `json:"ms"`
+		} `json:"steps"`
 	} `json:"job_data"`
 }
 
-func letter(of string, attempt int) byte {
-	if of == "" {
-		return 'd'
-	}
-	return of[min(attempt, len(of))-1]
-}
-
-// reply is the reply of a letter, or empty.
-func reply(do byte) map[string]any {
-	switch do {
-	case 'd':
-		return map[string]any{"outcome": "finished"}
-	case 'D':
-		return map[string]any{"outcome": "finished", "result": map[string]any{"pages": 3}}
-	case 'r':
-		return map[string]any{"outcome": "retry", "error": "busy"}
-	case '0':
-		return map[string]any{"outcome": "retry", "error": "busy", "retry_after": "0s"}
-	case 'l':
-		return map[string]any{"outcome": "retry", "error": "later", "retry_after": "3d"}
-	case 'f':
-		return map[string]any{"outcome": "failed", "error": "no such customer"}
-	case 's':
-		return map[string]any{"outcome": "sent"}
-	}
-	return nil
-}
-
 func main() {
-	switch os.Args[1] {
-	case "stream":
-		stream()
+	ledger, err := os.OpenFile(os.Args[1], os.O_WRONLY|os.O_APPEND, 0)
+	must(err)
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	switch mode := append(os.Args, "exec")[2]; mode {
+	case "sleep":
+		time.Sleep(time.Hour)
 	case "decide":
-		decide()
+		var asked struct {
+			Job job `json:"job"`
+		}
+		_ = in.Decode(&asked) // only the ledger's line matters, and the environment has what it needs
+		note(ledger, "asked", asked.Job)
+		time.Sleep(20 * time.Millisecond)
+		fmt.Println(`{"decision":"again","retry_after":"0s"}`)
+	case "stream":
+		for {
+			var j job
+			if in.Decode(&j) != nil {
+				return
+			}
+			// One at a time would make the jobs of a stream wait for each other.
+			go func() {
+				answer := map[string]any{"id": j.ID, "token": j.Token, "queue": j.Queue, "outcome": "finished"}
+				switch work(ledger, j) {
+				case "fail":
+					answer["outcome"], answer["error"] = "retry", "failed on purpose"
+				case "fatal":
+					answer["outcome"], answer["error"] = "failed", "failed for good on purpose"
+				}
+				line, err := json.Marshal(answer)
+				must(err)
+				_, _ = os.Stdout.Write(append(line, '\n')) // a lost worker reads no more
+			}()
+		}
 	default:
-		one()
-	}
-}
-
-func fail(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(70)
-	}
-}
-
-func stream() {
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	in.Buffer(nil, 4<<20)
-	for in.Scan() {
 		var j job
-		fail(json.Unmarshal(in.Bytes(), &j))
-		r := reply(letter(j.Data.Do, j.Attempt))
-		if r == nil {
-			r = map[string]any{"outcome": "nonsense"}
-		}
-		r["id"] = j.ID
-		fail(out.Encode(r))
-	}
-}
-
-func one() {
-	var j job
-	fail(json.NewDecoder(os.Stdin).Decode(&j))
-	switch do := letter(j.Data.Do, j.Attempt); do {
-	case 'x':
-		fmt.Println("exit")
-		os.Exit(1)
-	case 'q':
-		os.Exit(65)
-	case 'k':
-		fail(syscall.Kill(os.Getpid(), syscall.SIGKILL))
-	case 't':
-		signal.Ignore(syscall.SIGINT)
-		time.Sleep(time.Minute)
-	default:
-		if r := reply(do); r != nil {
-			fail(json.NewEncoder(os.Stdout).Encode(r))
-		} else {
-			fmt.Println(`{"outcome":"nonsense"}`)
+		must(in.Decode(&j))
+		switch work(ledger, j) {
+		case "fail":
+			os.Exit(1)
+		case "fatal":
+			os.Exit(65)
 		}
 	}
 }
 
-func decide() {
-	var j job
-	fail(json.NewDecoder(os.Stdin).Decode(&j))
-	again := map[string]any{"decision": "again"}
-	switch letter(j.Data.Say, j.Attempt) {
-	case 'z':
-		again["decision"] = "final"
-	case '0':
-		again["retry_after"] = "0s"
-	case 'l':
-		again["retry_after"] = "3d"
-	case 'O':
-		again["retry_after"], again["priority"] = "3d", 7
-		again["job_data"] = map[string]any{"n": j.Data.N, "do": "d", "changed": true}
-	case 'x':
-		os.Exit(1)
-	case 'b':
-		again["decision"] = "perhaps"
+// beat is how often a running handler writes a line, so that the last line of a killed handler shows when it still ran.
+const beat = 10 * time.Millisecond
+
+func work(ledger *os.File, j job) string {
+	note(ledger, "start", j)
+	step := j.Data.Steps[min(j.Attempt, len(j.Data.Steps))-1]
+	for end := time.Now().Add(time.Duration(step.MS) * time.Millisecond); time.Until(end) > 0; note(ledger, "beat", j) {
+		time.Sleep(min(time.Until(end), beat))
 	}
-	fail(json.NewEncoder(os.Stdout).Encode(again))
+	switch step.Do {
+	case "crash":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "hang":
+		// with a child process, which must not outlive the attempt
+		self, err := os.Executable()
+		must(err)
+		must(exec.Command(self, os.Args[1], "sleep").Start())
+		time.Sleep(time.Hour)
+	}
+	note(ledger, step.Do, j)
+	return step.Do
+}
+
+// note adds a line with one write, so that lines of several processes don't mix. A kill may cut the write, so each line
+// begins with a newline and ends with a mark. The time is the machine's since its start, which no fault of a clock changes.
+func note(ledger *os.File, event string, j job) {
+	queue, id, attempt, token := j.Queue, fmt.Sprint(j.ID), fmt.Sprint(j.Attempt), j.Token
+	if queue == "" {
+		queue, id, attempt, token = os.Getenv("HIPQ_QUEUE"), os.Getenv("HIPQ_JOB_ID"), os.Getenv("HIPQ_ATTEMPT"), os.Getenv("HIPQ_TOKEN")
+	}
+	var now unix.Timespec
+	must(unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
+	_, err := fmt.Fprintf(ledger, "\n%s %s %s %s %s %d %d %d .", event, queue, id, attempt, token, os.Getpid(), os.Getppid(), now.Nano())
+	must(err)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

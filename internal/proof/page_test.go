@@ -1,0 +1,82 @@
+package proof
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+var pageFlag = flag.Bool("proof.page", false, "write the page")
+
+const (
+	pageFile     = "../../docs/explanation/reliability.md"
+	campaignFile = "testdata/campaign.jsonl"
+)
+
+// sum is a row of the page: all turns of a kind that have ended.
+type sum struct {
+	kind
+	Rounds, Faults, Jobs, Bad int
+	Engines                   []string
+	Notes                     []string
+}
+
+func (s sum) Title() string      { return s.title }
+func (s sum) Must() string       { return s.must }
+func (s sum) Name() string       { return s.name }
+func (s sum) Versions() string   { return strings.Join(s.Engines, ", ") }
+func (s sum) FaultsText() string { return thousands(s.Faults) }
+func (s sum) JobsText() string   { return thousands(s.Jobs) }
+
+// thousands writes a number as the pages do: 10,000.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// TestPage checks that the page tells the campaign as it was.
+func TestPage(t *testing.T) {
+	sums := map[string]*sum{}
+	for _, k := range kinds {
+		sums[k.name] = &sum{kind: k}
+	}
+	commits := []string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(dbtest.Must(os.ReadFile(campaignFile))(t))), "\n") {
+		var e ending
+		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
+		name, _, _ := strings.Cut(e.Ended, "/")
+		s := sums[name]
+		dbtest.Require(t, s != nil, "%s has a turn of an unknown kind: %s", campaignFile, line)
+		s.Rounds, s.Faults, s.Jobs, s.Bad = s.Rounds+e.Rounds, s.Faults+e.Faults, s.Jobs+e.Jobs, s.Bad+e.Bad
+		if !slices.Contains(s.Engines, e.Version) {
+			s.Engines = append(s.Engines, e.Version)
+		}
+		if !slices.Contains(commits, e.Commit) {
+			commits = append(commits, e.Commit)
+		}
+		s.Notes = append(s.Notes, e.Notes...)
+	}
+	var rows []*sum
+	for _, k := range kinds {
+		if sums[k.name].Rounds > 0 {
+			rows = append(rows, sums[k.name])
+		}
+	}
+	var page strings.Builder
+	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{"Kinds": rows, "Commits": commits}))
+	if *pageFlag {
+		dbtest.OK(t, os.WriteFile(pageFile, []byte(page.String()), 0o644))
+	}
+	is := string(dbtest.Must(os.ReadFile(pageFile))(t))
+	dbtest.Ensure(t, is == page.String(), "%s isn't what the campaign says: run make proof", pageFile)
+}

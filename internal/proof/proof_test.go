@@ -1,0 +1,143 @@
+// Package proof is the campaign of faults behind docs/explanation/reliability.md. A turn injects one kind of fault on one
+// engine, in rounds. Each round has an instance of hipq of its own, real processes, and checks that see only tables, output
+// and what handlers wrote to disk. make proof runs all turns.
+package proof
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path"
+	"testing"
+	"time"
+)
+
+var (
+	turnFlag   = flag.String("proof.turn", "", "the turn to run: KIND/ENGINE/NUMBER")
+	roundFlag  = flag.Int("proof.round", 0, "only this round of the turn, to repeat a fault (0: all)")
+	forFlag    = flag.Duration("proof.for", 20*time.Minute, "how long the turn may last")
+	listFlag   = flag.Bool("proof.list", false, "print the turns, and do nothing else")
+	ledgerFlag = flag.String("proof.ledger", "", "the file to which the turn appends its faults")
+)
+
+// kind is a kind of fault: a row of the page.
+type kind struct {
+	name, title string
+	// must says what must be 0.
+	must string
+	// turns are the engines, each with the number of turns on it. faults is how many each turn injects.
+	turns  []engineTurns
+	faults int
+	// round injects the faults of one round.
+	round func(*round)
+}
+
+type engineTurns struct {
+	engine string
+	turns  int
+}
+
+// kinds is the campaign.
+var kinds = []kind{
+	{
+		name: "signals", title: "SIGKILL, SIGSTOP and SIGTERM of workers, guards and handlers, at random and at each system call",
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 2500,
+		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
+	},
+	{
+		name: "features", title: "Random operations with all features, compared with a model of the queue",
+		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
+		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
+	},
+}
+
+// turn is a part of the campaign that runs at once.
+type turn struct {
+	kind   kind
+	engine string
+	number int
+}
+
+func (t turn) String() string { return fmt.Sprintf("%s/%s/%d", t.kind.name, t.engine, t.number) }
+
+// turns is the campaign in its order.
+func turns() (all []turn) {
+	for _, k := range kinds {
+		for _, e := range k.turns {
+			for n := range e.turns {
+				all = append(all, turn{k, e.engine, n + 1})
+			}
+		}
+	}
+	return all
+}
+
+// driver is the name of the engine's driver.
+func (t turn) driver() string {
+	if t.engine == "sqlite" {
+		return "sqlite"
+	}
+	return "mysql"
+}
+
+// TestMain prints the campaign for .ci/proof.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *listFlag {
+		for _, turn := range turns() {
+			fmt.Println(turn)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestTurn runs one turn: rounds, until it has injected its faults or its time is over. The same turn makes the same choices,
+// but processes and signals have a timing of their own.
+func TestTurn(t *testing.T) {
+	for _, turn := range turns() {
+		if ok, err := path.Match(*turnFlag, turn.String()); err != nil || !ok {
+			continue
+		}
+		t.Run(turn.String(), func(t *testing.T) { turn.run(t) })
+	}
+}
+
+func (u turn) run(t *testing.T) {
+	bin, began, end := build(t), time.Now(), ending{Ended: u.String(), Commit: os.Getenv("HIPQ_PROOF_COMMIT")}
+	for n := max(1, *roundFlag); end.Faults < u.kind.faults && time.Since(began) < *forFlag; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := newRound(t, u, n, bin)
+			r.until = began.Add(*forFlag)
+			u.kind.round(r)
+			bad := r.judge()
+			for _, f := range r.faults {
+				f.Found = bad
+				record(t, f)
+			}
+			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks)+r.more, end.Bad+len(bad)
+			end.Version, end.Notes = r.version(), append(end.Notes, r.notes...)
+			t.Logf("%.0f s: %d faults and %d jobs so far", time.Since(began).Seconds(), end.Faults, end.Jobs)
+		})
+		if *roundFlag > 0 {
+			return
+		}
+		if end.Rounds < n { // it ended before it was judged
+			t.FailNow()
+		}
+	}
+	end.Seconds = time.Since(began).Seconds()
+	record(t, end)
+}
+
+// seed makes the choices of a round repeatable. It depends on nothing but the round's name.
+func seed(u turn, round int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", u, round)
+	return h.Sum64()
+}
+
+// random is a separate source for each actor of a round, so that their timing doesn't change each other's choices.
+func (r *round) random(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, actor)) }
