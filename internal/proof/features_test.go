@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 // features runs random operations, and compares outputs, exit codes and tables with the model's. rapid shrinks a sequence with
 // a difference, and prints it as commands. Its own flags outrank the round's seed and sizes.
 func features(r *round) {
-	set := map[string]string{"rapid.seed": fmt.Sprint(r.seed), "rapid.checks": "20", "rapid.shrinktime": "3m", "rapid.nofailfile": "true"}
+	set := map[string]string{"rapid.seed": fmt.Sprint(r.seed), "rapid.checks": "20", "rapid.steps": "20", "rapid.shrinktime": "3m", "rapid.nofailfile": "true"}
 	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
 	for name, value := range set {
 		dbtest.OK(r.t, flag.Set(name, value))
@@ -67,7 +68,7 @@ func (p *play) spec(q *mQueue) (*mJob, bool) {
 	t := pick(p.T, "type", q.types...)
 	does := map[string]string{"exec": "dDrflsgxqk0", "http": "dDrflsgxq", "stream": "dDrflsg0", "none": "d"}[t.kind]
 	if t.name == "brief" {
-		does = "dt"
+		does = "ddddddt"
 	}
 	if t.name == "stream" { // its retries cost a tick a second
 		does = "ddddDDfflllllsssr0"
@@ -93,7 +94,7 @@ func (p *play) spec(q *mQueue) (*mJob, bool) {
 	case "timeout":
 		j.timeout = t.timeout + 1
 	}
-	return j, pick(p.T, "key", "its own", "its own", "one of a few") == "its own"
+	return j, pick(p.T, "key", "its own", "its own", "its own", "one of a few") == "its own"
 }
 
 // copies makes n jobs of a drawn one.
@@ -141,8 +142,8 @@ func (p *play) batch(t *rapid.T) {
 	var lines []*mJob
 	for range rapid.IntRange(1, 4).Draw(t, "kinds") {
 		j, own := p.spec(p.queue())
-		n := pick(t, "copies", 1, 2, 5, 40, 120, 200)
-		if j.t.kind == "exec" || j.t.asked {
+		n := pick(t, "copies", 1, 2, 20, 150, 300, 400)
+		if j.t.kind == "exec" || j.t.asked || !own { // each costs a process, or has one of a few keys
 			n = min(n, 10)
 		}
 		if strings.ContainsAny(j.do, "t") {
@@ -296,7 +297,7 @@ func (p *play) work(t *rapid.T) {
 	if due > 100 {
 		slots = 50
 	}
-	args = append(args, "--concurrency", fmt.Sprint(slots))
+	args = append(args, "--run-for", "10m", "--concurrency", fmt.Sprint(slots))
 	types := []string{}
 	if rapid.IntRange(0, 4).Draw(t, "some types") == 4 {
 		types = append(types, pick(t, "type", queues[0].types[:10]...).name, "stream")
@@ -415,10 +416,8 @@ func (p *play) operate(command string) func(*rapid.T) {
 		var others []*mJob
 		code := 0
 		for _, j := range jobs {
-			word, other := j.operate(command, flag != "")
-			if command == "reschedule" {
-				word = j.reschedule(in, priority)
-			} else if word == "retried" {
+			word, other := j.operate(command, flag != "", in, priority)
+			if word == "retried" {
 				p.expect(other)
 			}
 			others = append(others, other)
@@ -507,6 +506,20 @@ func (p *play) byHand(t *rapid.T) {
 	p.hipq(code, "", "run", q.name, fmt.Sprint(j.id))
 	p.sync(k, q)
 	dbtest.Require(t, k.started == k.most, "started %d attempts instead of %d", k.started, k.most)
+}
+
+// counts are the columns of hipq status.
+func (q *mQueue) counts() map[string]int {
+	n := map[string]int{}
+	for _, j := range q.jobs {
+		column := cmp.Or(map[string]string{"submitted": "due", "later": "scheduled", "awaiting": "waiting", "undecided": "error"}[j.status], j.status)
+		if j.status == "submitted" && j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) {
+			column = "scheduled"
+		}
+		n[column] += btoi(!j.gone)
+		n["retrying"] += btoi(j.waits() && j.attempt > 0)
+	}
+	return n
 }
 
 // status compares hipq status and lists with the model.

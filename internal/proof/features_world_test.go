@@ -92,6 +92,27 @@ func endpoint(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
+// mType is a job type of the config.
+type mType struct {
+	name, kind                string // kind is exec, stream, http, or none without a handler
+	attempts                  int
+	later                     bool // the policy's delay is a day, else 0
+	async, asked              bool // asked: it has a retry handler
+	shut                      bool // its time windows are closed
+	priority, factor, timeout int
+}
+
+// letters are what handlers do: the outcome, a part of the error, and when they want to run again.
+var letters = map[byte][3]string{
+	'd': {"finished"}, 'D': {"finished"}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
+	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
+	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
+}
+
+const pages = `{"pages":3}` // the result of D
+
+func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
+
 // world returns the queues of the config. They differ in what they limit, and have the same job types.
 func world() []*mQueue {
 	queues := []*mQueue{
@@ -114,7 +135,7 @@ func world() []*mQueue {
 			{name: "heavy", kind: "stream", attempts: 1, priority: 50, factor: 3},
 			{name: "free", kind: "stream", attempts: 2, later: true, factor: -1},
 			{name: "shut", kind: "stream", attempts: 1, shut: true},
-			{name: "brief", kind: "exec", attempts: 2, later: true, timeout: 1},
+			{name: "brief", kind: "exec", attempts: 2, later: true, timeout: 3},
 			{name: "idle", kind: "none", attempts: 3},
 			{name: "wild", kind: "none", attempts: 3},
 		} {

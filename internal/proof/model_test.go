@@ -11,16 +11,6 @@ import (
 // The model is what SPEC.md says a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
 // in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards.
 
-// mType is a job type of the config.
-type mType struct {
-	name, kind                string // kind is exec, stream, http, or none without a handler
-	attempts                  int
-	later                     bool // the policy's delay is a day, else 0
-	async, asked              bool // asked: it has a retry handler
-	shut                      bool // its time windows are closed
-	priority, factor, timeout int
-}
-
 // mQueue is a queue. Its order is highest, schedule, or empty for the lowest priority first; "*" in groups is all other groups.
 type mQueue struct {
 	name, order               string
@@ -114,17 +104,6 @@ func (j *mJob) end(status, entry, err string) {
 	j.gone = status == "finished" && j.q.forgetDone || status != "finished" && j.q.forgetFailed
 }
 
-// letters are what handlers do: the outcome, a part of the error, and when they want to run again.
-var letters = map[byte][3]string{
-	'd': {"finished"}, 'D': {"finished"}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
-	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
-	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
-}
-
-const pages = `{"pages":3}` // the result of D
-
-func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
-
 // start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
 func (j *mJob) start(bySQL bool) {
 	j.attempt++
@@ -189,10 +168,16 @@ func (q *mQueue) answer(t *mType, key, with string) (*mJob, string) {
 	return j, "answered"
 }
 
-// operate is one of an operator's commands: dismiss, cancel (with --running), and retry (with --again), which also returns
-// another job: the new one, or the live one with its key.
-func (j *mJob) operate(command string, flag bool) (word string, other *mJob) {
+// operate is an operator's command: dismiss, cancel (flag: --running), reschedule (--in and --priority), and retry (flag: --again),
+// which also returns the new job, or the live one with its key.
+func (j *mJob) operate(command string, flag bool, in string, priority int) (word string, other *mJob) {
 	switch {
+	case command == "reschedule" && j.waits():
+		if j.takeIn(); in != "" {
+			j.wait(in != "0s")
+		}
+		j.priority = cmp.Or(priority, j.priority)
+		return "rescheduled", nil
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
 		j.status, j.dismissed = "closed", j.dismissed || j.status == "failed"
 		return "dismissed", nil
@@ -212,18 +197,6 @@ func (j *mJob) operate(command string, flag bool) (word string, other *mJob) {
 		return "retried", c
 	}
 	return "refused", nil
-}
-
-// reschedule is hipq reschedule, with --in and --priority or without.
-func (j *mJob) reschedule(in string, priority int) string {
-	if !j.waits() {
-		return "refused"
-	}
-	if j.takeIn(); in != "" {
-		j.wait(in != "0s")
-	}
-	j.priority = cmp.Or(priority, j.priority)
-	return "rescheduled"
 }
 
 // due are the due jobs in their order.
@@ -352,27 +325,14 @@ func (k *mTick) start(j *mJob, at string) error {
 
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
+	left := k.next(q, 1)
 	for _, j := range q.jobs {
-		if left := j.status == "submitted" || j.status == "undecided" && k.runs(j); left && (k.most == 0 || k.started < k.most) {
-			return fmt.Errorf("job %d of %s is left %s", j.id, q.name, j.status)
+		if j.status == "submitted" || j.status == "undecided" && k.runs(j) {
+			left = append(left, j)
 		}
 	}
-	if list := k.next(q, 1); len(list) > 0 && (k.most == 0 || k.started < k.most) {
-		return fmt.Errorf("job %d of %s could start, but is left", list[0].id, q.name)
+	if len(left) > 0 && (k.most == 0 || k.started < k.most) {
+		return fmt.Errorf("job %d of %s is left %s", left[0].id, q.name, left[0].status)
 	}
 	return nil
-}
-
-// counts are the columns of hipq status.
-func (q *mQueue) counts() map[string]int {
-	n := map[string]int{}
-	for _, j := range q.jobs {
-		column := cmp.Or(map[string]string{"submitted": "due", "later": "scheduled", "awaiting": "waiting", "undecided": "error"}[j.status], j.status)
-		if j.status == "submitted" && j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) {
-			column = "scheduled"
-		}
-		n[column] += btoi(!j.gone)
-		n["retrying"] += btoi(j.waits() && j.attempt > 0)
-	}
-	return n
 }
