@@ -47,11 +47,11 @@ func (i *instance) check(t *rapid.T) {
 		actions[fmt.Sprint("batch ", i)], actions[fmt.Sprint("work ", i)] = p.batch, p.work
 	}
 	before := i.steps
+	defer func() { i.round.inject("%d operations", i.steps-before) }()
 	t.Repeat(actions)
 	for _, q := range p.queues {
 		p.sync(nil, q)
 	}
-	i.round.inject("%d operations", i.steps-before)
 }
 
 func pick[T any](t *rapid.T, what string, of ...T) T { return rapid.SampledFrom(of).Draw(t, what) }

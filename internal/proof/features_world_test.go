@@ -366,10 +366,10 @@ func (p *play) bind(q *mQueue, r row) {
 		if at := j.mSpec.at; at != "" && !j.shut && !strings.HasPrefix(r.at, at) {
 			p.Fatalf("%s: job %d is due at %s, not at %s", q.name, r.id, r.at, at)
 		}
-		j.id, p.byID[q.id(r.id)] = r.id, j
+		j.id, j.at, p.byID[q.id(r.id)] = r.id, r.at, j
 		p.jobs++
 	}
-	j.at, j.shard, j.ready = r.at, r.shard, r.status == "available"
+	j.shard, j.ready = r.shard, r.status == "available"
 }
 
 // expect notes jobs that the next look at the tables must find.
@@ -427,6 +427,7 @@ func (p *play) compare(q *mQueue, rows []row) {
 		dbtest.Require(p.T, i < len(rows) && rows[i].id == j.id, "%s: job %d is missing", q.name, j.id)
 		r := rows[i]
 		i++
+		j.at = r.at
 		if s, known := statuses[r.status]; known {
 			r.status = s
 		} else if r.status == "scheduled" {
