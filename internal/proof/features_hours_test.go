@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -29,17 +30,15 @@ func (p *play) monitor(t *rapid.T) {
 	p.tally = map[string][5]int{}
 	for range 2 { // the second time changes nothing
 		p.hipq(0, "", "monitor", "--at", hour.Format(time.RFC3339))
-		rows := dbtest.Must(p.db.Query("SELECT queue, job_type, added, started, finished, errors, failed FROM shop_metrics"+
-			" WHERE hour = ? AND queue <> 'NONE' AND added + started + finished + errors + failed > 0", hour.Format(stamp6)))(t)
 		got := map[string][5]int{}
-		for rows.Next() {
+		p.each("SELECT queue, job_type, added, started, finished, errors, failed FROM shop_metrics"+
+			" WHERE hour = ? AND queue <> 'NONE' AND added + started + finished + errors + failed > 0", func(rows *sql.Rows) error {
 			var queue, kind string
 			var n [5]int
-			dbtest.OK(t, rows.Scan(&queue, &kind, &n[0], &n[1], &n[2], &n[3], &n[4]))
+			err := rows.Scan(&queue, &kind, &n[0], &n[1], &n[2], &n[3], &n[4])
 			got[queue+" "+kind] = n
-		}
-		dbtest.OK(t, rows.Err())
-		dbtest.OK(t, rows.Close())
+			return err
+		}, hour.Format(stamp6))
 		dbtest.Require(t, fmt.Sprint(got) == fmt.Sprint(want), "the metrics of %s are %v, want %v", hour, got, want)
 	}
 }
@@ -93,7 +92,6 @@ type mSchedule struct {
 	missed string
 	paused bool
 	until  time.Time // slots up to here are done
-	may    []time.Time
 	got    map[string]bool
 }
 

@@ -37,9 +37,11 @@ func features(r *round) {
 // check is one sequence of operations.
 func (i *instance) check(t *rapid.T) {
 	p := i.begin(t)
-	actions := map[string]func(*rapid.T){"answer": p.answer, "cancel": p.operate("cancel"), "retry": p.operate("retry"),
+	actions := map[string]func(*rapid.T){
+		"answer": p.answer, "cancel": p.operate("cancel"), "retry": p.operate("retry"),
 		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one,
-		"insert": p.insert, "status": p.status, "monitor": p.monitor, "purge": p.purge, "schedule": p.schedule, "settings": p.settings}
+		"insert": p.insert, "status": p.status, "monitor": p.monitor, "purge": p.purge, "schedule": p.schedule, "settings": p.settings,
+	}
 	if p.driver == "mysql" {
 		actions["submit"], actions["sql worker"] = p.submit, p.sqlWorker
 	}
@@ -47,7 +49,7 @@ func (i *instance) check(t *rapid.T) {
 		actions[fmt.Sprint("batch ", i)], actions[fmt.Sprint("work ", i)] = p.batch, p.work
 	}
 	before := i.steps
-	defer func() { i.round.inject("%d operations", i.steps-before) }()
+	defer func() { i.inject("%d operations", i.steps-before) }()
 	t.Repeat(actions)
 	for _, q := range p.queues {
 		p.sync(nil, q)

@@ -175,9 +175,11 @@ func (p *play) yaml() string {
 		case q.order != "":
 			c.WriteString("    order: schedule\n")
 		}
-		for key, set := range map[string]bool{"keep_finished: 0": q.forgetDone, "keep_failed: 0": q.forgetFailed,
+		for key, set := range map[string]bool{
+			"keep_finished: 0": q.forgetDone, "keep_failed: 0": q.forgetFailed,
 			fmt.Sprintf("rate: %d/1d", q.rate): q.rate > 0, fmt.Sprintf("concurrency: %d", q.lane): q.lane > 0,
-			`throttle_groups: {by: data.g, limits: {a: 2, "*": 3}}`: q.groups != nil} {
+			`throttle_groups: {by: data.g, limits: {a: 2, "*": 3}}`: q.groups != nil,
+		} {
 			if set {
 				c.WriteString("    " + key + "\n")
 			}
@@ -214,9 +216,11 @@ const slotData = `{"n":0,"do":"d","say":"z","g":""}`
 // begin gives a check empty tables.
 func (f *instance) begin(t *rapid.T) *play {
 	now := time.Now().UTC()
-	p := &play{instance: f, T: t, queues: world(), byID: map[string]*mJob{}, unbound: map[string]*mJob{}, tally: map[string][5]int{}, start: now,
+	p := &play{
+		instance: f, T: t, queues: world(), byID: map[string]*mJob{}, unbound: map[string]*mJob{}, tally: map[string][5]int{}, start: now,
 		schedules: map[string]*mSchedule{},
-		anchor:    now.Add(-48 * time.Hour).Truncate(time.Minute), shut: now.Add(8*time.Hour).Format("15:04") + "-" + now.Add(10*time.Hour).Format("15:04")}
+		anchor:    now.Add(-48 * time.Hour).Truncate(time.Minute), shut: now.Add(8*time.Hour).Format("15:04") + "-" + now.Add(10*time.Hour).Format("15:04"),
+	}
 	for _, missed := range []string{"all", "latest", "skip"} {
 		p.schedules[missed] = &mSchedule{missed: missed, got: map[string]bool{}}
 	}
@@ -259,8 +263,10 @@ func (p *play) configure() {
 
 // empty deletes the rows of the check before.
 func (p *play) empty() {
-	for _, table := range []string{"activity", "metrics", "hours", "workers", "queues", "shards", "job_types", "notices", "schedules",
-		"plain", "tight", "timely", "parts", "split", "paced"} {
+	for _, table := range []string{
+		"activity", "metrics", "hours", "workers", "queues", "shards", "job_types", "notices", "schedules",
+		"plain", "tight", "timely", "parts", "split", "paced",
+	} {
 		_, _ = p.db.Exec("DELETE FROM shop_" + table) // before the first hipq init there are none
 	}
 }
@@ -332,18 +338,27 @@ func (p *play) sync(k *mTick, queues ...*mQueue) {
 	}
 }
 
-func (p *play) rows(q *mQueue) (list []row) {
-	rows := dbtest.Must(p.db.Query("SELECT id, job_type, job_key, job_data, status, state, scheduled_run_time, error, result, attempt_token, attempt," +
-		" COALESCE(priority, 0), COALESCE(throttle_factor, 0), COALESCE(timeout, 0), shard, COALESCE(retry_of, 0), COALESCE(retried_as, 0)" +
-		" FROM shop_" + q.name + " ORDER BY id"))(p.T)
+// each calls scan for each row of a query.
+func (p *play) each(query string, scan func(*sql.Rows) error, args ...any) {
+	p.Helper()
+	rows := dbtest.Must(p.db.Query(query, args...))(p.T)
 	defer rows.Close()
 	for rows.Next() {
-		var r row
-		dbtest.OK(p.T, rows.Scan(&r.id, &r.typ, &r.key, &r.data, &r.status, &r.state, &r.at, &r.err, &r.result, &r.token, &r.attempt,
-			&r.priority, &r.factor, &r.timeout, &r.shard, &r.retryOf, &r.retriedAs))
-		list = append(list, r)
+		dbtest.OK(p.T, scan(rows))
 	}
 	dbtest.OK(p.T, rows.Err())
+}
+
+func (p *play) rows(q *mQueue) (list []row) {
+	p.each("SELECT id, job_type, job_key, job_data, status, state, scheduled_run_time, error, result, attempt_token, attempt,"+
+		" COALESCE(priority, 0), COALESCE(throttle_factor, 0), COALESCE(timeout, 0), shard, COALESCE(retry_of, 0), COALESCE(retried_as, 0)"+
+		" FROM shop_"+q.name+" ORDER BY id", func(rows *sql.Rows) error {
+		var r row
+		err := rows.Scan(&r.id, &r.typ, &r.key, &r.data, &r.status, &r.state, &r.at, &r.err, &r.result, &r.token, &r.attempt,
+			&r.priority, &r.factor, &r.timeout, &r.shard, &r.retryOf, &r.retriedAs)
+		list = append(list, r)
+		return err
+	})
 	return list
 }
 
@@ -363,7 +378,7 @@ func (p *play) bind(q *mQueue, r row) {
 		}
 		dbtest.Require(p.T, j != nil, "%s has a job that nobody enqueued: %+v", q.name, r)
 		delete(p.unbound, claim)
-		if at := j.mSpec.at; at != "" && !j.shut && !strings.HasPrefix(r.at, at) {
+		if at := j.at; at != "" && !j.shut && !strings.HasPrefix(r.at, at) {
 			p.Fatalf("%s: job %d is due at %s, not at %s", q.name, r.id, r.at, at)
 		}
 		j.id, j.at, p.byID[q.id(r.id)] = r.id, r.at, j
@@ -385,28 +400,27 @@ func (p *play) expect(jobs ...*mJob) {
 
 func (p *play) activity(k *mTick) {
 	p.Helper()
-	rows := dbtest.Must(p.db.Query("SELECT id, at, state, queue, job_id, attempt FROM shop_activity WHERE kind = 'job' AND id > ? ORDER BY id", p.last))(p.T)
-	defer rows.Close()
 	if k == nil {
 		k = newTick(0, func(*mJob) bool { return false })
 	}
-	for rows.Next() {
+	p.each("SELECT id, at, state, queue, job_id, attempt FROM shop_activity WHERE kind = 'job' AND id > ? ORDER BY id", func(rows *sql.Rows) error {
 		var at, state, queue string
-		var id int64
-		var attempt int
-		dbtest.OK(p.T, rows.Scan(&p.last, &at, &state, &queue, &id, &attempt))
+		var id, attempt int64
+		if err := rows.Scan(&p.last, &at, &state, &queue, &id, &attempt); err != nil {
+			return err
+		}
 		j := p.byID[queue+" "+fmt.Sprint(id)]
 		dbtest.Require(p.T, j != nil, "activity %d is about an unknown job %d of %s", p.last, id, queue)
 		if err := k.see(j, fmt.Sprint(state, " ", attempt), at); err != nil {
-			p.Fatalf("%s: job %d of type %s, handler %q, retry handler %q: %v", queue, id, j.t.name, j.do, j.say, err)
+			return fmt.Errorf("%s: job %d of type %s, handler %q, retry handler %q: %w", queue, id, j.t.name, j.do, j.say, err)
 		}
 		if i := slices.Index([]string{"added", "starting", "finished", "error", "failed"}, state); i >= 0 {
 			n := p.tally[queue+" "+j.t.name]
 			n[i]++
 			p.tally[queue+" "+j.t.name] = n
 		}
-	}
-	dbtest.OK(p.T, rows.Err())
+		return nil
+	}, p.last)
 }
 
 var statuses = map[string]string{"available": "due", "throttled": "due", "deciding": "undecided"}
@@ -440,8 +454,10 @@ func (p *play) compare(q *mQueue, rows []row) {
 		if data == "other" && strings.Contains(r.data, `"changed":true`) {
 			data = r.data
 		}
-		want := row{j.id, j.t.name, j.key, data, j.status, j.state(), j.at, r.err, j.result, r.token, j.attempt, j.priority, j.factor, j.timeout,
-			j.shard, idOf(j.retryOf), idOf(j.retriedAs)}
+		want := row{
+			j.id, j.t.name, j.key, data, j.status, j.state(), j.at, r.err, j.result, r.token, j.attempt, j.priority, j.factor, j.timeout,
+			j.shard, idOf(j.retryOf), idOf(j.retriedAs),
+		}
 		dbtest.Require(p.T, r == want, "%s differs:\n got %+v\nwant %+v", q.name, r, want)
 		if (r.err == "NONE") != (j.error == "NONE") || j.error != "NONE" && !strings.Contains(r.err, j.error) {
 			p.Fatalf("%s: the error of job %d is %q, not %q", q.name, j.id, r.err, j.error)
