@@ -81,7 +81,7 @@ func (p *play) sqlWorker(t *rapid.T) {
 		names = append(names, kind.name)
 	}
 	n := pick(t, "n", 1, 3, 20)
-	k := newTick(n, func(j *mJob) bool { return j.q == q && slices.Contains(names, j.t.name) })
+	k := newTick(n, func(j *mJob) bool { return j.q == q && slices.Contains(names, j.t.name) }, q)
 	k.bySQL = true
 	want := k.next(q, n)
 	p.secrets++
@@ -93,7 +93,6 @@ func (p *play) sqlWorker(t *rapid.T) {
 		got = append(got, p.byID[q.name+" "+r[0]])
 	}
 	dbtest.Require(t, slices.Equal(got, want), "job_grab returned %v, want %s", jobs, idsOf(want))
-	k.begin(q)
 	for i, j := range got[:rapid.IntRange(0, len(got)).Draw(t, "starts")] {
 		id, token := jobs[i][0], jobs[i][6]
 		p.call("job_start", secret, q.name, id, token)

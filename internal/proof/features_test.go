@@ -307,14 +307,11 @@ func (p *play) work(t *rapid.T) {
 	}
 	k := newTick(slots, func(j *mJob) bool {
 		return j.t.kind != "none" && slices.Contains(queues, j.q) && (len(types) == 0 || slices.Contains(types, j.t.name))
-	})
+	}, queues...)
 	k.beside = btoi(p.driver == "mysql" && slots > 1)
 	if rapid.IntRange(0, 4).Draw(t, "most") == 4 {
 		k.most = rapid.IntRange(1, 60).Draw(t, "max jobs")
 		args = append(args, "--max-jobs", fmt.Sprint(k.most))
-	}
-	for _, q := range queues {
-		k.begin(q)
 	}
 	begun := time.Now().UTC()
 	p.hipq(0, "", args...)
@@ -497,9 +494,8 @@ func (p *play) byHand(t *rapid.T) {
 	if j == nil || j.status == "submitted" {
 		t.Skip("no job")
 	}
-	k := newTick(1, func(o *mJob) bool { return o == j })
+	k := newTick(1, func(o *mJob) bool { return o == j }, q)
 	k.byHand = true
-	k.begin(q)
 	code := 1
 	if (j.status == "due" || j.status == "later") && j.t.kind != "none" && k.limited(j) == "" {
 		code = btoi(!slices.Contains([]string{"finished", "sent"}, letters[letter(j.do, j.attempt+1)][0]))

@@ -147,15 +147,13 @@ func (j *mJob) decide() {
 
 // answer is an outside answer, finished, failed or retry, to the job of a type and key. It returns the command's word.
 func (q *mQueue) answer(t *mType, key, with string) (*mJob, string) {
-	j := q.live[t.name+" "+key]
+	j, old := q.live[t.name+" "+key], q.those(func(o *mJob) bool { return o.t == t && o.key == key && !o.gone })
 	switch {
-	case j == nil:
-		for _, old := range slices.Backward(q.jobs) {
-			if old.t == t && old.key == key && !old.gone {
-				return old, map[bool]string{true: "already", false: "refused"}[(old.status == "finished") == (with == "finished")]
-			}
-		}
+	case j == nil && len(old) == 0:
 		return nil, "unknown"
+	case j == nil:
+		last := old[len(old)-1]
+		return last, map[bool]string{true: "already", false: "refused"}[(last.status == "finished") == (with == "finished")]
 	case j.attempt == 0:
 		return j, "refused"
 	case with == "retry" && j.status != "awaiting":
@@ -199,14 +197,14 @@ func (j *mJob) operate(command string, flag bool, in string, priority int) (word
 	return "refused", nil
 }
 
+// those are the jobs for which a condition holds, in the order of their ids.
+func (q *mQueue) those(are func(*mJob) bool) []*mJob {
+	return slices.DeleteFunc(slices.Clone(q.jobs), func(j *mJob) bool { return !are(j) })
+}
+
 // due are the due jobs in their order.
-func (q *mQueue) due() (list []*mJob) {
-	for _, j := range q.jobs {
-		if j.status == "due" {
-			list = append(list, j)
-		}
-	}
-	by := map[string]int{"": 1, "highest": -1}[q.order]
+func (q *mQueue) due() []*mJob {
+	list, by := q.those(func(j *mJob) bool { return j.status == "due" }), map[string]int{"": 1, "highest": -1}[q.order]
 	slices.SortFunc(list, func(a, b *mJob) int {
 		return cmp.Or(by*cmp.Compare(a.priority, b.priority), strings.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
 	})
@@ -224,17 +222,14 @@ type mTick struct {
 	at                   map[string]string // of the latest round
 }
 
-func newTick(slots int, runs func(*mJob) bool) *mTick {
-	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
-}
-
-// begin notes the order of the jobs that are due.
-func (k *mTick) begin(q *mQueue) {
-	for i, j := range q.due() {
-		if j.place = 0; j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil) {
-			j.place = i + 1
+// newTick notes the order of the jobs that are due. Limits let jobs without a weight overtake.
+func newTick(slots int, runs func(*mJob) bool, queues ...*mQueue) *mTick {
+	for _, q := range queues {
+		for i, j := range q.due() {
+			j.place = (i + 1) * btoi(j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil))
 		}
 	}
+	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
 }
 
 // limited says what keeps a job from starting now: the rate, its group, or the queue's limit.
@@ -247,10 +242,7 @@ func (k *mTick) limited(j *mJob) string {
 			}
 		}
 	}
-	limit, named := j.q.groups[j.group]
-	if !named {
-		limit = j.q.groups["*"]
-	}
+	limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"])
 	switch {
 	case j.q.rate > 0 && j.q.starts >= j.q.rate:
 		return "rate"
@@ -325,12 +317,7 @@ func (k *mTick) start(j *mJob, at string) error {
 
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
-	left := k.next(q, 1)
-	for _, j := range q.jobs {
-		if j.status == "submitted" || j.status == "undecided" && k.runs(j) {
-			left = append(left, j)
-		}
-	}
+	left := append(k.next(q, 1), q.those(func(j *mJob) bool { return j.status == "submitted" || j.status == "undecided" && k.runs(j) })...)
 	if len(left) > 0 && (k.most == 0 || k.started < k.most) {
 		return fmt.Errorf("job %d of %s is left %s", left[0].id, q.name, left[0].status)
 	}
