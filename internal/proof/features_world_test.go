@@ -334,7 +334,7 @@ func (p *play) sync(k *mTick, queues ...*mQueue) {
 	}
 	p.activity(k)
 	for _, q := range queues {
-		p.compare(q, read[q])
+		p.compare(q, read[q], k != nil && k.bySQL)
 	}
 }
 
@@ -425,8 +425,8 @@ func (p *play) activity(k *mTick) {
 
 var statuses = map[string]string{"available": "due", "throttled": "due", "deciding": "undecided"}
 
-// compare compares the rows of a queue with the model.
-func (p *play) compare(q *mQueue, rows []row) {
+// compare compares the rows of a queue with the model. While a worker in SQL is at work, it has locked some due jobs.
+func (p *play) compare(q *mQueue, rows []row, grabbed bool) {
 	p.Helper()
 	dbtest.Require(p.T, len(p.unbound) == 0, "not in the tables: %v", p.unbound)
 	now := time.Now().UTC().Add(time.Second).Format(stamp)
@@ -444,6 +444,8 @@ func (p *play) compare(q *mQueue, rows []row) {
 		j.at = r.at
 		if s, known := statuses[r.status]; known {
 			r.status = s
+		} else if grabbed && r.status == "locked" {
+			r.status = "due"
 		} else if r.status == "scheduled" {
 			r.status = map[bool]string{true: "later", false: "due"}[r.at > now]
 		}
