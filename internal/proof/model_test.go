@@ -254,12 +254,13 @@ func (k *mTick) limited(j *mJob) string {
 	return ""
 }
 
-// next are the jobs that can start next, n at most. A job that waits for the limit holds back all later ones with a weight.
+// next are the jobs that can start next, n at most. A job that waits for the limit holds back all later ones with a weight. So does,
+// for a while, one that waited for another worker: whether it did is free.
 func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
 	held := false
 	for _, j := range q.due() {
 		why := k.limited(j)
-		if held = held || why == "limit"; k.runs(j) && !q.paused && why == "" && (!held || j.factor == 0) && len(list) < n {
+		if held = held || why == "limit" || q.limit > 0 && j.factor > 0 && !k.runs(j); k.runs(j) && !q.paused && why == "" && (!held || j.factor == 0) && len(list) < n {
 			k.running[j] = true
 			list = append(list, j)
 		}
@@ -290,9 +291,12 @@ func (k *mTick) see(j *mJob, entry, at string) error {
 	return nil
 }
 
-// start starts a job. The order holds within each shard, and for each group.
+// class is what the order holds within: the shard, and the throttle group if the queue has some.
+func (j *mJob) class() string { return fmt.Sprint(j.q.name, j.shard, map[bool]string{false: j.group}[j.q.groups == nil]) }
+
+// start starts a job.
 func (k *mTick) start(j *mJob, at string) error {
-	class, lane := fmt.Sprint(j.q.name, j.shard, j.q.groups != nil, map[bool]string{true: j.group}[j.q.groups != nil]), 0
+	class, lane := j.class(), 0
 	r := k.rounds[class]
 	if at != k.at[class] || k.slots == 1 {
 		r, k.at[class] = append(r, slices.Max(append(r, 0))), at
@@ -317,7 +321,10 @@ func (k *mTick) start(j *mJob, at string) error {
 
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
-	left := append(k.next(q, 1), q.those(func(j *mJob) bool { return j.status == "submitted" || j.status == "undecided" && k.runs(j) })...)
+	left := append(k.next(q, 1), q.those(func(j *mJob) bool {
+		r := k.rounds[j.class()]
+		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || len(r) > 0 && j.status == "due" && j.place > 0 && j.place < r[len(r)-1])
+	})...)
 	if len(left) > 0 && (k.most == 0 || k.started < k.most) {
 		return fmt.Errorf("job %d of %s is left %s", left[0].id, q.name, left[0].status)
 	}
