@@ -215,7 +215,7 @@ func (q *mQueue) due() []*mJob {
 type mTick struct {
 	runs                 func(*mJob) bool
 	slots, most, started int // most is how many jobs it starts at most, or 0
-	beside               int // how many rounds may be under way besides another
+	beside               int // how many rounds may overtake another without a limit
 	bySQL, byHand        bool
 	running              map[*mJob]bool
 	rounds               map[string][]int  // the highest place up to each round
@@ -306,7 +306,7 @@ func (k *mTick) start(j *mJob, at string) error {
 		lane += btoi(runs && o.q == j.q)
 	}
 	over := k.limited(j)
-	switch earlier := len(r) - k.beside - 2; {
+	switch earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); {
 	case over != "", j.q.paused && !k.byHand, k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
 		return fmt.Errorf("started although that is over a limit (%s; %d running, %d started, paused: %v)", over, lane, k.started, j.q.paused)
 	case j.place > 0 && earlier >= 0 && j.place < r[earlier]:
