@@ -292,7 +292,9 @@ func (k *mTick) see(j *mJob, entry, at string) error {
 }
 
 // class is what the order holds within: the shard, and the throttle group if the queue has some.
-func (j *mJob) class() string { return fmt.Sprint(j.q.name, j.shard, map[bool]string{false: j.group}[j.q.groups == nil]) }
+func (j *mJob) class() string {
+	return fmt.Sprint(j.q.name, j.shard, map[bool]string{false: j.group}[j.q.groups == nil])
+}
 
 // start starts a job.
 func (k *mTick) start(j *mJob, at string) error {
