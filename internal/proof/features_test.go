@@ -65,10 +65,16 @@ func (j *mJob) GoString() string   { return fmt.Sprint("job ", j.id, " of ", j.q
 
 func (p *play) queue() *mQueue { return pick(p.T, "queue", p.queues...) }
 
-// spec draws a job: its type and what the application chooses. Its key is unique, or one of a few.
+// spec draws a job: its type and what the application chooses. Its key is unique, or one of a few, or that of a live job. (No stream
+// gives a reply that can't be read: that may end other jobs of its program.)
 func (p *play) spec(q *mQueue) (*mJob, bool) {
-	t := pick(p.T, "type", q.types...)
-	does := map[string]string{"exec": "dDrflsgxqk0", "http": "dDrflsgxq", "stream": "dDrflsg0", "none": "d"}[t.kind]
+	t, key := pick(p.T, "type", q.types...), ""
+	if rapid.IntRange(0, 4).Draw(p.T, "twin") == 4 {
+		if twin := p.job(q); twin != nil && !twin.final() {
+			t, key = twin.t, twin.key
+		}
+	}
+	does := map[string]string{"exec": "dDrflsgxqk0", "http": "dDrflsgxq", "stream": "dDrfls0", "none": "d"}[t.kind]
 	if t.name == "brief" {
 		does = "ddddddt"
 	}
@@ -78,7 +84,7 @@ func (p *play) spec(q *mQueue) (*mJob, bool) {
 	do := rapid.StringOfN(rapid.RuneFrom([]rune(does)), 1, 3, -1).Draw(p.T, "do")
 	say := rapid.StringOfN(rapid.RuneFrom([]rune("lalO0xb")), 0, 2, -1).Draw(p.T, "say") + "z"
 	s := mSpec{do: do, say: say, group: pick(p.T, "group", "", "a", "b", "c"), priority: t.priority, factor: t.factor, timeout: t.timeout, shut: t.shut}
-	j := &mJob{mSpec: s, t: t, q: q}
+	j := &mJob{mSpec: s, t: t, q: q, key: key}
 	switch pick(p.T, "special", "", "", "priority", "past", "future", "shut", "factor", "timeout") {
 	case "priority":
 		j.priority = rapid.IntRange(-3, 3).Draw(p.T, "priority")
@@ -96,7 +102,7 @@ func (p *play) spec(q *mQueue) (*mJob, bool) {
 	case "timeout":
 		j.timeout = t.timeout + 1
 	}
-	return j, pick(p.T, "key", "its own", "its own", "its own", "one of a few") == "its own"
+	return j, key == "" && pick(p.T, "key", "its own", "its own", "its own", "one of a few") == "its own"
 }
 
 // copies makes n jobs of a drawn one.
@@ -104,9 +110,10 @@ func (p *play) copies(j *mJob, own bool, n int) (list []*mJob) {
 	for i := range n {
 		c := *j
 		p.n++
-		if c.key = fmt.Sprint("k", i%3); own {
+		if own {
 			c.key = fmt.Sprint("j", p.n)
 		}
+		c.key = cmp.Or(c.key, fmt.Sprint("k", i%3))
 		c.data = fmt.Sprintf(`{"n":%d,"do":%q,"say":%q,"g":%q}`, p.n, c.do, c.say, c.group)
 		list = append(list, &c)
 	}
