@@ -328,7 +328,9 @@ func (k *mTick) rest(q *mQueue) error {
 		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || len(r) > 0 && j.status == "due" && j.place > 0 && j.place < r[len(r)-1])
 	})...)
 	if len(left) > 0 && (k.most == 0 || k.started < k.most) {
-		return fmt.Errorf("job %d of %s is left %s", left[0].id, q.name, left[0].status)
+		j := left[0]
+		return fmt.Errorf("job %d of %s is left %s: attempt %d, weight %d, %q; place %d, started up to %d", j.id, q.name, j.status, j.attempt,
+			j.factor, k.limited(j), j.place, k.rounds[j.class()])
 	}
 	return nil
 }
