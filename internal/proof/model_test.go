@@ -137,7 +137,7 @@ func (j *mJob) decide() {
 			j.data, j.do, j.group, j.priority = "other", "d", "", 7
 		}
 	}
-	if !again {
+	if j.result = "NONE"; !again {
 		j.end("failed", "failed", j.error)
 		return
 	}
