@@ -46,6 +46,11 @@ var kinds = []kind{
 		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
+	{
+		name: "features", title: "Random operations with all features, compared with a model of the queue",
+		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
+		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
+	},
 }
 
 // turn is a part of the campaign that runs at once.
@@ -112,7 +117,7 @@ func (u turn) run(t *testing.T) {
 				f.Found = bad
 				record(t, f)
 			}
-			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks), end.Bad+len(bad)
+			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks)+r.more, end.Bad+len(bad)
 			end.Version, end.Notes = r.version(), append(end.Notes, r.notes...)
 			t.Logf("%.0f s: %d faults and %d jobs so far", time.Since(began).Seconds(), end.Faults, end.Jobs)
 		})
