@@ -154,6 +154,18 @@ func (c *Candidates) more(room *Room) bool {
 	return slices.ContainsFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended || r.cut })
 }
 
+// mayHaveFree says that jobs of weight 0 may have come since the ranges were read before, and forgets the ranges. A round
+// whose only candidates wait for the limit never comes to the end of the line, where next begins again.
+func (c *Candidates) mayHaveFree(before time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	may := c.readAt.Before(before)
+	if may {
+		c.forget()
+	}
+	return may
+}
+
 // unread takes back candidates, in order, that are still due. Forgotten ranges read them again anyway.
 func (c *Candidates) unread(list []candidate) {
 	c.mu.Lock()

@@ -78,6 +78,7 @@ func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.J
 	if c.ThrottleGroups != nil {
 		stride = 250 // it may have to pass many
 	}
+	began := time.Now()
 	list := due              // already locked
 	seen := map[int64]bool{} // a parallel round may have read them again, and a job that was read as due may be held since
 	for walked, size := 0, n; ; size = max(n-len(taken), stride) {
@@ -107,7 +108,8 @@ func (c claim) take(ctx context.Context, due []candidate, n int) (taken []*job.J
 			return taken, true, nil
 		}
 		if len(taken) == n || len(list) == 0 {
-			return taken, c.room.unfinished || len(taken) == n && c.round.Candidates.more(c.room), nil
+			more := len(taken) == n && c.round.Candidates.more(c.room) || len(taken) == 0 && c.room.full && c.round.Candidates.mayHaveFree(began)
+			return taken, c.room.unfinished || more, nil
 		}
 	}
 }

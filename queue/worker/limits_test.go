@@ -323,3 +323,25 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		dbtest.Ensure(s.t, !at.Before(over), "the job is said to have started %s before it could", over.Sub(at))
 	})
 }
+
+// TestRetriesOfWeightZero: jobs of weight 0 that a worker retries run in the same run, although another job waits for the
+// limit, which an unanswered job fills.
+func TestRetriesOfWeightZero(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, typed("later", func(t *job.Type) { t.Async = true }))
+		s.add(s.emails, "later", 2)
+		free := make([]job.Params, 30)
+		for i := range free {
+			free[i] = job.Params{Type: "send", ThrottleFactor: new(0)}
+		}
+		s.addJobs(s.emails, free...)
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			if j.Type == "send" && j.Attempt == 1 {
+				return errors.New("once more")
+			}
+			return nil
+		})))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 61, Finished: 31, Errors: 30})
+		s.wantCounts(s.emails, admin.Counts{Waiting: 1, Due: 1, Finished: 30})
+	})
+}
