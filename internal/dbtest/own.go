@@ -18,11 +18,21 @@ func OwnMySQL(t testing.TB, options ...string) string {
 	if os.Getenv(dsnVar) == "" {
 		return MySQL(t) // it says why there is none
 	}
-	return database(t, own(t, cmp.Or(os.Getenv(ownVar), "with-mariadb"), dsnVar, options...))
+	var args []string
+	for _, o := range options {
+		args = append(args, "--server="+o)
+	}
+	return database(t, ownServer(t, args...))
 }
 
-// own starts servers until the test ends, with a program in .ci, and returns what the program sets this variable to.
-func own(t testing.TB, program, variable string, options ...string) string {
+func ownServer(t testing.TB, args ...string) string {
+	t.Helper()
+	return own(t, cmp.Or(os.Getenv(ownVar), "with-mariadb"), dsnVar, args...)
+}
+
+// own starts servers until the test ends, with a program in .ci and its options, and returns what the program sets this
+// variable to.
+func own(t testing.TB, program, variable string, args ...string) string {
 	t.Helper()
 	alive, hold, err := os.Pipe()
 	if err != nil {
@@ -30,10 +40,6 @@ func own(t testing.TB, program, variable string, options ...string) string {
 	}
 	defer alive.Close()
 	// It ends when no process holds the other end of the pipe: with the test, however that ends.
-	var args []string
-	for _, o := range options {
-		args = append(args, "--server="+o)
-	}
 	args = append(args, "sh", "-c", `echo "$`+variable+`"; cat <&3`)
 	c := exec.Command(filepath.Join(root(t), ".ci", program), args...)
 	c.Env = append(os.Environ(), variable+"=")

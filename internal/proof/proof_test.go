@@ -46,6 +46,11 @@ var kinds = []kind{
 		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 2500,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
+	{
+		name: "servers", title: "kill -9 and restart of MariaDB and MySQL",
+		must: "acknowledged and missing", faults: 125,
+		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
+	},
 }
 
 // turn is a part of the campaign that runs at once.

@@ -65,6 +65,8 @@ type round struct {
 	// over collects moments at which the committed rows exceeded a limit.
 	over  map[string]bool
 	notes []string
+	// found are violations that the kind's own checks have found.
+	found []string
 }
 
 // settings are what a round's config varies.
