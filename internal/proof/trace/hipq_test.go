@@ -34,7 +34,7 @@ func newHipq(t *testing.T) hipq {
 	out, err := exec.Command("go", "build", "-o", h.program, "github.com/hipq/hipq").CombinedOutput()
 	dbtest.Require(t, err == nil, "%v: %s", err, out)
 	dbtest.OK(t, os.Mkdir(h.dir, 0o700))
-	config := "name: shop\nqueues: [{name: q, job_types: [{name: j, handler: {exec: ['true']}}]}]\n"
+	config := "name: shop\nworker: {lock_for: 5s, grace: 0s}\nqueues: [{name: q, job_types: [{name: j, handler: {exec: ['true']}}]}]\n"
 	dbtest.OK(t, os.WriteFile(h.dir+"/hipq.yaml", []byte(config), 0o600))
 	h.run(t, "init")
 	return h
@@ -160,4 +160,24 @@ func powerCut(t *testing.T, base string, log []trace.Change, seed uint64) error 
 		}
 	}
 	return nil
+}
+
+// TestFullDisk: a worker that loses its lock because the disk is full says so, although the database can be read.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	h := newHipq(t)
+	h.run(t, "enqueue", "q", "j")
+	full := false
+	cmd := h.command("work")
+	cmd.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=")
+	var said strings.Builder
+	cmd.Stderr = &said
+	tr := dbtest.Must(trace.Start(cmd, trace.Options{Hook: func(c *trace.Call) {
+		full = full || c.Name == "execve" && c.Role == trace.Fork && filepath.Base(c.Path) == "true"
+		if full && c.Is(trace.Writes) && c.OnFile() {
+			c.Fail(syscall.ENOSPC)
+		}
+	}}))(t)
+	status := dbtest.Must(tr.Wait(patience))(t)
+	dbtest.Ensure(t, status.ExitStatus() == 75 && strings.Contains(said.String(), "the disk is full"), "%v: %s", status, said.String())
 }
