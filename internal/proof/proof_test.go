@@ -51,6 +51,11 @@ var kinds = []kind{
 		must: "acknowledged and missing", faults: 125,
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
 	},
+	{
+		name: "powercut", title: "power cut of the SQLite file: of what was not synced any part is lost",
+		must: "acknowledged and missing", faults: 250,
+		turns: []engineTurns{{"sqlite", 1}}, round: powercut,
+	},
 }
 
 // turn is a part of the campaign that runs at once.

@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 // binaries are the programs that are built for a turn.
@@ -67,6 +68,14 @@ type round struct {
 	notes []string
 	// found are violations that the kind's own checks have found.
 	found []string
+	// traced has all commands run under ptrace; nil for none. traces are those that run.
+	traced *trace.Options
+	traces map[*trace.Trace]bool
+	// dark is set while the power is off: no command starts.
+	dark bool
+	// made is the number of jobs that were made up, by inventor.
+	made     int
+	inventor *rand.Rand
 }
 
 // settings are what a round's config varies.
@@ -87,8 +96,9 @@ var queues = []string{"mail", "files"}
 func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 	r := &round{
 		t: t, turn: u, number: number, seed: seed(u, number), bin: bin, driver: u.driver(), dir: t.TempDir(),
-		over: map[string]bool{},
+		over: map[string]bool{}, traces: map[*trace.Trace]bool{},
 	}
+	r.inventor = r.random(2)
 	r.rng = r.random(0)
 	r.settings = settings{
 		limit: []int{0, 3, 6}[r.rng.IntN(3)], rate: []int{0, 0, 40}[r.rng.IntN(3)], shards: []int{1, 1, 3}[r.rng.IntN(3)],
@@ -166,10 +176,45 @@ func (r *round) run(args ...string) (string, error) {
 	var out, said bytes.Buffer
 	c := r.command(args...)
 	c.Stdout, c.Stderr = &out, &said
-	if err := c.Run(); err != nil {
-		return out.String(), failed{strings.Join(args, " "), said.String(), c.ProcessState.ExitCode()}
+	wait, err := r.start(c)
+	if err != nil {
+		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
+	}
+	if status := wait(); status != 0 {
+		return out.String(), failed{strings.Join(args, " "), said.String(), status.ExitStatus()}
 	}
 	return out.String(), nil
+}
+
+// exitKilled is the exit status of a process that a signal has ended.
+const exitKilled = -1
+
+// start starts a command. wait returns how it ended.
+func (r *round) start(c *exec.Cmd) (wait func() syscall.WaitStatus, err error) {
+	if r.traced == nil {
+		return func() syscall.WaitStatus {
+			_ = c.Wait() // ProcessState says it too
+			return c.ProcessState.Sys().(syscall.WaitStatus)
+		}, c.Start()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dark {
+		return nil, errors.New("the power is off")
+	}
+	tr, err := trace.Start(c, *r.traced)
+	if err != nil {
+		return nil, err
+	}
+	r.traces[tr] = true
+	return func() syscall.WaitStatus {
+		status, err := tr.Wait(5 * time.Minute)
+		dbtest.Ensure(r.t, err == nil, "%s: %v", c.Args[1:], err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.traces, tr)
+		return status
+	}, nil
 }
 
 // inject notes a fault.

@@ -18,8 +18,9 @@ type tick struct {
 	said  bytes.Buffer
 	began time.Time
 	took  time.Duration
-	// ended is closed when the process has ended.
-	ended chan struct{}
+	// ended is closed when the process has ended, as status says.
+	ended  chan struct{}
+	status syscall.WaitStatus
 	// harmed excuses how it ended. stopped is how long it was stopped.
 	harmed  bool
 	stopped time.Duration
@@ -56,9 +57,9 @@ func (r *round) tick(args ...string) *tick {
 	t := &tick{cmd: r.command(args...), began: time.Now(), ended: make(chan struct{})}
 	t.cmd.Stderr = &t.said
 	t.cmd.Stdout = &t.said
-	err := t.cmd.Start()
-	dbtest.Ensure(r.t, err == nil, "%v", err)
+	wait, err := r.start(t.cmd)
 	if err != nil {
+		dbtest.Ensure(r.t, r.isDark(), "%v", err)
 		close(t.ended)
 		return t
 	}
@@ -66,7 +67,9 @@ func (r *round) tick(args ...string) *tick {
 	defer r.mu.Unlock()
 	r.ticks = append(r.ticks, t)
 	go func() {
-		_ = t.cmd.Wait() // ProcessState says it too
+		if t.status = wait(); r.isDark() {
+			r.harm(t)
+		}
 		t.took = time.Since(t.began)
 		close(t.ended)
 	}()
@@ -111,13 +114,12 @@ func (r *round) badTicks() (bad []string) {
 	defer r.mu.Unlock()
 	for _, t := range r.ticks {
 		said := t.said.String()
-		code := t.cmd.ProcessState.ExitCode()
+		code := t.status.ExitStatus()
 		if i := strings.Index(said, "panic: "); i >= 0 {
 			bad = append(bad, fmt.Sprintf("%s panicked: %.400s", t.cmd.Args[1:], said[i:]))
 		}
-		killed := t.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
-		if !t.harmed && (killed || code != 0 && code != 75) {
-			bad = append(bad, fmt.Sprintf("%s ended with %s: %.400s", t.cmd.Args[1:], t.cmd.ProcessState, said))
+		if !t.harmed && code != 0 && code != 75 {
+			bad = append(bad, fmt.Sprintf("%s ended with %d (%v): %.400s", t.cmd.Args[1:], code, t.status, said))
 		}
 		if most := runFor*time.Second + 2*lockFor + 10*time.Second; !t.harmed && t.took-t.stopped > most {
 			bad = append(bad, fmt.Sprintf("%s took %s", t.cmd.Args[1:], t.took.Round(time.Millisecond)))

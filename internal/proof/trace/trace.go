@@ -25,8 +25,9 @@ type Options struct {
 	Program string
 	// Only limits the counted calls to these names; an empty list to none. The default, nil, is all that is known.
 	Only []string
-	// Record is a folder of which Log gets every change; empty for none.
+	// Record is a folder of which Log gets every change; empty for none. Several runs at once may have the same Log.
 	Record string
+	Log    *Log
 	// Clock is the real-time clock of the processes; nil for that of the host.
 	Clock *Clock
 }
@@ -47,7 +48,6 @@ type Trace struct {
 	processes map[int]*Process
 	calls     int
 	names     map[string]int
-	log       []Change
 }
 
 // thread is what the tracer knows of a thread between two stops.
@@ -70,6 +70,9 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 	}
 	if t.o.Program == "" {
 		t.o.Program = cmd.Path
+	}
+	if t.o.Log == nil {
+		t.o.Log = &Log{}
 	}
 	var err error
 	for _, path := range []*string{&t.o.Program, &t.o.Record} {
