@@ -33,7 +33,7 @@ func OwnNodes(t testing.TB) (all []*Node) {
 	if os.Getenv(galeraVar) == "" {
 		return Nodes(t) // it says why there is none
 	}
-	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar))))
+	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar, nil))))
 }
 
 // OwnNode starts a server for one test that kills it, and creates a database there. It is as OwnMySQL's, but what it has
@@ -44,7 +44,7 @@ func OwnNode(t testing.TB) *Node {
 		MySQL(t) // it says why there is none
 	}
 	// A large pool would only make each start longer.
-	server := ownServer(t, "--durable", "--keep", "--server=--innodb-buffer-pool-size=64M")
+	server := ownServer(t, nil, "--durable", "--keep", "--server=--innodb-buffer-pool-size=64M")
 	return nodesOf(t, []string{create(t, server)})[0]
 }
 

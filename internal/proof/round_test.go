@@ -73,6 +73,8 @@ type round struct {
 	traces map[*trace.Trace]bool
 	// dark is set while the power is off: no command starts.
 	dark bool
+	// jumps are when the database's clock was put forward.
+	jumps []int64
 	// made is the number of jobs that were made up, by inventor.
 	made     int
 	inventor *rand.Rand
