@@ -145,8 +145,8 @@ func (a *acts) judge() (bad []string) {
 		}
 	}
 	type row struct {
-		n, retries             int
-		id, state, error, name string
+		n, retries       int
+		id, state, error string
 	}
 	jobs := map[string]row{}
 	err := a.r.each("SELECT id, job_key, state, error, COALESCE(retry_of, 0) FROM proof_"+actsQueue+" ORDER BY id", func(rows *sql.Rows) error {

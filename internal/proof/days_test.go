@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,8 +42,9 @@ type day struct {
 	// windows are those of the types, in minutes of the day.
 	windows [][2]int
 	jobs    []*windowed
-	began   time.Time
 	ticks   []span
+	// began is when the schedules began. last is the latest time at which a tick was at work, sure is that of a tick's begin.
+	began, last, sure time.Time
 	// far are jumps back by more than an hour, after which slots run again.
 	far []span
 	// backs counts all jumps back.
@@ -60,6 +60,8 @@ type plan struct {
 }
 
 type span struct{ from, to time.Time }
+
+func (s span) String() string { return s.from.Format(time.DateTime) + s.to.Format("–15:04:05") }
 
 // windowed is a job with a time window.
 type windowed struct {
@@ -78,11 +80,9 @@ func newDay(c *clock) *day {
 	// the clock around the middle of what is skipped or comes twice
 	before, after := minuteOf(change.Add(-time.Minute).In(zone))+1, minuteOf(change.In(zone))
 	middle := (before + (after-before)/2 + 24*60) % (24 * 60)
-	d := &day{c: c, zone: zone, change: change.UTC(), windows: [][2]int{
-		{middle, middle + 1}, {middle - 20, middle + 20}, {middle + 15, middle + 75}, {middle - 90, middle - 10},
-	}}
-	for i, w := range d.windows {
-		d.windows[i] = [2]int{(w[0] + 24*60) % (24 * 60), (w[1] + 24*60) % (24 * 60)}
+	d := &day{c: c, zone: zone, change: change.UTC()}
+	for _, w := range [][2]int{{0, 1}, {-20, 20}, {15, 75}, {-90, -10}} {
+		d.windows = append(d.windows, [2]int{(middle + w[0] + 24*60) % (24 * 60), (middle + w[1] + 24*60) % (24 * 60)})
 	}
 	d.plans = []plan{
 		{name: "quarters", when: "*/15 * * * *", missed: "all", every: 15},
@@ -114,6 +114,7 @@ func (d *day) begin() {
 	_, err := r.run("init", "--yes")
 	dbtest.OK(r.t, err)
 	d.began = d.c.now()
+	d.last = d.began
 }
 
 // done is the data of a job whose handler succeeds.
@@ -123,7 +124,6 @@ const done = `{"steps":[{"do":"done"}]}`
 func (d *day) step(rng *rand.Rand) {
 	c, r := d.c, d.c.r
 	by := time.Duration([]int{1, 2, 5, 10, 15, 20, 30, 45, 60}[rng.IntN(9)]) * time.Minute
-	last := d.last()
 	switch p := rng.IntN(10); {
 	case p == 0:
 		by = -time.Duration(1+rng.IntN(50)) * time.Minute
@@ -132,8 +132,8 @@ func (d *day) step(rng *rand.Rand) {
 	}
 	if by < 0 {
 		d.backs++
-		if to := c.now().Add(by); last.Sub(to) > 50*time.Minute {
-			d.far = append(d.far, span{to, last})
+		if to := c.now().Add(by); d.last.Sub(to) > 50*time.Minute {
+			d.far = append(d.far, span{to, d.last})
 		}
 	}
 	c.set(c.by + by)
@@ -157,20 +157,12 @@ func (d *day) step(rng *rand.Rand) {
 	}
 	ticks.Wait()
 	tick.to = c.now()
-	d.ticks = append(d.ticks, tick)
 	d.judgeWaiting(tick)
+	d.ticks = append(d.ticks, tick)
+	d.last, d.sure = later(d.last, tick.to), later(d.sure, tick.from)
 }
 
-// last is the latest time at which a tick was at work.
-func (d *day) last() (last time.Time) {
-	last = d.began
-	for _, t := range d.ticks {
-		if t.to.After(last) {
-			last = t.to
-		}
-	}
-	return last
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // judgeWaiting finds jobs that still wait although their windows were open all through a tick. If the clock was put back after
 // such a job was added, it may wait for a later opening.
@@ -265,10 +257,10 @@ func (d *day) judgeSlots() (bad []string) {
 	total := 0
 	for _, p := range d.plans {
 		begin := d.began.Add(-2 * time.Minute) // a new schedule looks back a minute
-		known := d.slots(p, span{begin.Add(-5 * time.Hour), d.last()})
+		known := d.slots(p, span{begin.Add(-5 * time.Hour), d.last})
 		must := map[time.Time]bool{}
 		if p.missed == "all" {
-			for _, s := range d.slots(p, span{d.began, d.lastSure()}) {
+			for _, s := range d.slots(p, span{d.began, d.sure}) {
 				must[s] = true
 			}
 		}
@@ -281,9 +273,7 @@ func (d *day) judgeSlots() (bad []string) {
 					}
 				}
 			}
-			if t.to.After(seen) {
-				seen = t.to
-			}
+			seen = later(seen, t.to)
 		}
 		for _, slot := range known {
 			key := p.name + "@" + slot.Format(time.RFC3339)
@@ -310,21 +300,7 @@ func (d *day) judgeSlots() (bad []string) {
 	}
 	r.notes = append(r.notes, fmt.Sprintf("%s: %d slots", d.zone, total))
 	if len(bad) > 0 {
-		var ticks strings.Builder
-		for _, t := range d.ticks {
-			fmt.Fprintf(&ticks, "\n\ttick at %s until %s", t.from.In(d.zone), t.to.In(d.zone))
-		}
-		bad[0] += ticks.String()
+		bad[0] += fmt.Sprint("\nticks: ", d.ticks)
 	}
 	return bad
-}
-
-// lastSure is the latest time at which a tick began.
-func (d *day) lastSure() (last time.Time) {
-	for _, t := range d.ticks {
-		if t.from.After(last) {
-			last = t.from
-		}
-	}
-	return last
 }
