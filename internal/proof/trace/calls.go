@@ -25,8 +25,8 @@ type Call struct {
 	// Returned reports that the call was made; then Result is what it returned, or -errno.
 	Returned bool
 	Result   int
+	Trace    *Trace
 
-	t      *Trace
 	th     *thread
 	regs   unix.PtraceRegs
 	awaits bool
@@ -65,7 +65,8 @@ var counted = slices.Concat(
 	kinds(third, "copy_file_range splice", unix.SYS_COPY_FILE_RANGE, unix.SYS_SPLICE),
 	kinds(path, "open creat truncate execve", unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_TRUNCATE, unix.SYS_EXECVE),
 	kinds(path, "unlink rename mkdir rmdir", unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_MKDIR, unix.SYS_RMDIR),
-	kinds(at, "openat unlinkat renameat renameat2 mkdirat", unix.SYS_OPENAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT),
+	kinds(at, "openat openat2 unlinkat mkdirat", unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_UNLINKAT, unix.SYS_MKDIRAT),
+	kinds(at, "renameat renameat2", unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2),
 	kinds(target, "link symlink", unix.SYS_LINK, unix.SYS_SYMLINK),
 	kinds(none, "socket pipe2 clone clone3 fork vfork", unix.SYS_SOCKET, unix.SYS_PIPE2, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK),
 	kinds(none, "exit_group wait4 waitid kill pidfd_send_signal setpgid setsid", unix.SYS_EXIT_GROUP, unix.SYS_WAIT4, unix.SYS_WAITID,
@@ -99,7 +100,8 @@ func (c *Call) OnFile() bool {
 func (c *Call) String() string {
 	text := c.Name
 	if c.Path != "" {
-		text += " " + filepath.Base(c.Path)
+		name, _, _ := strings.Cut(filepath.Base(c.Path), ":[") // the number of a pipe says nothing
+		text += " " + name
 	}
 	return fmt.Sprintf("%s by %s", text, c.Role)
 }
@@ -120,13 +122,13 @@ func (c *Call) AwaitReturn() { c.awaits = true }
 func (c *Call) Fail(errno syscall.Errno) {
 	c.regs.Orig_rax, c.regs.Rax = ^uint64(0), uint64(-int64(errno))
 	c.skipped = true
-	c.t.fail(unix.PtraceSetRegs(c.TID, &c.regs))
+	c.Trace.fail(unix.PtraceSetRegs(c.TID, &c.regs))
 }
 
 // Shorten makes a write write only so many bytes. The hook calls it at the entry.
 func (c *Call) Shorten(n int) {
 	c.regs.Rdx = uint64(n)
-	c.t.fail(unix.PtraceSetRegs(c.TID, &c.regs))
+	c.Trace.fail(unix.PtraceSetRegs(c.TID, &c.regs))
 }
 
 // Stop stops the process just before the call, until it gets a SIGCONT. The hook calls it at the entry. A plain SIGSTOP
@@ -136,7 +138,7 @@ func (c *Call) Stop() {
 	regs := c.regs
 	regs.Rip -= 2 // the instruction
 	regs.Rax, regs.Orig_rax = regs.Orig_rax, ^uint64(0)
-	c.t.fail(unix.PtraceSetRegs(c.TID, &regs))
+	c.Trace.fail(unix.PtraceSetRegs(c.TID, &regs))
 	_ = unix.Tgkill(c.PID, c.TID, unix.SIGSTOP) // by this thread, before it makes the call
 }
 
@@ -145,7 +147,7 @@ func (c *Call) Signal(signal syscall.Signal) { _ = unix.Kill(c.PID, signal) }
 
 // enters handles the entry of a filtered call.
 func (t *Trace) enters(tid int, th *thread, p *Process) {
-	c := &Call{Process: *p, TID: tid, t: t, th: th}
+	c := &Call{Process: *p, TID: tid, Trace: t, th: th}
 	if unix.PtraceGetRegs(tid, &c.regs) != nil {
 		return
 	}

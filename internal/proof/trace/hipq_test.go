@@ -69,11 +69,12 @@ func TestSweep(t *testing.T) {
 	h.enqueueTen(t)
 	roles := map[trace.Role]int{}
 	began = time.Now()
-	tr := dbtest.Must(trace.Start(h.command("work"), trace.Options{Hook: func(c *trace.Call) { roles[c.Role]++ }}))(t)
-	status := dbtest.Must(tr.Wait(patience))(t)
+	cmd := h.command("work")
+	tr := dbtest.Must(trace.Start(cmd, trace.Options{Hook: func(c *trace.Call) { roles[c.Role]++ }}))(t)
+	dbtest.OK(t, tr.Wait(patience))
 	n, names := tr.Calls()
 	t.Logf("ten jobs: %s, traced %s; %d calls: %v, %v", plain, time.Since(began), n, roles, names)
-	dbtest.Ensure(t, status.ExitStatus() == 0, "%v", status)
+	dbtest.Ensure(t, cmd.ProcessState.ExitCode() == 0, "%s", cmd.ProcessState)
 	for _, role := range []trace.Role{trace.Worker, trace.Guard, trace.Fork, trace.Handler} {
 		dbtest.Ensure(t, roles[role] > 0, "no calls of a %s", role)
 	}
@@ -85,7 +86,7 @@ func TestSweep(t *testing.T) {
 				c.Signal(syscall.SIGKILL)
 			}
 		}}))(t)
-		dbtest.Must(tr.Wait(patience))(t)
+		dbtest.OK(t, tr.Wait(patience))
 	}
 	t.Logf("%d killed runs in %s", runs, time.Since(began))
 }
@@ -96,20 +97,16 @@ func TestPowerCut(t *testing.T) {
 	h := newHipq(t)
 	base := filepath.Join(t.TempDir(), "base")
 	dbtest.OK(t, os.CopyFS(base, os.DirFS(h.dir)))
-	var tr *trace.Trace
-	ready := make(chan struct{})
 	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6; do "$0" enqueue q j --key $i --config "$1"; done; "$0" work --config "$1"`,
 		h.program, h.dir+"/hipq.yaml")
-	tr = dbtest.Must(trace.Start(cmd, trace.Options{Program: h.program, Record: h.dir, Hook: func(c *trace.Call) {
-		<-ready
+	tr := dbtest.Must(trace.Start(cmd, trace.Options{Program: h.program, Record: h.dir, Hook: func(c *trace.Call) {
 		if c.Name == "write" && c.Path == "/dev/null" { // its standard output
-			tr.Mark(strings.TrimSpace(string(c.Data(20))))
+			c.Trace.Mark(strings.TrimSpace(string(c.Data(20))))
 		}
 	}}))(t)
-	close(ready)
-	status := dbtest.Must(tr.Wait(patience))(t)
+	dbtest.OK(t, tr.Wait(patience))
 	log := tr.Log()
-	dbtest.Require(t, status.ExitStatus() == 0, "%v", status)
+	dbtest.Require(t, cmd.ProcessState.ExitCode() == 0, "%s", cmd.ProcessState)
 	kinds := map[trace.Kind]int{}
 	for _, c := range log {
 		kinds[c.Kind]++
@@ -178,6 +175,6 @@ func TestFullDisk(t *testing.T) {
 			c.Fail(syscall.ENOSPC)
 		}
 	}}))(t)
-	status := dbtest.Must(tr.Wait(patience))(t)
-	dbtest.Ensure(t, status.ExitStatus() == 75 && strings.Contains(said.String(), "the disk is full"), "%v: %s", status, said.String())
+	dbtest.OK(t, tr.Wait(patience))
+	dbtest.Ensure(t, cmd.ProcessState.ExitCode() == 75 && strings.Contains(said.String(), "the disk is full"), "%s: %s", cmd.ProcessState, said.String())
 }

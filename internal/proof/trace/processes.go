@@ -58,8 +58,6 @@ func (t *Trace) roleOf(pid int) Role {
 	return Handler
 }
 
-func tgidOf(tid int) int { return statusOf(tid, "Tgid:") }
-
 // statusOf is a number from the status of a thread in /proc, 0 if it is gone.
 func statusOf(tid int, field string) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))

@@ -128,7 +128,7 @@ func (t *Trace) begins(c *Call) (*Change, error) {
 			return nil, fmt.Errorf("%s: a record can't follow it out of the folder", c)
 		}
 	case "writev", "pwritev", "pwritev2", "sendfile", "copy_file_range", "splice", "fallocate", "truncate", "creat",
-		"link", "symlink", "mkdir", "mkdirat", "rmdir":
+		"openat2", "link", "symlink", "mkdir", "mkdirat", "rmdir":
 		return nil, fmt.Errorf("%s: a record doesn't know this call yet", c)
 	default:
 		return nil, nil

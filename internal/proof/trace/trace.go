@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +42,7 @@ type Trace struct {
 
 	rootEnded chan struct{}
 	ended     chan struct{}
-	status    syscall.WaitStatus
+	state     *os.ProcessState // of the command
 	err       error
 
 	mu        sync.Mutex
@@ -62,7 +64,7 @@ type thread struct {
 const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
 
-// Start starts a command that has not been started. Call Wait in any case.
+// Start starts a command. Instead of its Wait, call that of the trace in any case.
 func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 	t := &Trace{
 		o: o, cmd: cmd, threads: map[int]*thread{}, rootEnded: make(chan struct{}), ended: make(chan struct{}),
@@ -92,7 +94,8 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 		started <- err
 		if err == nil {
 			t.follow()
-			_ = cmd.Wait() // follow has reaped the process: this awaits the copies of its output
+			_ = cmd.Wait() // the process is reaped: this awaits the copies of its output
+			cmd.ProcessState = t.state
 			close(t.ended)
 		}
 	})
@@ -158,35 +161,48 @@ func (t *Trace) begin() error {
 // program may start others meanwhile, and trace them.
 func (t *Trace) follow() {
 	for {
-		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
-		switch {
+		// first without reaping, because only the command's own Wait knows how to make a ProcessState
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+		pid := int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 16)))
+		const exited, dumped = 1, 3
+		switch root := t.cmd.Process.Pid; {
 		case errors.Is(err, unix.EINTR):
+			continue
 		case err != nil: // ECHILD
 			return
+		case pid == root && info.Code >= exited && info.Code <= dumped:
+			t.state, err = t.cmd.Process.Wait()
+			t.fail(err)
+			t.gone(pid)
+			close(t.rootEnded)
+			continue
+		}
+		var status unix.WaitStatus
+		switch _, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD, nil); {
+		case err != nil:
 		case status.Stopped():
-			t.stopped(tid, status)
+			t.stopped(pid, status)
 		default:
-			t.gone(tid, status)
+			t.gone(pid)
 		}
 	}
 }
 
-func (t *Trace) gone(tid int, status unix.WaitStatus) {
+func (t *Trace) gone(tid int) {
 	delete(t.threads, tid)
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	delete(t.processes, tid)
-	t.mu.Unlock()
-	if tid == t.cmd.Process.Pid {
-		t.status = syscall.WaitStatus(status)
-		close(t.rootEnded)
-	}
 }
 
 func (t *Trace) stopped(tid int, status unix.WaitStatus) {
 	th := t.threads[tid]
 	if th == nil {
-		th = &thread{pid: tgidOf(tid)}
+		if th = (&thread{pid: statusOf(tid, "Tgid:")}); th.pid == 0 { // it has just been killed
+			_ = ptrace(unix.PTRACE_CONT, tid, 0)
+			return
+		}
 		t.threads[tid] = th
 	}
 	p := t.processOf(th.pid)
@@ -279,17 +295,17 @@ func (t *Trace) Calls() (n int, names map[string]int) {
 	return t.calls, maps.Clone(t.names)
 }
 
-// Wait waits until nothing of the command is left, and returns how the command itself ended. After the given time it
-// kills everything and returns an error.
-func (t *Trace) Wait(patience time.Duration) (syscall.WaitStatus, error) {
+// Wait waits until nothing of the command is left. Then the command has its ProcessState, as after its own Wait, and all
+// of its output. After the given time, Wait kills everything and returns an error.
+func (t *Trace) Wait(patience time.Duration) error {
 	select {
 	case <-t.ended:
-		return t.status, t.err
+		return t.err
 	case <-time.After(patience):
 	}
 	t.Kill()
 	<-t.ended
-	return t.status, errors.Join(t.err, fmt.Errorf("%s was not over after %s", t.cmd.Path, patience))
+	return errors.Join(t.err, fmt.Errorf("%s was not over after %s", t.cmd.Path, patience))
 }
 
 func ptrace(request, pid, data int) error {

@@ -20,15 +20,14 @@ import (
 const patience = 30 * time.Second
 
 // run traces a command to its end.
-func run(t *testing.T, o trace.Options, argv ...string) (output string, status syscall.WaitStatus, tr *trace.Trace) {
+func run(t *testing.T, o trace.Options, argv ...string) (output string, status *os.ProcessState, tr *trace.Trace) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	tr = dbtest.Must(trace.Start(cmd, o))(t)
-	status, err := tr.Wait(patience)
-	dbtest.OK(t, err)
-	return out.String(), status, tr
+	dbtest.OK(t, tr.Wait(patience))
+	return out.String(), cmd.ProcessState, tr
 }
 
 // TestCount: each process of a shell script is seen, with its files.
@@ -41,7 +40,7 @@ func TestCount(t *testing.T) {
 			seen = append(seen, c.String())
 		}
 	}}, "sh", "-c", `echo a > "$0"; cat "$0"; (exec false) || exit 3`, file)
-	dbtest.Ensure(t, out == "a\n" && status.ExitStatus() == 3, "%q, %v", out, status)
+	dbtest.Ensure(t, out == "a\n" && status.ExitCode() == 3, "%q, %v", out, status)
 	want := []string{"openat file by worker", "execve cat by fork", "openat file by handler", "read file by handler"}
 	for _, w := range want {
 		dbtest.Ensure(t, strings.Contains(strings.Join(seen, "\n"), w), "%q is missing in %q", w, seen)
@@ -64,7 +63,7 @@ func TestKillAtEntry(t *testing.T) {
 			}
 			c.AwaitReturn()
 		}}, "sh", "-c", `cd "$0"; : >a; : >b; : >c`, dir)
-		dbtest.Ensure(t, status.Signal() == syscall.SIGKILL, "%v", status)
+		dbtest.Ensure(t, status.String() == "signal: killed", "%v", status)
 		_, err := os.Stat(dir + "/b")
 		dbtest.Ensure(t, (err == nil) == atReturn, "at return %v: %v", atReturn, err)
 	}
@@ -73,21 +72,14 @@ func TestKillAtEntry(t *testing.T) {
 // TestKillAll: nothing survives, although the processes have left the group.
 func TestKillAll(t *testing.T) {
 	t.Parallel()
-	var tr *trace.Trace
 	pids := map[int]bool{}
-	ready := make(chan struct{})
-	o := trace.Options{Hook: func(c *trace.Call) {
-		<-ready
+	_, status, _ := run(t, trace.Options{Hook: func(c *trace.Call) {
 		pids[c.PID] = true
 		if strings.HasSuffix(c.Path, "/now") {
-			tr.Kill()
+			c.Trace.Kill()
 		}
-	}}
-	cmd := exec.Command("sh", "-c", `setsid sleep 60 & setsid sh -c 'sleep 1; : >"$0"; sleep 60' "$0" & wait`, t.TempDir()+"/now")
-	tr = dbtest.Must(trace.Start(cmd, o))(t)
-	close(ready)
-	status := dbtest.Must(tr.Wait(patience))(t)
-	dbtest.Ensure(t, status.Signal() == syscall.SIGKILL && len(pids) > 3, "%v, %v", status, pids)
+	}}, "sh", "-c", `setsid sleep 60 & setsid sh -c 'sleep 1; : >"$0"; sleep 60' "$0" & wait`, t.TempDir()+"/now")
+	dbtest.Ensure(t, status.String() == "signal: killed" && len(pids) > 3, "%v, %v", status, pids)
 	for pid := range pids {
 		dbtest.Ensure(t, !processtest.Alive(pid), "%d lives", pid)
 	}
@@ -111,7 +103,7 @@ func TestStop(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	dbtest.Ensure(t, len(dbtest.Must(os.ReadFile(file))(t)) == 0, "it has written")
 	dbtest.OK(t, syscall.Kill(pid, syscall.SIGCONT))
-	dbtest.Must(tr.Wait(patience))(t)
+	dbtest.OK(t, tr.Wait(patience))
 	text := string(dbtest.Must(os.ReadFile(file))(t))
 	dbtest.Ensure(t, text == "a\nb\n" && times == 2, "%q, %d times", text, times)
 }
@@ -133,6 +125,6 @@ func TestFail(t *testing.T) {
 				c.Fail(fails.errno)
 			}
 		}}, "dash", "-c", `cd "$0"; echo y >x && (echo z; echo z)`, dir)
-		dbtest.Ensure(t, status.ExitStatus() != 0 && strings.Contains(out, said), "%s: %v, %q", said, status, out)
+		dbtest.Ensure(t, status.ExitCode() != 0 && strings.Contains(out, said), "%s: %v, %q", said, status, out)
 	}
 }
