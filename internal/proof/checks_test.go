@@ -276,6 +276,16 @@ func (j *seen) fenced() (bad []string) {
 	return slices.Compact(bad)
 }
 
+// jumped says whether a moment is so soon after a jump forward that workers may not know yet that their locks have ended.
+func (r *round) jumped(nanos int64) bool {
+	for _, j := range r.jumps {
+		if j <= nanos && nanos < j+int64(lockFor+3*time.Second) {
+			return true
+		}
+	}
+	return false
+}
+
 // tooMany checks the first queue's limit on processes and its rate of starts.
 func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 	type change struct {

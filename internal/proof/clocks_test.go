@@ -1,3 +1,5 @@
+//go:build linux && amd64
+
 package proof
 
 import (
@@ -10,6 +12,14 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/proof/trace"
 )
+
+func init() {
+	kinds = append(kinds, kind{
+		name: "clocks", title: "clocks of host and database wrong by up to 2 h, put back and forth, smeared; days on which the clocks of 8 zones change",
+		must: "started outside a window, slot doubled or missed, lost, doubled", faults: 250,
+		turns: []engineTurns{{"mariadb", 1}, {"sqlite", 1}}, round: clocks,
+	})
+}
 
 // clock is the database's. With SQLite it is the host's.
 type clock struct {
@@ -34,16 +44,6 @@ func (c *clock) set(by time.Duration) {
 	c.shift(by)
 }
 
-// jumped says whether a moment is so soon after a jump forward that workers may not know yet that their locks have ended.
-func (r *round) jumped(nanos int64) bool {
-	for _, j := range r.jumps {
-		if j <= nanos && nanos < j+int64(lockFor+3*time.Second) {
-			return true
-		}
-	}
-	return false
-}
-
 // clocks goes step by step through a change of a zone's clocks, and then lets the clocks jump while everything is at work.
 func clocks(r *round) {
 	var host trace.Clock
@@ -54,7 +54,7 @@ func clocks(r *round) {
 	} else {
 		r.source += ".shifted"
 	}
-	r.traced = &trace.Options{Only: []string{}, Clock: &host}
+	r.traced(trace.Options{Only: []string{}, Clock: &host})
 	r.settings.rate = 0 // when a clock goes back, its seconds have more starts
 	d := newDay(c)
 	c.set(time.Until(d.change.Add(-113 * time.Minute)))

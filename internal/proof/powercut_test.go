@@ -1,9 +1,13 @@
+//go:build linux && amd64
+
 package proof
 
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -11,6 +15,14 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/proof/trace"
 )
+
+func init() {
+	kinds = append(kinds, kind{
+		name: "powercut", title: "power cut of the SQLite file: of what was not synced any part is lost",
+		must: "acknowledged and missing", faults: 250,
+		turns: []engineTurns{{"sqlite", 1}}, round: powercut,
+	})
+}
 
 // powercut lets clients and workers work on a file, and cuts the power again and again: all processes die, and the file
 // goes on as a disk may have left it.
@@ -24,7 +36,7 @@ func powercut(r *round) {
 		base := filepath.Join(r.t.TempDir(), "base")
 		dbtest.OK(r.t, os.CopyFS(base, os.DirFS(disk)))
 		log := &trace.Log{}
-		r.traced = &trace.Options{Only: []string{}, Record: disk, Log: log}
+		runs := r.traced(trace.Options{Only: []string{}, Record: disk, Log: log})
 		ctx, stop := context.WithCancel(r.t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -33,13 +45,18 @@ func powercut(r *round) {
 		}()
 		time.Sleep(after)
 		r.inject("power cut %s", what)
-		r.blackout()
+		r.mu.Lock()
+		r.dark = true
+		for t := range runs {
+			t.Kill()
+		}
+		r.mu.Unlock()
 		stop()
 		<-ended
 		dbtest.OK(r.t, os.RemoveAll(disk))
 		dbtest.OK(r.t, os.Mkdir(disk, 0o700))
 		dbtest.OK(r.t, trace.PowerCut(base, log.Changes(), rng, disk))
-		r.traced, r.dark = nil, false
+		r.starter, r.dark = nil, false
 	}
 	r.configure(r.source)
 	r.db = dbtest.Must(sql.Open("sqlite", "file:"+r.source+"?mode=ro&_pragma=busy_timeout(20000)"))(r.t)
@@ -63,18 +80,27 @@ func powercut(r *round) {
 	r.found = a.judge()
 }
 
-// blackout kills all traced processes at once and lets none start.
-func (r *round) blackout() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dark = true
-	for t := range r.traces {
-		t.Kill()
+// traced has all commands of the round traced from now on. runs are those that run.
+func (r *round) traced(o trace.Options) (runs map[*trace.Trace]bool) {
+	runs = map[*trace.Trace]bool{}
+	r.starter = func(c *exec.Cmd) (wait func(), err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.dark {
+			return nil, errors.New("the power is off")
+		}
+		t, err := trace.Start(c, o)
+		if err != nil {
+			return nil, err
+		}
+		runs[t] = true
+		return func() {
+			err := t.Wait(5 * time.Minute)
+			dbtest.Ensure(r.t, err == nil, "%s: %v", c.Args[1:], err)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(runs, t)
+		}, nil
 	}
-}
-
-func (r *round) isDark() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dark
+	return runs
 }

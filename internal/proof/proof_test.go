@@ -51,16 +51,6 @@ var kinds = []kind{
 		must: "acknowledged and missing", faults: 125,
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
 	},
-	{
-		name: "powercut", title: "power cut of the SQLite file: of what was not synced any part is lost",
-		must: "acknowledged and missing", faults: 250,
-		turns: []engineTurns{{"sqlite", 1}}, round: powercut,
-	},
-	{
-		name: "clocks", title: "clocks of host and database wrong by up to 2 h, put back and forth, smeared; days on which the clocks of 8 zones change",
-		must: "started outside a window, slot doubled or missed, lost, doubled", faults: 250,
-		turns: []engineTurns{{"mariadb", 1}, {"sqlite", 1}}, round: clocks,
-	},
 }
 
 // turn is a part of the campaign that runs at once.

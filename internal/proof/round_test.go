@@ -20,7 +20,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/proof/trace"
 )
 
 // binaries are the programs that are built for a turn.
@@ -68,9 +67,8 @@ type round struct {
 	notes []string
 	// found are violations that the kind's own checks have found.
 	found []string
-	// traced has all commands run under ptrace; nil for none. traces are those that run.
-	traced *trace.Options
-	traces map[*trace.Trace]bool
+	// starter starts commands in a special way; nil for none.
+	starter func(*exec.Cmd) (wait func(), err error)
 	// dark is set while the power is off: no command starts.
 	dark bool
 	// jumps are when the database's clock was put forward.
@@ -98,7 +96,7 @@ var queues = []string{"mail", "files"}
 func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 	r := &round{
 		t: t, turn: u, number: number, seed: seed(u, number), bin: bin, driver: u.driver(), dir: t.TempDir(),
-		over: map[string]bool{}, traces: map[*trace.Trace]bool{},
+		over: map[string]bool{},
 	}
 	r.inventor = r.random(2)
 	r.rng = r.random(0)
@@ -182,8 +180,8 @@ func (r *round) run(args ...string) (string, error) {
 	if err != nil {
 		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
 	}
-	if status := wait(); status != 0 {
-		return out.String(), failed{strings.Join(args, " "), said.String(), status.ExitStatus()}
+	if wait(); !c.ProcessState.Success() {
+		return out.String(), failed{strings.Join(args, " "), said.String(), c.ProcessState.ExitCode()}
 	}
 	return out.String(), nil
 }
@@ -191,32 +189,18 @@ func (r *round) run(args ...string) (string, error) {
 // exitKilled is the exit status of a process that a signal has ended.
 const exitKilled = -1
 
-// start starts a command. wait returns how it ended.
-func (r *round) start(c *exec.Cmd) (wait func() syscall.WaitStatus, err error) {
-	if r.traced == nil {
-		return func() syscall.WaitStatus {
-			_ = c.Wait() // ProcessState says it too
-			return c.ProcessState.Sys().(syscall.WaitStatus)
-		}, c.Start()
+// start starts a command. After wait, its ProcessState says how it ended.
+func (r *round) start(c *exec.Cmd) (wait func(), err error) {
+	if r.starter == nil {
+		return func() { _ = c.Wait() }, c.Start()
 	}
+	return r.starter(c)
+}
+
+func (r *round) isDark() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dark {
-		return nil, errors.New("the power is off")
-	}
-	tr, err := trace.Start(c, *r.traced)
-	if err != nil {
-		return nil, err
-	}
-	r.traces[tr] = true
-	return func() syscall.WaitStatus {
-		status, err := tr.Wait(5 * time.Minute)
-		dbtest.Ensure(r.t, err == nil, "%s: %v", c.Args[1:], err)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.traces, tr)
-		return status
-	}, nil
+	return r.dark
 }
 
 // inject notes a fault.

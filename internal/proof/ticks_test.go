@@ -18,9 +18,8 @@ type tick struct {
 	said  bytes.Buffer
 	began time.Time
 	took  time.Duration
-	// ended is closed when the process has ended, as status says.
-	ended  chan struct{}
-	status syscall.WaitStatus
+	// ended is closed when the process has ended.
+	ended chan struct{}
 	// harmed excuses how it ended. stopped is how long it was stopped.
 	harmed  bool
 	stopped time.Duration
@@ -67,7 +66,7 @@ func (r *round) tick(args ...string) *tick {
 	defer r.mu.Unlock()
 	r.ticks = append(r.ticks, t)
 	go func() {
-		if t.status = wait(); r.isDark() {
+		if wait(); r.isDark() {
 			r.harm(t)
 		}
 		t.took = time.Since(t.began)
@@ -114,12 +113,13 @@ func (r *round) badTicks() (bad []string) {
 	defer r.mu.Unlock()
 	for _, t := range r.ticks {
 		said := t.said.String()
-		code := t.status.ExitStatus()
+		code := t.cmd.ProcessState.ExitCode()
 		if i := strings.Index(said, "panic: "); i >= 0 {
 			bad = append(bad, fmt.Sprintf("%s panicked: %.400s", t.cmd.Args[1:], said[i:]))
 		}
-		if !t.harmed && code != 0 && code != 75 {
-			bad = append(bad, fmt.Sprintf("%s ended with %d (%v): %.400s", t.cmd.Args[1:], code, t.status, said))
+		killed := t.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
+		if !t.harmed && (killed || code != 0 && code != 75) {
+			bad = append(bad, fmt.Sprintf("%s ended with %s: %.400s", t.cmd.Args[1:], t.cmd.ProcessState, said))
 		}
 		if most := runFor*time.Second + 2*lockFor + 10*time.Second; !t.harmed && t.took-t.stopped > most {
 			bad = append(bad, fmt.Sprintf("%s took %s", t.cmd.Args[1:], t.took.Round(time.Millisecond)))

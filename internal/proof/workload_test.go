@@ -170,13 +170,15 @@ func (r *round) enqueueFile(asks []ask) told {
 // insert adds a row as an application does, with a transaction of its own.
 func (r *round) insert(a ask) told {
 	into := "INSERT INTO proof_" + a.queue + " (job_type, job_key, job_data, throttle_factor) VALUES "
-	if r.traced != nil && r.driver == "sqlite" { // the clock and the file are those of traced processes
+	if r.starter != nil && r.driver == "sqlite" { // the clock and the file are those of traced processes
 		row := fmt.Sprintf("('%s', '%s', '%s', %d)", a.jobType, a.key, a.data(), a.weight)
-		wait, err := r.start(exec.Command(dbtest.Client(r.t, "sqlite3"), "-cmd", ".timeout 20000", r.source, into+row))
-		if err != nil || wait() != 0 {
-			return unknown
+		c := exec.Command(dbtest.Client(r.t, "sqlite3"), "-cmd", ".timeout 20000", r.source, into+row)
+		if wait, err := r.start(c); err == nil {
+			if wait(); c.ProcessState.Success() {
+				return accepted
+			}
 		}
-		return accepted
+		return unknown
 	}
 	if _, err := r.db.Exec(into+"(?, ?, ?, ?)", a.jobType, a.key, a.data(), a.weight); err != nil {
 		return unknown
