@@ -80,8 +80,9 @@ func newDay(c *clock) *day {
 	zone := dbtest.Must(time.LoadLocation(which.zone))(c.r.t)
 	_, change := dbtest.Must(time.ParseInLocation(time.DateOnly, which.before, zone))(c.r.t).ZoneBounds()
 	// the clock around the middle of what is skipped or comes twice
-	before, after := minuteOf(change.Add(-time.Minute).In(zone))+1, minuteOf(change.In(zone))
-	middle := (before + (after-before)/2 + 24*60) % (24 * 60)
+	_, before := change.Add(-time.Minute).In(zone).Zone()
+	_, after := change.In(zone).Zone()
+	middle := (minuteOf(change.Add(-time.Minute).In(zone)) + 1 + (after-before)/60%(24*60)/2) % (24 * 60)
 	d := &day{c: c, zone: zone, change: change.UTC()}
 	for _, w := range [][2]int{{0, 1}, {-20, 20}, {15, 75}, {-90, -10}} {
 		d.windows = append(d.windows, [2]int{(middle + w[0] + 24*60) % (24 * 60), (middle + w[1] + 24*60) % (24 * 60)})

@@ -178,13 +178,16 @@ func (t *Trace) follow() {
 			close(t.rootEnded)
 			continue
 		}
-		var status unix.WaitStatus
-		switch _, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD, nil); {
-		case err != nil:
-		case status.Stopped():
-			t.stopped(pid, status)
-		default:
+		if info.Code >= exited && info.Code <= dumped {
+			_, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD, nil)
 			t.gone(pid)
+			continue
+		}
+		// Only the stop: a command that was killed since then must have its own Wait.
+		info = unix.Siginfo{}
+		err = unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WALL|unix.WNOTHREAD, nil)
+		if status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)); err == nil && status != 0 {
+			t.stopped(pid, unix.WaitStatus(status<<8|0x7f))
 		}
 	}
 }
