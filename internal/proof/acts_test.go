@@ -138,6 +138,7 @@ func (a *acts) read() (map[id]string, error) {
 
 // judge returns the acknowledged acts that are missing, and the jobs that have not stayed as they had ended.
 func (a *acts) judge() (bad []string) {
+	a.r.more += len(a.list)
 	after := dbtest.Must(a.read())(a.r.t)
 	for i, was := range a.ended {
 		if after[i] != was {

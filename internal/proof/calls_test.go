@@ -17,20 +17,44 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "calls", title: "SIGKILL, SIGSTOP and SIGTERM just before and just after a system call of workers, guards, forks and handlers",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 500,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: calls,
 	})
 }
 
-// calls kills, stops and ends processes just before or after one of their system calls.
+// places are the calls of a tick, by the process that makes them: about how many each makes for ten jobs.
+var places = []struct {
+	role trace.Role
+	most int
+}{{trace.Worker, 800}, {trace.Guard, 50}, {trace.Fork, 60}, {trace.Handler, 300}}
+
+// place returns the n-th of all places, from 0, and begins again after the last.
+func place(n int) (role trace.Role, at int) {
+	all := 0
+	for _, p := range places {
+		all += p.most
+	}
+	for n %= all; ; {
+		for _, p := range places {
+			if n < p.most {
+				return p.role, n + 1
+			}
+			n -= p.most
+		}
+	}
+}
+
+// calls kills, stops and ends processes just before or after each of their system calls in turn.
 func calls(r *round) {
+	const crews, each = 3, 40
 	r.live(workload{ticks: 1, backlog: 60}, time.Minute, func(ctx context.Context) {
 		var crew sync.WaitGroup
-		for n := range uint64(3) {
-			rng := r.random(20 + n)
+		for c := range crews {
+			rng := r.random(20 + uint64(c))
 			crew.Go(func() {
-				for n := 0; n < 40 && time.Now().Before(r.until); n++ {
-					r.atCall(rng)
+				for n := 0; n < each && time.Now().Before(r.until); n++ {
+					role, at := place((r.number-1)*crews*each + n*crews + c + r.turn.number*places[0].most/2)
+					r.atCall(rng, role, at)
 				}
 			})
 		}
@@ -39,11 +63,8 @@ func calls(r *round) {
 }
 
 // atCall runs a tick with one fault at one call.
-func (r *round) atCall(rng *rand.Rand) {
-	// about how many calls each makes for ten jobs
-	most := map[trace.Role]int{trace.Worker: 800, trace.Guard: 50, trace.Fork: 60, trace.Handler: 300}
-	role := []trace.Role{trace.Worker, trace.Worker, trace.Guard, trace.Fork, trace.Handler}[rng.IntN(5)]
-	at, after, kind := 1+rng.IntN(most[role]), rng.IntN(2) == 0, rng.IntN(10)
+func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
+	after, kind := rng.IntN(2) == 0, rng.IntN(10)
 	pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 	t := &tick{cmd: r.command("work", "--run-for", "2s"), began: time.Now(), ended: make(chan struct{})}
 	t.cmd.Stderr, t.cmd.Stdout = &t.said, &t.said

@@ -162,10 +162,10 @@ func (d *day) step(rng *rand.Rand) {
 	tick.to = c.now()
 	d.judgeWaiting(tick)
 	d.ticks = append(d.ticks, tick)
-	d.last, d.sure = later(d.last, tick.to), later(d.sure, tick.from)
+	d.last, d.sure = maxTime(d.last, tick.to), maxTime(d.sure, tick.from)
 }
 
-func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
+func maxTime(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // judgeWaiting finds jobs that still wait although their windows were open all through a tick. If the clock was put back after
 // such a job was added, it may wait for a later opening.
@@ -214,6 +214,7 @@ func (d *day) judgeStarts() (bad []string) {
 			bad = append(bad, fmt.Sprintf("%s: job %s is there %d times", d.zone, j.key, n))
 		}
 	}
+	r.more += len(d.jobs)
 	r.notes = append(r.notes, fmt.Sprintf("%s: %d starts within windows", d.zone, starts))
 	return bad
 }
@@ -276,7 +277,7 @@ func (d *day) judgeSlots() (bad []string) {
 					}
 				}
 			}
-			seen = later(seen, t.to)
+			seen = maxTime(seen, t.to)
 		}
 		for _, slot := range known {
 			key := p.name + "@" + slot.Format(time.RFC3339)
@@ -301,6 +302,7 @@ func (d *day) judgeSlots() (bad []string) {
 	for key := range got {
 		bad = append(bad, fmt.Sprintf("%s: %s is no slot", d.zone, key))
 	}
+	r.more += total
 	r.notes = append(r.notes, fmt.Sprintf("%s: %d slots", d.zone, total))
 	if len(bad) > 0 {
 		bad[0] += fmt.Sprint("\nticks: ", d.ticks)

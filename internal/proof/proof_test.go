@@ -43,13 +43,18 @@ type engineTurns struct {
 var kinds = []kind{
 	{
 		name: "signals", title: "SIGKILL, SIGSTOP and SIGTERM of workers, guards and handlers, at random and at each system call",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 2500,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
 	{
 		name: "servers", title: "kill -9 and restart of MariaDB and MySQL",
 		must: "acknowledged and missing", faults: 125,
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
+	},
+	{
+		name: "features", title: "Random operations with all features, compared with a model of the queue",
+		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
+		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
 	},
 }
 
@@ -60,7 +65,7 @@ type turn struct {
 	number int
 }
 
-func (t turn) String() string { return fmt.Sprintf("%s/%s/%d", t.kind.name, t.engine, t.number) }
+func (u turn) String() string { return fmt.Sprintf("%s/%s/%d", u.kind.name, u.engine, u.number) }
 
 // turns is the campaign in its order.
 func turns() (all []turn) {
@@ -75,8 +80,8 @@ func turns() (all []turn) {
 }
 
 // driver is the name of the engine's driver.
-func (t turn) driver() string {
-	if t.engine == "sqlite" {
+func (u turn) driver() string {
+	if u.engine == "sqlite" {
 		return "sqlite"
 	}
 	return "mysql"
@@ -117,7 +122,7 @@ func (u turn) run(t *testing.T) {
 				f.Found = bad
 				record(t, f)
 			}
-			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks), end.Bad+len(bad)
+			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks)+r.more, end.Bad+len(bad)
 			end.Version, end.Notes = r.version(), append(end.Notes, r.notes...)
 			t.Logf("%.0f s: %d faults and %d jobs so far", time.Since(began).Seconds(), end.Faults, end.Jobs)
 		})
