@@ -28,6 +28,7 @@ type act struct {
 	verb, jobType, key, id string
 	// there is whether the client was told that the job is, done is whether it was told that the act is done.
 	there, done told
+	tried       bool
 }
 
 const actsQueue = "acts"
@@ -63,8 +64,13 @@ func (a *acts) begin(ctx context.Context) (end func()) {
 	}
 }
 
-// operate acts until ctx ends.
+// operate acts until ctx ends. First it goes on with what it could not do before.
 func (a *acts) operate(ctx context.Context) {
+	for _, one := range a.list {
+		if one.there == accepted && !one.tried {
+			a.do(ctx, one)
+		}
+	}
 	for n := len(a.list); ctx.Err() == nil; n++ {
 		one := &act{key: fmt.Sprintf("act-%06d", n), verb: []string{"cancel", "retry", "complete", "fail", "reschedule"}[n%5], jobType: "plain"}
 		how, do := []string{"--in", "1h"}, "done"
@@ -77,23 +83,28 @@ func (a *acts) operate(ctx context.Context) {
 		a.list = append(a.list, one)
 		said, err := a.r.run(append([]string{"enqueue", actsQueue, one.jobType, "--key", one.key, "--data", ask{Steps: []step{{Do: do}}}.data()}, how...)...)
 		one.id = strings.TrimSpace(said)
-		if one.there = a.r.heard(err); one.there != accepted {
-			continue
+		if one.there = a.r.heard(err); one.there == accepted {
+			a.do(ctx, one)
 		}
-		args := []string{one.verb, actsQueue, one.id}
-		switch one.verb {
-		case "reschedule":
-			args = append(args, "--in", "0s")
-		case "retry":
-			a.await(ctx, one, "state = 'final'")
-		case "complete", "fail":
-			args = []string{one.verb, actsQueue, one.jobType, one.key}
-			a.await(ctx, one, "status = 'awaiting'")
-		}
-		if ctx.Err() == nil {
-			_, err = a.r.run(args...)
-			one.done = a.r.heard(err)
-		}
+	}
+}
+
+// do acts on a job when it is ready for that.
+func (a *acts) do(ctx context.Context, one *act) {
+	args := []string{one.verb, actsQueue, one.id}
+	switch one.verb {
+	case "reschedule":
+		args = append(args, "--in", "0s")
+	case "retry":
+		a.await(ctx, one, "state = 'final'")
+	case "complete", "fail":
+		args = []string{one.verb, actsQueue, one.jobType, one.key}
+		a.await(ctx, one, "status = 'awaiting'")
+	}
+	if ctx.Err() == nil {
+		one.tried = true
+		_, err := a.r.run(args...)
+		one.done = a.r.heard(err)
 	}
 }
 
