@@ -67,7 +67,7 @@ func (a *acts) begin(ctx context.Context) (end func()) {
 // operate acts until ctx ends. First it goes on with what it could not do before.
 func (a *acts) operate(ctx context.Context) {
 	for _, one := range a.list {
-		if one.there == accepted && !one.tried {
+		if one.there == accepted && !one.tried && ctx.Err() == nil {
 			a.do(ctx, one)
 		}
 	}
@@ -89,30 +89,32 @@ func (a *acts) operate(ctx context.Context) {
 	}
 }
 
-// do acts on a job when it is ready for that.
+// do acts on a job if it gets ready for that soon.
 func (a *acts) do(ctx context.Context, one *act) {
-	args := []string{one.verb, actsQueue, one.id}
+	args, ready := []string{one.verb, actsQueue, one.id}, true
 	switch one.verb {
 	case "reschedule":
 		args = append(args, "--in", "0s")
 	case "retry":
-		a.await(ctx, one, "state = 'final'")
+		ready = a.await(ctx, one, "state = 'final'")
 	case "complete", "fail":
 		args = []string{one.verb, actsQueue, one.jobType, one.key}
-		a.await(ctx, one, "status = 'awaiting'")
+		ready = a.await(ctx, one, "status = 'awaiting'")
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && ready {
 		one.tried = true
 		_, err := a.r.run(args...)
 		one.done = a.r.heard(err)
 	}
 }
 
-// await waits until the act's job is so far.
-func (a *acts) await(ctx context.Context, one *act, condition string) {
-	for n := 0; n == 0 && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		_ = a.r.db.QueryRow("SELECT COUNT(*) FROM proof_" + actsQueue + " WHERE id = " + one.id + " AND " + condition).Scan(&n)
+// await waits a moment until the act's job is so far.
+func (a *acts) await(ctx context.Context, one *act, condition string) bool {
+	n, query := 0, "SELECT COUNT(*) FROM proof_"+actsQueue+" WHERE id = "+one.id+" AND "+condition
+	for limit := time.Now().Add(2 * time.Second); n == 0 && ctx.Err() == nil && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+		_ = a.r.db.QueryRow(query).Scan(&n)
 	}
+	return n == 1
 }
 
 // watch reads until ctx ends which jobs have ended. A server may show what it hasn't made safe yet; a later commit of the

@@ -19,8 +19,8 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "powercut", title: "power cut of the SQLite file: of what was not synced any part is lost",
-		must: "acknowledged and missing", faults: 250,
-		turns: []engineTurns{{"sqlite", 1}}, round: powercut,
+		must: "acknowledged and missing", faults: 125,
+		turns: []engineTurns{{"sqlite", 2}}, round: powercut,
 	})
 }
 
@@ -74,7 +74,7 @@ func powercut(r *round) {
 			crew.Go(func() { a.operate(ctx) })
 			crew.Go(func() { a.watch(ctx) })
 			crew.Wait()
-		}, 500*time.Millisecond+time.Duration(rng.IntN(2500))*time.Millisecond)
+		}, 300*time.Millisecond+time.Duration(rng.IntN(6000))*time.Millisecond)
 	}
 	r.live(workload{ticks: 3}, time.Minute, func(ctx context.Context) { a.begin(ctx)() })
 	r.found = a.judge()
