@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Node is a cluster node that a test manipulates.
+// Node is a server that a test manipulates.
 type Node struct {
 	// DSN is the test's database on it.
 	DSN string
@@ -33,7 +33,19 @@ func OwnNodes(t testing.TB) (all []*Node) {
 	if os.Getenv(galeraVar) == "" {
 		return Nodes(t) // it says why there is none
 	}
-	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar))))
+	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar, nil))))
+}
+
+// OwnNode starts a server for one test that kills it, and creates a database there. It is as OwnMySQL's, but what it has
+// acknowledged survives the kill.
+func OwnNode(t testing.TB) *Node {
+	t.Helper()
+	if os.Getenv(dsnVar) == "" {
+		MySQL(t) // it says why there is none
+	}
+	// A large pool would only make each start longer.
+	server := ownServer(t, nil, "--durable", "--keep", "--server=--innodb-buffer-pool-size=64M")
+	return nodesOf(t, []string{create(t, server)})[0]
 }
 
 func nodesOf(t testing.TB, dsns []string) (all []*Node) {
@@ -127,7 +139,7 @@ func (n *Node) Isolate() (end func()) {
 	return func() { n.provide("gmcast.isolate=0") }
 }
 
-// Kill kills the node's process. .ci/with-galera restarts it.
+// Kill kills the node's process. The program in .ci that has started it restarts it.
 func (n *Node) Kill() {
 	n.t.Helper()
 	n.signal(n.pid(), syscall.SIGKILL)

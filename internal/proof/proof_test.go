@@ -47,6 +47,11 @@ var kinds = []kind{
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
 	{
+		name: "servers", title: "kill -9 and restart of MariaDB and MySQL",
+		must: "acknowledged and missing", faults: 125,
+		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
+	},
+	{
 		name: "features", title: "Random operations with all features, compared with a model of the queue",
 		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,

@@ -65,6 +65,17 @@ type round struct {
 	// over collects moments at which the committed rows exceeded a limit.
 	over  map[string]bool
 	notes []string
+	// found are violations that the kind's own checks have found.
+	found []string
+	// starter starts commands in a special way; nil for none.
+	starter func(*exec.Cmd) (wait func(), err error)
+	// dark is set while the power is off: no command starts.
+	dark bool
+	// jumps are when the database's clock was put forward.
+	jumps []int64
+	// made is the number of jobs that were made up, by inventor.
+	made     int
+	inventor *rand.Rand
 	// more counts jobs without an ask.
 	more int
 }
@@ -89,6 +100,7 @@ func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 		t: t, turn: u, number: number, seed: seed(u, number), bin: bin, driver: u.driver(), dir: t.TempDir(),
 		over: map[string]bool{},
 	}
+	r.inventor = r.random(2)
 	r.rng = r.random(0)
 	r.settings = settings{
 		limit: []int{0, 3, 6}[r.rng.IntN(3)], rate: []int{0, 0, 40}[r.rng.IntN(3)], shards: []int{1, 1, 3}[r.rng.IntN(3)],
@@ -166,10 +178,31 @@ func (r *round) run(args ...string) (string, error) {
 	var out, said bytes.Buffer
 	c := r.command(args...)
 	c.Stdout, c.Stderr = &out, &said
-	if err := c.Run(); err != nil {
+	wait, err := r.start(c)
+	if err != nil {
+		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
+	}
+	if wait(); !c.ProcessState.Success() {
 		return out.String(), failed{strings.Join(args, " "), said.String(), c.ProcessState.ExitCode()}
 	}
 	return out.String(), nil
+}
+
+// exitKilled is the exit status of a process that a signal has ended.
+const exitKilled = -1
+
+// start starts a command. After wait, its ProcessState says how it ended.
+func (r *round) start(c *exec.Cmd) (wait func(), err error) {
+	if r.starter == nil {
+		return func() { _ = c.Wait() }, c.Start()
+	}
+	return r.starter(c)
+}
+
+func (r *round) isDark() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dark
 }
 
 // inject notes a fault.

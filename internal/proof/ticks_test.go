@@ -58,9 +58,9 @@ func (r *round) tick(args ...string) *tick {
 	t := &tick{cmd: r.command(args...), began: time.Now(), ended: make(chan struct{})}
 	t.cmd.Stderr = &t.said
 	t.cmd.Stdout = &t.said
-	err := t.cmd.Start()
-	dbtest.Ensure(r.t, err == nil, "%v", err)
+	wait, err := r.start(t.cmd)
 	if err != nil {
+		dbtest.Ensure(r.t, r.isDark(), "%v", err)
 		close(t.ended)
 		return t
 	}
@@ -68,7 +68,9 @@ func (r *round) tick(args ...string) *tick {
 	defer r.mu.Unlock()
 	r.ticks = append(r.ticks, t)
 	go func() {
-		_ = t.cmd.Wait() // ProcessState says it too
+		if wait(); r.isDark() {
+			r.harm(t)
+		}
 		t.took = time.Since(t.began)
 		close(t.ended)
 	}()

@@ -52,6 +52,11 @@ func PowerCut(base string, log []Change, random *rand.Rand, to string) error {
 	keepsNames := random.IntN(2) == 0
 	for at, c := range log {
 		p := pending{c, at, d.live[c.Path]}
+		if p.file == nil && slices.Contains([]Kind{Write, Truncate, Sync, Remove}, c.Kind) && c.Path != "." {
+			// A process that isn't recorded has made it, such as a reader that began before the first writer.
+			p.file = &file{}
+			d.rename(pending{Change{Kind: Create, Path: c.Path}, at, p.file})
+		}
 		switch {
 		case c.Kind == Mark:
 		case c.Kind == Sync && c.Path == ".":

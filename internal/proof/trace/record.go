@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,21 +41,50 @@ const (
 	Mark     Kind = "mark"
 )
 
-// Log is a copy of the changes so far in the folder of Options.Record.
-func (t *Trace) Log() []Change {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.log)
+// Log is what has changed in a folder, by one run or several.
+type Log struct {
+	mu      sync.Mutex
+	changes []Change
+	// created are the files that are there since their last Create.
+	created map[string]bool
 }
+
+// Changes is a copy of the changes so far.
+func (l *Log) Changes() []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.changes)
+}
+
+func (l *Log) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.changes)
+}
+
+func (l *Log) add(c Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.created == nil {
+		l.created = map[string]bool{}
+	}
+	switch {
+	case c.Kind == Create && l.created[c.Path]:
+		return // two processes saw no file when they began
+	case c.Kind == Create:
+		l.created[c.Path] = true
+	case c.Kind == Remove || c.Kind == Rename:
+		delete(l.created, c.Path)
+		l.created[c.To] = c.Kind == Rename
+	}
+	l.changes = append(l.changes, c)
+}
+
+// Log is a copy of the changes so far in the folder of Options.Record.
+func (t *Trace) Log() []Change { return t.o.Log.Changes() }
 
 // Mark adds a text to the log, such as what was acknowledged so far.
-func (t *Trace) Mark(text string) { t.add(Change{Kind: Mark, Path: text}) }
-
-func (t *Trace) add(c Change) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.log = append(t.log, c)
-}
+func (t *Trace) Mark(text string) { t.o.Log.add(Change{Kind: Mark, Path: text}) }
 
 // within is a path relative to the recorded folder. SQLite's shared memory is of no account: it isn't read after a
 // crash.
@@ -76,7 +106,7 @@ func (t *Trace) begins(c *Call) (*Change, error) {
 	case "ftruncate":
 		change.Kind, change.Offset = Truncate, int(r.Rsi)
 	case "fsync", "fdatasync":
-		change.Kind, change.Since = Sync, len(t.Log())
+		change.Kind, change.Since = Sync, t.o.Log.len()
 	case "open", "openat":
 		flags := map[string]uint64{"open": r.Rsi, "openat": r.Rdx}[c.Name]
 		switch _, err := os.Lstat(c.Path); {
@@ -127,7 +157,7 @@ func (t *Trace) happened(c *Call) error {
 			change.Offset = at - c.Result
 		}
 	}
-	t.add(change)
+	t.o.Log.add(change)
 	return nil
 }
 

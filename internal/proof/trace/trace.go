@@ -27,8 +27,9 @@ type Options struct {
 	Program string
 	// Only limits the counted calls to these names; an empty list to none. The default, nil, is all that is known.
 	Only []string
-	// Record is a folder of which Log gets every change; empty for none.
+	// Record is a folder of which Log gets every change; empty for none. Several runs at once may have the same Log.
 	Record string
+	Log    *Log
 	// Clock is the real-time clock of the processes; nil for that of the host.
 	Clock *Clock
 }
@@ -49,7 +50,6 @@ type Trace struct {
 	processes map[int]*Process
 	calls     int
 	names     map[string]int
-	log       []Change
 }
 
 // thread is what the tracer knows of a thread between two stops.
@@ -72,6 +72,9 @@ func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 	}
 	if t.o.Program == "" {
 		t.o.Program = cmd.Path
+	}
+	if t.o.Log == nil {
+		t.o.Log = &Log{}
 	}
 	var err error
 	for _, path := range []*string{&t.o.Program, &t.o.Record} {
@@ -175,13 +178,16 @@ func (t *Trace) follow() {
 			close(t.rootEnded)
 			continue
 		}
-		var status unix.WaitStatus
-		switch _, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOTHREAD, nil); {
-		case err != nil:
-		case status.Stopped():
-			t.stopped(pid, status)
-		default:
+		if info.Code >= exited && info.Code <= dumped {
+			_, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD, nil)
 			t.gone(pid)
+			continue
+		}
+		// Only the stop: a command that was killed since then must have its own Wait.
+		info = unix.Siginfo{}
+		err = unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WALL|unix.WNOTHREAD, nil)
+		if status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)); err == nil && status != 0 {
+			t.stopped(pid, unix.WaitStatus(status<<8|0x7f))
 		}
 	}
 }
