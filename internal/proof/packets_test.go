@@ -70,7 +70,7 @@ var talks = []talk{
 	{args: "cancel files --key KEY --running --yes", of: awaiting, done: live + " AND error = 'cancelled'"},
 	{args: "reschedule files ID --in 800h --priority 7", of: waiting, done: live + " AND priority = 7"},
 	{args: "run files ID", of: waiting, done: live + " AND status = 'finished'", once: true, busy: true},
-	{args: "work --max-jobs 9 --json", done: "SELECT COUNT(*) / 4 FROM proof_files WHERE job_key LIKE 'KEY-%' AND status = 'finished'", busy: true},
+	{args: "work --max-jobs 9 --json -v", done: "SELECT COUNT(*) / 4 FROM proof_files WHERE job_key LIKE 'KEY-%' AND status = 'finished'", busy: true},
 	{args: "queues pause files", reset: "UPDATE proof_queues SET paused = 0", done: "SELECT paused FROM proof_queues WHERE queue = 'files'"},
 	{args: "queues resume --all", reset: "UPDATE proof_queues SET paused = 1", done: "SELECT SUM(paused = 0) / 2 FROM proof_queues"},
 	{args: "schedules pause nightly", reset: "UPDATE proof_schedules SET paused = 0", done: "SELECT paused FROM proof_schedules"},
@@ -99,7 +99,7 @@ var talks = []talk{
 
 // same says whether an instance named KEY has as many of these as the round's.
 func same(what, of string) string {
-	some := "(SELECT COUNT(*) FROM information_schema." + what + " WHERE " + of + "_schema = DATABASE() AND " + of + "_name LIKE '%s\\_%%')"
+	some := "(SELECT COUNT(*) FROM information_schema." + what + " WHERE " + of + "_schema = SCHEMA() AND " + of + "_name LIKE '%s\\_%%')"
 	return fmt.Sprintf(some, "KEY") + " = " + fmt.Sprintf(some, "proof")
 }
 
@@ -154,7 +154,9 @@ type parley struct {
 	hour    string
 	keys    []string
 	made    int
+	// says and ends are what it says without a fault, and its exit code.
 	says    string
+	ends    int
 	replace *strings.Replacer
 }
 
@@ -231,7 +233,8 @@ func (p *parley) play(what string, happened func() bool) bool {
 	broke := happened()
 	p.proxy.Mend()
 	if what == "" {
-		p.says = plain(out + said)
+		p.says, p.ends = plain(out+said), code
+		dbtest.Require(p.t, code == 0 || p.talk.code > 0, "%s: exit code %d: %s%s", p.talk.args, code, out, said)
 	} else if broke {
 		p.inject("%s", what)
 	}
@@ -247,12 +250,12 @@ func (p *parley) play(what string, happened func() bool) bool {
 		want = 1
 	}
 	switch {
-	case code == 0 && done != want:
+	case code == p.ends && done != want:
 		say("it says that it is done")
-	case code == 0 && !p.talk.busy && plain(out+said) != p.says:
+	case code == p.ends && !p.talk.busy && plain(out+said) != p.says:
 		say("it doesn't say what it says otherwise: %s", p.says)
-	case code == 0:
-	case broke && code != 0 && (code == 75 || code == p.talk.code) && said+out != "":
+	case code == p.ends:
+	case broke && (code == 75 || code == p.talk.code) && said+out != "":
 		if done < 0 || done > want {
 			say("it is done too often")
 		}
@@ -269,7 +272,7 @@ func (p *parley) play(what string, happened func() bool) bool {
 func (p *parley) repeat(key string, want float64, say func(string, ...any)) {
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
 		out, said, code, _ := p.ask(key)
-		if code == 0 && p.count() == want {
+		if code == p.ends && p.count() == want {
 			return
 		}
 		if !p.talk.busy || time.Now().After(limit) {
