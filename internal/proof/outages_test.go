@@ -18,8 +18,8 @@ import (
 // outage is a way in which a database doesn't serve.
 type outage struct {
 	driver, name string
-	// own has options for a server of its own, because all its databases are affected; nil is none.
-	own []string
+	// own asks for a server of its own, because all its databases are affected.
+	own bool
 	// says is what a command that failed because of it says.
 	says string
 	// begin begins it in one of some ways.
@@ -29,12 +29,9 @@ type outage struct {
 var outages = []outage{
 	{driver: "mysql", name: "away", says: "can't be reached|does not answer", begin: (*plight).away},
 	{driver: "mysql", name: "slow", says: "can't be reached|does not answer|another transaction", begin: (*plight).slow},
-	{driver: "mysql", name: "read-only", own: []string{}, says: "read-only|does not answer|another transaction", begin: (*plight).readOnly},
-	{
-		driver: "mysql", name: "full", own: []string{"--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:64M"},
-		says: "is full", begin: (*plight).full,
-	},
-	{driver: "mysql", name: "connections", own: []string{}, says: "too many connections", begin: (*plight).connections},
+	{driver: "mysql", name: "read-only", own: true, says: "read-only|does not answer|another transaction", begin: (*plight).readOnly},
+	{driver: "mysql", name: "full", says: "is full", begin: (*plight).full},
+	{driver: "mysql", name: "connections", own: true, says: "too many connections", begin: (*plight).connections},
 	{driver: "mysql", name: "deadlocks", says: "busy|another transaction|does not answer", begin: (*plight).deadlocks},
 	{driver: "mysql", name: "transactions", says: "another transaction|does not answer|busy", begin: (*plight).transactions},
 	{driver: "sqlite", name: "held", says: "holds the database file|does not answer", begin: (*plight).held},
@@ -62,8 +59,8 @@ func outagesOf(r *round) {
 		}
 	}
 	o, p := some[(r.number-1)%len(some)], &plight{round: r, rng: r.random(30)}
-	if o.own != nil {
-		r.source = dbtest.OwnMySQL(r.t, o.own...)
+	if o.own {
+		r.source = dbtest.OwnMySQL(r.t)
 		r.begin()
 	}
 	if r.driver == "mysql" {
@@ -148,26 +145,29 @@ func (p *plight) readOnly() (string, func()) {
 	return "read_only", func() { dbtest.Must(p.db.Exec("SET GLOBAL read_only = 0"))(p.t) }
 }
 
-// full fills the tablespace.
+// full makes some tables refuse rows with the error of a full table. MariaDB itself aborts when its tablespace is really full.
 func (p *plight) full() (string, func()) {
-	run := func(s string) error {
-		_, err := p.db.Exec(s)
-		return err
+	tables := p.tables()
+	p.rng.Shuffle(len(tables), func(i, j int) { tables[i], tables[j] = tables[j], tables[i] })
+	tables = tables[:1+p.rng.IntN(len(tables))]
+	for _, t := range tables {
+		dbtest.Must(p.db.Exec("CREATE TRIGGER full_" + t + " BEFORE INSERT ON " + t +
+			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"))(p.t)
 	}
-	dbtest.OK(p.t, run("CREATE TABLE IF NOT EXISTS filler (id BIGINT AUTO_INCREMENT PRIMARY KEY, more LONGTEXT)"))
-	rows := 0
-	for size := 1 << 20; size >= 1<<10; {
-		if err := run(fmt.Sprintf("INSERT INTO filler (more) VALUES (REPEAT('x', %d))", size)); err != nil {
-			size /= 4
-			continue
-		}
-		rows++
-	}
-	return fmt.Sprintf("a tablespace filled by %d rows", rows), func() {
-		for err := run("DROP TABLE filler"); err != nil; err = run("DROP TABLE filler") {
-			time.Sleep(100 * time.Millisecond)
+	return strings.Join(tables, ", "), func() {
+		for _, t := range tables {
+			dbtest.Must(p.db.Exec("DROP TRIGGER full_" + t))(p.t)
 		}
 	}
+}
+
+// tables are all of the instance.
+func (p *plight) tables() (all []string) {
+	dbtest.OK(p.t, p.each("SHOW TABLES LIKE 'proof\\_%'", func(rows *sql.Rows) error {
+		all = append(all, "")
+		return rows.Scan(&all[len(all)-1])
+	}))
+	return all
 }
 
 // connections takes all connections, of hipq's user or of the server.
@@ -240,11 +240,7 @@ func (p *plight) updates(ctx context.Context, queue string, ascending bool, paus
 
 // transactions opens a transaction of an application.
 func (p *plight) transactions() (string, func()) {
-	var tables []string
-	dbtest.OK(p.t, p.each("SHOW TABLES LIKE 'proof\\_%'", func(rows *sql.Rows) error {
-		tables = append(tables, "")
-		return rows.Scan(&tables[len(tables)-1])
-	}))
+	tables := p.tables()
 	one := tables[p.rng.IntN(len(tables))]
 	switch p.rng.IntN(6) {
 	case 0:

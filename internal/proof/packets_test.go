@@ -149,11 +149,11 @@ func packets(r *round) {
 // parley is the talk of a round.
 type parley struct {
 	*round
-	talk    talk
-	proxy   *dbtest.Proxy
-	hour    string
-	keys    []string
-	made    int
+	talk  talk
+	proxy *dbtest.Proxy
+	hour  string
+	keys  []string
+	made  int
 	// says and ends are what it says without a fault, and its exit code.
 	says    string
 	ends    int
