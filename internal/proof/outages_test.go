@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -81,6 +83,13 @@ func outagesOf(r *round) {
 			p.recovers(what)
 		}
 	})
+	later := 0
+	for _, t := range r.ticks {
+		if t.cmd.ProcessState.ExitCode() == 75 {
+			later++
+		}
+	}
+	r.t.Logf("%s: %d of %d ticks ended with 75", o.name, later, len(r.ticks))
 }
 
 // user makes a user for hipq who has no rights beyond the database.
@@ -145,7 +154,8 @@ func (p *plight) readOnly() (string, func()) {
 	return "read_only", func() { dbtest.Must(p.db.Exec("SET GLOBAL read_only = 0"))(p.t) }
 }
 
-// full makes some tables refuse rows with the error of a full table. MariaDB itself aborts when its tablespace is really full.
+// full makes some tables refuse rows with the error of a full table. A tablespace that is really full would outlast the outage,
+// because the server frees its pages later, and MariaDB 10.11 aborts when a large row doesn't fit.
 func (p *plight) full() (string, func()) {
 	tables := p.tables()
 	p.rng.Shuffle(len(tables), func(i, j int) { tables[i], tables[j] = tables[j], tables[i] })
@@ -198,44 +208,51 @@ func (p *plight) connections() (string, func()) {
 func (p *plight) deadlocks() (string, func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
+	var deadlocks atomic.Int32
 	clients := 2 + p.rng.IntN(4)
 	for n := range clients {
 		rng := rand.New(rand.NewPCG(p.rng.Uint64(), 0))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				p.updates(ctx, queues[rng.IntN(len(queues))], n%2 == 0, time.Duration(rng.IntN(20))*time.Millisecond)
+				if p.updates(ctx, queues[rng.IntN(len(queues))], n%2 == 0, time.Duration(rng.IntN(20))*time.Millisecond) {
+					deadlocks.Add(1)
+				}
 			}
 		})
 	}
 	return fmt.Sprint(clients, " clients"), func() {
 		stop()
 		all.Wait()
+		p.t.Logf("%d deadlocks of %d clients", deadlocks.Load(), clients)
 	}
 }
 
-// updates updates some jobs of a queue by key in one transaction.
-func (p *plight) updates(ctx context.Context, queue string, ascending bool, pause time.Duration) {
-	order := map[bool]string{true: "ASC", false: "DESC"}[ascending]
+// updates updates the oldest jobs of a queue by key in one transaction, unless that ends in a deadlock.
+func (p *plight) updates(ctx context.Context, queue string, ascending bool, pause time.Duration) (deadlock bool) {
 	var ids []int64
-	err := p.each("SELECT id FROM proof_"+queue+" WHERE state <> 'final' ORDER BY id "+order+" LIMIT 10", func(rows *sql.Rows) error {
+	err := p.each("SELECT id FROM proof_"+queue+" WHERE state <> 'final' ORDER BY id LIMIT 10", func(rows *sql.Rows) error {
 		ids = append(ids, 0)
 		return rows.Scan(&ids[len(ids)-1])
 	})
 	if err != nil || len(ids) == 0 {
 		time.Sleep(pause)
-		return
+		return false
+	}
+	if !ascending {
+		slices.Reverse(ids)
 	}
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
-		return
+		return false
 	}
 	defer func() { _ = tx.Commit() }()
 	for _, id := range ids {
 		if _, err := tx.Exec("UPDATE proof_"+queue+" SET priority = priority WHERE id = ?", id); err != nil {
-			return // 1213, mostly
+			return strings.Contains(err.Error(), "1213")
 		}
 		time.Sleep(pause)
 	}
+	return false
 }
 
 // transactions opens a transaction of an application.
