@@ -28,8 +28,8 @@ type talk struct {
 	// once means that it can't be repeated when nothing says whether it is done. busy means that it may take some time, and says
 	// something else each time.
 	once, busy bool
-	// code is another exit code for a database that can't be reached.
-	code int
+	// code is another exit code for a database that can't be reached, and again for a repetition when it is done already.
+	code, again int
 }
 
 // subject is how jobs are made before a command takes one.
@@ -63,10 +63,10 @@ var talks = []talk{
 	{args: "complete files sent KEY --data result", of: awaiting, done: live + " AND status = 'finished'"},
 	{args: "fail files sent KEY --error excused", of: awaiting, done: live + " AND status = 'failed' AND error = 'excused'"},
 	{args: "fail files sent KEY --retry --error excused", of: awaiting, done: live + " AND error = 'excused'"},
-	{args: "retry files ID", of: failedOn, done: "SELECT COUNT(*) FROM proof_files WHERE retry_of = ID"},
+	{args: "retry files ID", of: failedOn, done: "SELECT COUNT(*) FROM proof_files WHERE retry_of = ID", again: 1},
 	{args: "retry files --key KEY --yes", of: failedOn, done: "SELECT COUNT(*) FROM proof_files WHERE retry_of = ID"},
 	{args: "dismiss files ID", of: failedOn, done: live + " AND status = 'closed'"},
-	{args: "cancel files ID", of: waiting, done: live + " AND error = 'cancelled'"},
+	{args: "cancel files ID", of: waiting, done: live + " AND error = 'cancelled'", again: 1},
 	{args: "cancel files --key KEY --running --yes", of: awaiting, done: live + " AND error = 'cancelled'"},
 	{args: "reschedule files ID --in 800h --priority 7", of: waiting, done: live + " AND priority = 7"},
 	{args: "run files ID", of: waiting, done: live + " AND status = 'finished'", once: true, busy: true},
@@ -80,8 +80,10 @@ var talks = []talk{
 	{args: "monitor --at HOUR --again --json", of: waiting, reset: hours, done: metric, busy: true},
 	{args: "monitor --missing", of: waiting, reset: hours, done: metric},
 	{args: "monitor --check", of: waiting, code: 3, busy: true},
-	{args: "purge --force", of: waiting, reset: "INSERT INTO proof_activity (at, kind, state) VALUES ('2020-01-01', 'worker', 'finished')",
-		done: "SELECT NOT EXISTS (SELECT 1 FROM proof_activity WHERE at < '2021-01-01')"},
+	{
+		args: "purge --force", of: waiting, reset: "INSERT INTO proof_activity (at, kind, state) VALUES ('2020-01-01', 'worker', 'finished')",
+		done: "SELECT NOT EXISTS (SELECT 1 FROM proof_activity WHERE at < '2021-01-01')",
+	},
 	{args: "status --shards", of: awaiting},
 	{args: "jobs", of: awaiting},
 	{args: "jobs --json", of: failedOn},
@@ -272,7 +274,7 @@ func (p *parley) play(what string, happened func() bool) bool {
 func (p *parley) repeat(key string, want float64, say func(string, ...any)) {
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(300 * time.Millisecond) {
 		out, said, code, _ := p.ask(key)
-		if code == p.ends && p.count() == want {
+		if (code == p.ends || code == p.talk.again) && p.count() == want {
 			return
 		}
 		if !p.talk.busy || time.Now().After(limit) {
