@@ -96,7 +96,7 @@ var talks = []talk{
 	{args: "config check --database"},
 	{args: "init", done: "SELECT " + same("tables", "table") + " AND " + same("columns", "table") + " AND " + same("statistics", "table") +
 		" AND " + same("routines", "routine") + " AND (SELECT COUNT(*) FROM hipq_tables WHERE instance = 'KEY') = " +
-		"(SELECT COUNT(*) FROM hipq_tables WHERE instance = 'proof')"},
+		"(SELECT COUNT(*) FROM hipq_tables WHERE instance = 'proof')", busy: true},
 }
 
 // same says whether an instance named KEY has as many of these as the round's.
@@ -171,7 +171,7 @@ func (p *parley) prepare() {
 	var lines strings.Builder
 	for range 30 {
 		p.made++
-		a := ask{queue: "files", jobType: s.jobType, key: fmt.Sprintf("key%04d", p.made), weight: 1, Steps: []step{{Do: s.do}}, told: accepted}
+		a := ask{queue: "files", jobType: s.jobType, key: named(p.made), weight: 1, Steps: []step{{Do: s.do}}, told: accepted}
 		when := "2100-01-01T00:00:00Z"
 		if s.works {
 			when = "2020-01-01T00:00:00Z"
@@ -205,6 +205,11 @@ func (p *parley) prepare() {
 	}
 	_, err = p.db.Exec("UPDATE proof_activity SET at = ? + INTERVAL id MICROSECOND", p.hour)
 	dbtest.OK(p.t, err)
+}
+
+// named is a key that could also be an instance's name.
+func named(n int) string {
+	return "key_" + strings.Map(func(digit rune) rune { return digit - '0' + 'a' }, fmt.Sprintf("%04d", n))
 }
 
 // play runs the command for another job, and checks what it says against what is there.
