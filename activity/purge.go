@@ -83,7 +83,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, from, to time.Time,
 	if !goes {
 		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
 		if err := l.db.SQL.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {
-			return fmt.Errorf("look whether the monitor has aggregated the hour: %w", err)
+			return fmt.Errorf("check whether the monitor has aggregated the hour: %w", err)
 		}
 	}
 	if goes && !o.DryRun {

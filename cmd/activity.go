@@ -15,7 +15,7 @@ const activityLong = `Prints the activity, oldest first: every transition of a j
 --limit changes that. With --json all entries are printed, one object a line.
 
 A table searches the newest entries for at most 3 s. If it has not found enough by then, it prints how far back it
-searched, and the --until that continues from there. --limit=0 and --json search everything.
+searched, and the --until to continue from there. --limit=0 and --json search everything.
 
 --follow continues with new entries until it is interrupted. While the database is away, it says so on stderr and
 tries again. No entry is lost.
@@ -53,7 +53,7 @@ func (a *app) activityCommand() *cobra.Command {
 	f.add(c, filtered{what: "entries", happened: "of what happened", states: asStrings(activity.States), limit: tableRows})
 	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
 	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
-	c.Flags().BoolVar(&f.follow, "follow", false, "go on with new entries")
+	c.Flags().BoolVar(&f.follow, "follow", false, "continue with new entries")
 	return c
 }
 
@@ -84,7 +84,7 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		o := activity.FollowOptions{
 			Every: time.Second,
 			Lost: func(err error) {
-				a.printWarning("the database can't be read, and is asked again until it can: " + err.Error())
+				a.printWarning("the database can't be read; trying again until it can: " + err.Error())
 			},
 			Back: func() { a.printWarning("the database can be read again") },
 		}
@@ -118,7 +118,7 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 		return err
 	}
 	if !back.IsZero() {
-		a.out.line("it has looked back to %s; --until %s goes on from there, --limit 0 looks at all",
+		a.out.line("searched back to %s; --until %s continues from there, --limit 0 searches everything",
 			i.local(back), back.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		return nil
 	}

@@ -74,7 +74,7 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 	case errors.Is(err, queue.ErrFinal) && j.Status == job.StatusAnswered:
 		return "refused", fmt.Errorf("job %d of %s was answered at %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrFinal):
-		return "refused", fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
+		return "refused", fmt.Errorf("job %d of %s became final at %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrNotStarted):
 		return "refused", fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", j.ID, name)
 	case errors.Is(err, queue.ErrOtherAttempt):
@@ -91,19 +91,19 @@ func (i *instance) answered(done queue.Answered) string {
 	j := done.Job
 	switch {
 	case j.State() == job.Final && !done.Changed:
-		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
+		return fmt.Sprintf("job %d became final at %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case j.Status == job.StatusAnswered && !done.Changed:
 		return fmt.Sprintf("job %d was answered at %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case !done.Changed:
 		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
 	case j.Status == job.StatusAnswered:
-		return fmt.Sprintf("job %d is answered (%s), and ends with its handler, which still runs", j.ID, ending(j))
+		return fmt.Sprintf("job %d is answered (%s); it ends with its handler, which is still running", j.ID, ending(j))
 	case j.State() == job.Error:
-		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether it is tried again", j.ID, j.Attempt)
+		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether to retry it", j.ID, j.Attempt)
 	case j.State() == job.Final:
 		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
 	}
-	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the retry decision was faster
+	return fmt.Sprintf("job %d: attempt %d failed, and is being retried", j.ID, j.Attempt) // the retry decision was faster
 }
 
 func ending(j *job.Job) string {
@@ -116,7 +116,7 @@ func ending(j *job.Job) string {
 const completeLong = `Reports that the work of a job is done. It settles the started job that has this type and key and is not final. Use it
 for asynchronous jobs, whose handlers only send a request.
 
-It prints what it did. With --json, "result" is answered, already (the job has finished before, which does no harm),
+It prints what it did. With --json, "result" is answered, already (the job had finished before, which is harmless),
 unknown (there is no job with this key) or refused. If a handler is still running, its own result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed;
@@ -137,7 +137,7 @@ func (a *app) completeCommand() *cobra.Command {
 				return err
 			}
 			if result == job.None {
-				return usagef("--data: NONE stands for no result; leave it out, or write it otherwise")
+				return usagef("--data: NONE means no result; leave it out, or use another text")
 			}
 			answer.Type, answer.Key, answer.Verdict, answer.Result = args[1], args[2], job.Finished, result
 			return aboutQueue(cmd, a.open, args[0], func(i *instance, q *queue.Queue) error { return a.answer(cmd, i, q, answer) })
@@ -145,7 +145,7 @@ func (a *app) completeCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "a result to keep with the job: JSON or text, @FILE, or - for standard input")
-	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
+	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
 	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	return c
 }
@@ -154,9 +154,9 @@ const failLong = `Reports that the work of a job has failed for good. It settles
 final. With --retry, the failure is treated like a handler's error: the next worker that handles the type decides
 whether to retry.
 
-It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, has failed
-before, which does no harm), unknown (there is no job with this key) or refused. If a handler is still running, its
-own result is ignored.
+It prints what it did. With --json, "result" is answered, already (the job, or with --retry the attempt, had failed
+before, which is harmless), unknown (there is no job with this key) or refused. If a handler is still running, its own
+result is ignored.
 
 Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed;
 with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
@@ -180,8 +180,8 @@ func (a *app) failCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&answer.Error, "error", "", "what went wrong")
-	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
-	f.BoolVar(&retry, "retry", false, "leave it to the retry decision whether it is tried again")
+	f.StringVar(&answer.Token, "token", "", "only if the job's latest attempt has this token (HIPQ_TOKEN)")
+	f.BoolVar(&retry, "retry", false, "treat it like a handler's error, which may be retried")
 	f.BoolVar(&answer.DryRun, "dry-run", false, dryRunUsage)
 	return c
 }

@@ -39,13 +39,13 @@ func (a *app) cancelCommand() *cobra.Command {
 			o.stop()
 			return nil
 		case slices.Contains(append(started, admin.Waiting), admin.Status(f.state)):
-			return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
+			return usagef("--state %s: add --running to cancel jobs that have started", f.state)
 		}
 		o.can = admin.CanCancel
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Cancel(ctx, ids...)
 		}
-		o.hint = func(_ *queue.Queue, _ int64, err error) string {
+		o.hint = func(_ *instance, _ *queue.Queue, _ int64, err error) string {
 			if errors.Is(err, admin.ErrStarted) {
 				return "add --running to stop it"
 			}
@@ -53,7 +53,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().BoolVar(&running, "running", false, "also jobs that run: their workers are asked to stop them")
+	c.Flags().BoolVar(&running, "running", false, "also running jobs: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
 	return c
 }

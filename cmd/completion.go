@@ -31,7 +31,7 @@ would have to quote are left out.
   fish:        hipq completion fish > ~/.config/fish/completions/hipq.fish
   PowerShell:  hipq completion powershell | Out-String | Invoke-Expression
 
-Start a new shell to use it. hipq's packages and make install bring these files.
+Start a new shell to use it. hipq's packages and make install provide these files.
 
 Exit codes: 0 done · 64 usage.`
 

@@ -99,14 +99,14 @@ func settingCells(s config.Setting) (cells [2]string, err error) {
 	return [2]string{oneLine(s.Key), oneLine(text)}, err
 }
 
-const configCheckLong = `Checks the configuration and lists everything that is wrong. It finds what every command refuses: unknown keys and
-variables, invalid values, time windows and time zones, an unreadable dsn_file. It also checks the files of
-database.tls, and the programs of handlers and retry handlers. Each program must exist and be executable. A script
-needs an interpreter that exists (#!), and a script that an interpreter is given, as in [php, send.php], must exist.
-Secrets of http handlers in files that others can read cause a warning.
+const configCheckLong = `Checks the configuration and lists everything that is wrong. It finds what every command
+refuses: unknown keys and variables, invalid values, time windows and time zones, an unreadable dsn_file. It also checks
+the files of database.tls, and the programs of handlers and retry handlers. Each program must exist and be executable. A
+script needs an interpreter that exists (#!), and a script that is passed to an interpreter, as in [php, send.php], must
+exist. Secrets of http handlers in files that others can read cause a warning.
 
-Programs are looked up as hipq work does it: with this PATH, from the handler's folder, as this user. cron's PATH is
-often shorter, so try PATH=/usr/bin:/bin hipq config check.
+Programs are looked up as in hipq work: with this PATH, from the handler's folder, as this user. cron's PATH is often
+shorter, so try PATH=/usr/bin:/bin hipq config check.
 
 Without --database, no database is needed. With it, the database must be reachable, initialised for all queues, and
 divided into shards as the config says. To check the host, the crontab and the database's settings, run hipq doctor.

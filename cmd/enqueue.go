@@ -54,7 +54,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 			case !cmd.Flags().Changed("ndjson"):
 				return checkArguments(cmd, args)
 			case len(args) > 0:
-				return fmt.Errorf("with --ndjson each line names its own queue and type, so %q is too much", args[0])
+				return fmt.Errorf("with --ndjson each line names its queue and type; leave out %q", args[0])
 			}
 			return nil
 		},
@@ -69,12 +69,12 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
 	f.StringVar(&o.at, "at", "", "when to run: "+timeUsage+" (default: now)")
-	f.StringVar(&o.in, "in", "", "in how long to run: 90s, 5m, 2h, 1d")
+	f.StringVar(&o.in, "in", "", "when to run, from now: 90s, 5m, 2h, 1d")
 	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
 	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
-	f.StringVar(&o.shardKey, "shard-key", "", "what decides in which of the queue's shards it is, unless throttle groups do (default: its key)")
-	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
+	f.StringVar(&o.shardKey, "shard-key", "", "determines the job's shard, unless throttle groups do (default: its key)")
+	f.StringArrayVar(&o.windows, "window", nil, "time window in which the job must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
 	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(onDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
@@ -130,7 +130,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 		a.say(meant(err, config.Nearest(jobType, types.types)).Error())
 	}
 	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
-		a.say("--data begins like JSON and is not: the job has it as a text")
+		a.say("--data begins like JSON but is not valid: the job gets it as text")
 	}
 	err = a.printEnqueued(q.Name, added, o.dryRun)
 	if a.out.err != nil && !o.dryRun { // a caller that repeats the command would add the job twice
@@ -163,7 +163,7 @@ func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	}
 	var nothing error
 	if dryRun && added.Duplicate && !added.Replaced {
-		nothing = fmt.Errorf("enqueue: it would be a duplicate of job %d of %s", added.ID, name)
+		nothing = fmt.Errorf("enqueue: the job would be a duplicate of job %d of %s", added.ID, name)
 	}
 	switch {
 	case a.json:
@@ -247,7 +247,7 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 		return "", fmt.Errorf("read --data: %w", err)
 	}
 	if len(data) > job.MaxDataBytes {
-		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and give where it is", job.MaxDataBytes)
+		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and pass its location", job.MaxDataBytes)
 	}
 	return string(data), nil
 }
@@ -284,7 +284,7 @@ func unknownType(what, jobType string, known []string) error {
 	text := "there is none"
 	if len(known) > 0 {
 		known = slices.Compact(slices.Sorted(slices.Values(known)))
-		text = "known are " + strings.Join(known, ", ")
+		text = "known: " + strings.Join(known, ", ")
 	}
 	return unknown(fmt.Errorf("%sunknown job type %q; %s", what, jobType, text), jobType, known)
 }

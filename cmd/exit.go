@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -76,12 +77,7 @@ type advised struct {
 func (e advised) Unwrap() error { return e.error }
 
 // located is an error of an unreachable or full database, with the place of that database.
-type located struct {
-	error
-	where string
-}
-
-func (l located) Unwrap() error { return l.error }
+type located struct{ advised }
 
 // locate adds the place to a database error: the server and its setting, the file and its disk, or the key in the
 // config.
@@ -100,13 +96,13 @@ func locate(c *config.Config, err error) error {
 		if d, unknown := monitor.DiskOf(filepath.Dir(c.Database.Path)); unknown == nil {
 			where += "; " + d.String()
 		}
-		return located{err, where}
+		return located{advised{err, where}}
 	case address != "":
 		from := c.DSNFrom
 		if strings.HasPrefix(from, "database.") {
 			from += " in " + c.File
 		}
-		return located{err, fmt.Sprintf("the database is %s, by %s", address, from)}
+		return located{advised{err, fmt.Sprintf("the database is %s, set by %s", address, from)}}
 	}
 	return err
 }
@@ -129,16 +125,7 @@ func (a *app) report(code int, err error, hint string) {
 	if more := len(said) - maxReported; more > 0 {
 		said = append(said[:maxReported], fmt.Sprintf("… and %d more", more))
 	}
-	var hints []string
-	if e, ok := errors.AsType[advised](err); ok {
-		hints = append(hints, e.advice)
-	}
-	if hint != "" {
-		hints = append(hints, hint)
-	}
-	if l, ok := errors.AsType[located](err); ok {
-		hints = append(hints, l.where)
-	}
+	hints := hintsOf(err, hint)
 	for n := range hints {
 		if code != exitUsage { // the usage has no config
 			hints[n] = a.printed(hints[n])
@@ -155,6 +142,13 @@ func (a *app) report(code int, err error, hint string) {
 		f.Hint = &all
 	}
 	_ = a.err.json(map[string]failure{"error": f}) // the exit code tells it too
+}
+
+// hintsOf lists the advice of an error, this hint, and the place of its database.
+func hintsOf(err error, hint string) []string {
+	e, _ := errors.AsType[advised](err)
+	l, _ := errors.AsType[located](err)
+	return slices.DeleteFunc([]string{e.advice, hint, l.advice}, func(text string) bool { return text == "" })
 }
 
 func joined(err error) (said []string) {
@@ -202,9 +196,9 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
 	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
-		return exitConfig, "run hipq init for a first one there"
+		return exitConfig, "run hipq init to create one there"
 	case errors.Is(err, config.ErrNotFound):
-		return exitConfig, "run hipq init for a first one, or name it with --config"
+		return exitConfig, "run hipq init to create one, or name one with --config"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):

@@ -19,10 +19,10 @@ const failuresLong = `Lists failures by kind, with the commands that retry or di
 were neither retried nor dismissed (FAILED of hipq status), and those that will be retried (RETRYING). --state failed,
 retry or closed shows one of these; closed jobs were retried, dismissed or cancelled.
 
-Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the
-error without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind
-has its number of jobs, the time since when it happens, and the newest job with its error. A table shows the 100 kinds
-with the most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
+Jobs of one type form a kind if their errors have the same fingerprint. The fingerprint is eight hex digits of the error
+without its numbers, ids, times and quoted paths, so it is the same on all hosts and in all versions. Each kind has its
+number of jobs, the time of its first failure, and the newest job with its error. A table shows the 100 kinds with the
+most jobs in each queue, unless --limit changes that. --json prints up to 1,000, one object a line.
 
 --jobs lists the jobs one by one, oldest first, with the time and the error. RETRY shows when a job will be retried,
 or that it was retried or dismissed.
@@ -123,7 +123,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	}
 	switch {
 	case a.json && found.Others > 0 && by.Limit == 0, a.json && found.More:
-		a.warn(fmt.Errorf("%s has failed jobs besides", q.Name))
+		a.warn(fmt.Errorf("%s has more failed jobs", q.Name))
 	case a.json:
 	case found.More:
 		a.out.line("and older jobs of %s; --until lists them", q.Name)

@@ -79,9 +79,9 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	case f.limit < 0:
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
-		return usagef("--error: %q is no text to look for", f.errorText)
+		return usagef("--error: %q is not a text to search for", f.errorText)
 	case f.fingerprint != "" && !texts.IsFingerprint(f.fingerprint):
-		return usagef("--fingerprint: %q is not eight hex digits, as hipq failures gives them", f.fingerprint)
+		return usagef("--fingerprint: %q is not eight hex digits, as printed by hipq failures", f.fingerprint)
 	}
 	if a.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
@@ -237,13 +237,13 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	}
 	switch chosen := f.narrows() || f.all; {
 	case chosen && len(ids) > 0:
-		return operation{}, misread{errors.New("ids and flags that choose jobs exclude each other"), cmd}
+		return operation{}, misread{errors.New("give either ids or flags that select jobs, not both"), cmd}
 	case !chosen && len(ids) == 0:
-		return operation{}, misread{errors.New("it needs either ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
+		return operation{}, misread{errors.New("give ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
 	case f.narrows() && f.all:
-		return operation{}, usagef("--all is all jobs of the queue; leave it out for those of the other flags")
+		return operation{}, usagef("--all selects all jobs of the queue; leave out --all or the other flags")
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):
-		return operation{}, usagef("--limit: the ids say which jobs; leave it out")
+		return operation{}, usagef("--limit doesn't go with ids; leave it out")
 	case f.state != "":
 		standings = []admin.Status{admin.Status(f.state)}
 	}

@@ -26,11 +26,11 @@ func (e gone) where() string {
 	if e.config.Database.Path != "" {
 		return "is its disk mounted?"
 	}
-	return "does database.dsn lead to the right server, is it being restored?"
+	return "does database.dsn name the right server, or is it being restored?"
 }
 
 func (e gone) hint() string {
-	return e.until() + "; " + e.where() + " Only if the data are really gone: hipq init --yes makes an empty one"
+	return e.until() + "; " + e.where() + " Only if the data is really gone: hipq init --yes creates an empty one"
 }
 
 // seen returns the note of when this user's ticks last found the config's database; nil if it can't be stored.
@@ -79,5 +79,5 @@ func (a *app) confirmEmpty(ctx context.Context, c *config.Config) error {
 	case !a.onTerminal() || a.json:
 		return err
 	}
-	return a.confirm(ctx, "the database is gone, "+was.until()+"; "+was.where()+" Make an empty one")
+	return a.confirm(ctx, "the database is gone, "+was.until()+"; "+was.where()+" Create an empty one")
 }

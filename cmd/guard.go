@@ -42,7 +42,7 @@ func (a *app) selfArgv(command string) []string {
 
 // warnOfUnkilled names a dead worker's processes on this host that could not be killed.
 func (a *app) warnOfUnkilled(workerID string, processes []string) {
-	a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(processes, "; ")))
+	a.warn(fmt.Errorf("these processes of dead worker %s could not be ended: %s", workerID, strings.Join(processes, "; ")))
 }
 
 const quarantineCommand = "quarantine"

@@ -22,10 +22,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also creates the stored
-procedures, if the user has that privilege. Schedules of the config begin now. If the config has a new number of
-shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config go on meanwhile.
-Without a config it writes a first hipq.yaml.
+const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
+creates the stored procedures, if the user has that privilege. Schedules of the config begin now. If the config has a
+new number of shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config
+continue meanwhile. Without a config it writes a first hipq.yaml.
 
 It may be repeated, and several may run at once. If it was interrupted, run it again.
 
@@ -169,7 +169,7 @@ func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 		for _, name := range done.Procedures {
 			helpers += min(1, strings.Count(name, "$"))
 		}
-		a.out.line("made %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
+		a.out.line("created %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
 	}
 	if done.LeftOut != "" {
 		a.out.line("%s", done.LeftOut)
@@ -264,7 +264,7 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	}
 	err = files.Write(file, config.Starter(), 0o600, os.Link) // the user may add a password
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
+		return false, fmt.Errorf("%w: write the first config: %w", config.ErrInvalid, err)
 	}
 	return err == nil, nil
 }

@@ -30,11 +30,6 @@ const (
 	inTurnAgain = 24 * time.Hour
 )
 
-// mails reports whether cron probably mails what the tick prints.
-func (a *app) mails(c *config.Config) bool {
-	return c.Mail && !a.verbose && !a.onTerminal() && !a.err.isTerminal()
-}
-
 // unsaid is an error that is not printed, because cron would mail it again.
 type unsaid struct{ error }
 
@@ -52,7 +47,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
-	case !a.tellsOutages():
+	case a.isRead() || a.signals.ended() != 0:
 		return err
 	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
 		return unsaid{err}
@@ -79,7 +74,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is said every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is repeated every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -91,7 +86,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
-		said += fmt.Sprintf("; the results of %s could not be saved: they count as lost with their worker, and run again as their retry policy says",
+		said += fmt.Sprintf("; the results of %s could not be saved: the jobs count as lost with their worker, and are retried by their retry policy",
 			texts.Count(n, "job"))
 	}
 	return said
@@ -110,7 +105,7 @@ func misconfigured(a *app, command string, what []string) (*alert.Outage, error)
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
 	outage, none := misconfigured(a, a.command, what)
-	if code != exitConfig || none != nil || !a.tellsOutages() {
+	if code != exitConfig || none != nil || a.isRead() || a.signals.ended() != 0 {
 		return err
 	}
 	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
@@ -127,27 +122,26 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 	case !say || c != nil && !c.Mail:
 		return unsaid{err}
 	}
-	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is said once an hour until it is over", a.command, zonedTime(since, zone))}
+	return advised{err, fmt.Sprintf("hipq %s first failed at %s; this is repeated once an hour until it is over", a.command, zonedTime(since, zone))}
 }
 
 // mailBack prints that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
-	if none == nil && a.tellsOutages() {
+	if none == nil && !a.isRead() && a.signals.ended() == 0 {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			if why != "" {
 				why = ": " + why
 			}
-			a.say(fmt.Sprintf("hipq %s is back since %s; it first failed at %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
+			a.say(fmt.Sprintf("hipq %s recovered at %s; it first failed at %s%s", a.command, zonedTime(over, c.Location), zonedTime(since, c.Location), why))
 		}
 	}
 }
 
-// tellsOutages reports whether outages go to mails rather than to a user.
-func (a *app) tellsOutages() bool { return !a.byHand() && a.signals.ended() == 0 }
+// byHand reports whether a person started the command, at a terminal.
+func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() }
 
-// byHand reports whether the caller reads the output (terminal, --json or --verbose), so that nothing is left out as
-// mailed before. A worker's ByHand is something else.
-func (a *app) byHand() bool { return a.verbose || a.json || a.onTerminal() || a.err.isTerminal() }
+// isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
+func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
 
 func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
@@ -264,8 +258,8 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 		for _, r := range rows {
 			if err == nil && r.InTurn() {
 				err = board.Once(ctx, "schedule in turn "+r.Name, now, inTurnAgain, func() error {
-					return a.tell(fmt.Sprintf("schedule %s starts over again and again, and may lose slots: one config has it as %s, another as %s",
-						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
+					return a.tell(fmt.Sprintf("schedule %s keeps starting over, and may lose slots: one config has it as %s, another as %s",
+						r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule its own name")
 				})
 			}
 		}

@@ -85,9 +85,9 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	}
 	switch {
 	case !back.IsZero():
-		a.say(fmt.Sprintf("so much has happened that only what failed since %s is known here; look: %s", i.local(back), i.command("hipq failures --since 1h")))
+		a.say(fmt.Sprintf("there is too much activity: this covers only failures since %s; see: %s", i.local(back), i.command("hipq failures --since 1h")))
 	case told > mailedWhole:
-		a.say("jobs failed in other ways too; look: " + i.command("hipq failures --since 1h"))
+		a.say("jobs failed in other ways too; see: " + i.command("hipq failures --since 1h"))
 	}
 	if took >= lookedLong {
 		return board.Note(ctx, noted, now)
@@ -203,7 +203,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
 			if k.Retry != nil {
-				remedy = "retry: " + i.command(*k.Retry) + "   # after you fixed the cause"
+				remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"
 			}
 			have := "have"
 			if k.Jobs == 1 {

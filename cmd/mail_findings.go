@@ -188,7 +188,7 @@ func (m *findings) tellEnd(ctx context.Context, notice string, f found) error {
 	if f.queue != "" {
 		of = strings.TrimRight(f.queue+"/"+f.ofType, "/") + ": "
 	}
-	text := fmt.Sprintf("%s%s; the trouble was mailed at %s", of, monitor.Over(f.what), m.i.local(m.said[notice]))
+	text := fmt.Sprintf("%s%s; the problem was mailed at %s", of, monitor.Over(f.what), m.i.local(m.said[notice]))
 	for other := range m.said {
 		if other != notice && foundOf(other).of() == f.of() {
 			text = "" // the last notice tells it

@@ -56,7 +56,7 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 		handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
 		if err == nil && !handled {
 			err = alert.NewLog(i.db).Once(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain, func() error {
-				return a.tell(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
+				return a.tell(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker has handled that type for a day",
 					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look:  "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
 			})
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 )
 
-const manLong = `Writes the man pages of all commands into a folder: hipq.1, hipq-work.1 and so on. It creates the folder if necessary.
-hipq's packages and make install bring the pages.
+const manLong = `Writes the man pages of all commands into a folder: hipq.1, hipq-work.1 and so on. It creates the
+folder if necessary. hipq's packages and make install provide the pages.
 
 If the variable SOURCE_DATE_EPOCH is set, the pages have its date, so that builds are reproducible.
 

@@ -11,14 +11,14 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics. An hour is complete 5 minutes after its end. A
-second run for the same hour changes nothing. The 6 hours before are recounted if
-more of them was committed since.
+const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics. An hour is complete 5 minutes
+after its end. A second run for the same hour changes nothing. The 6 hours before are recounted if more was committed
+since.
 
-On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week up to
-that hour, and whether all is well by the limits of the config (alert). It also prints trends against the window
-before and the same window a week earlier, and for each host the ticks of the last day: how many, how many started no
-job, and the longest gap. "now" is what has happened since that hour; it isn't stored.
+On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12 hours, 1 day and 1 week up to that
+hour, and whether all is within the limits of the config (alert). It also prints trends against the window before and
+the same window a week earlier, and for each host the ticks of the last day: how many, how many started no job, and the
+longest gap. "now" is what has happened since that hour; it isn't stored.
 
 Without a terminal it prints only what cron should mail: each finding once, again after a day while it lasts, and when
 it is resolved; and missed slots of schedules. "mail: off" in the config disables that. It doesn't repeat what hipq
@@ -39,8 +39,8 @@ FILE it is printed.
 (WARNING), 2 (CRITICAL) or 3 (UNKNOWN). UNKNOWN means that it couldn't find out, for example because there was no
 answer within --timeout. With --json it prints an object with all findings.
 
-Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage ·
-75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
+Exit codes: 0 done · 1 the hour is not complete yet, or is before all activity; with --dry-run: none was missed · 64
+usage · 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
 
 type monitorOptions struct {
 	at, output, to, timeout, report string
@@ -72,7 +72,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "write the output to this file; - is standard output")
 	f.BoolVar(&o.check, "check", false, "print one line for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, and replace it; - prints it")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page to this file, replacing it; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
@@ -138,7 +138,7 @@ func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o mo
 	if err == nil && (format != "" || o.report != "") {
 		err = a.reportHour(ctx, i, monitored{Report: monitor.Report{Hour: hour}, taken: taken}, format, o)
 	}
-	if err == nil && !a.json && o.at == "" && a.mails(i.Config) {
+	if err == nil && o.at == "" && i.Mail && !a.isRead() {
 		err = a.mailFindings(ctx, i)
 	}
 	return err
@@ -158,9 +158,7 @@ func (a *app) reportHour(ctx context.Context, i *instance, r monitored, format s
 			return err
 		}
 		r.Health = new(i.health(r.state, a.printed))
-		if r.Retrying, err = monitor.New(i.db).Retrying(ctx); err != nil {
-			return err
-		}
+		r.Retrying = r.state.Retrying()
 		current, err := monitor.New(i.db).Current(ctx)
 		if err != nil {
 			return err

@@ -201,16 +201,7 @@ func (a *app) endCheck(err error, hint string) int {
 	if v, ok := errors.AsType[verdict](err); ok {
 		return v.Rank()
 	}
-	said := strings.Join(joined(err), "; ")
-	if e, ok := errors.AsType[advised](err); ok {
-		said += "; " + e.advice
-	}
-	if hint != "" {
-		said += "; " + hint
-	}
-	if l, ok := errors.AsType[located](err); ok {
-		said += "; " + l.where
-	}
+	said := strings.Join(append(joined(err), hintsOf(err, hint)...), "; ")
 	_ = a.printCheck(judged{Severity: "unknown", Text: said, Findings: []monitor.Finding{}, Measures: []measured{}}) // so does the code
 	return exitUnknown
 }

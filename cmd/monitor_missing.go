@@ -18,9 +18,9 @@ type missingOptions struct {
 
 func (o *missingOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.BoolVar(&o.all, "missing", false, "aggregate the hours that were missed and whose activity is there, oldest first")
-	f.StringVar(&o.since, "since", "7d", "with --missing: from when on, "+agoUsage)
-	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which it would aggregate, and aggregate none; exit 1 if there is none")
+	f.BoolVar(&o.all, "missing", false, "aggregate the missed hours that still have activity, oldest first")
+	f.StringVar(&o.since, "since", "7d", "with --missing: only hours since this time: "+agoUsage)
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which hours it would aggregate, and aggregate none; exit 1 if there are none")
 	c.MarkFlagsMutuallyExclusive("missing", "at")
 	c.MarkFlagsMutuallyExclusive("missing", "again")
 }
@@ -29,7 +29,7 @@ func (o *missingOptions) flags(c *cobra.Command) {
 func (o *missingOptions) check(cmd *cobra.Command) error {
 	for _, name := range []string{"since", "dry-run"} {
 		if !o.all && cmd.Flags().Changed(name) {
-			return usagef("--%s goes with --missing", name)
+			return usagef("--%s needs --missing", name)
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions
 	}
 	for n, hour := range missing {
 		if cmd.Context().Err() != nil {
-			return fmt.Errorf("%w: hours aggregated: %d, left: %d; %s goes on with them",
+			return fmt.Errorf("%w: hours aggregated: %d, left: %d; %s continues",
 				errInterrupted, n, len(missing)-n, a.printed("hipq monitor --missing"))
 		}
 		result := "taken"
@@ -99,7 +99,7 @@ func (a *app) tellMissed(h missed) error {
 		return a.printJSON(h)
 	case !h.DryRun && !a.onTerminal():
 	case h.Result == "gone":
-		a.out.line("missed hour %s: its activity has been purged, if there was any; %s aggregates it as one without",
+		a.out.line("missed hour %s: its activity has been purged, if there was any; %s aggregates it as empty",
 			hour, a.printed("hipq monitor --at "+hour))
 	case h.DryRun:
 		a.out.line("would aggregate the hour %s", hour)

@@ -60,7 +60,7 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 		return "", usagef("--report - and --output %s: both would be printed; name a file for one of them", format)
 	}
 	if format == asPrometheus && o.at != "" {
-		return "", usagef("--output prometheus is about now, and --at is not")
+		return "", usagef("--output prometheus describes the present; leave out --at")
 	}
 	return format, nil
 }

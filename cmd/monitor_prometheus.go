@@ -18,8 +18,8 @@ func (a *app) printMetrics(instance string, r monitored) error {
 	s := r.state
 	g.set("hipq_monitor_last_success_timestamp_seconds", "When hipq monitor wrote this.", seconds(s.At))
 	g.set("hipq_monitor_reported_until_timestamp_seconds", "The end of the last hour of the windows.", seconds(r.Hour.Add(time.Hour)))
-	g.set("hipq_health", "Whether all is well by the limits of the config: 0 yes, 1 warning, 2 critical.", float64(r.Health.Severity.Rank()))
-	finding := g.by("hipq_health_finding", "What is not well: 1 warning, 2 critical.", "what", "queue", "job_type")
+	g.set("hipq_health", "Whether all is within the limits of the config: 0 yes, 1 warning, 2 critical.", float64(r.Health.Severity.Rank()))
+	finding := g.by("hipq_health_finding", "What is above its limit: 1 warning, 2 critical.", "what", "queue", "job_type")
 	for _, f := range r.Health.Findings {
 		finding.set(float64(f.Severity.Rank()), f.What, maybeLabel(f.Queue), maybeLabel(f.JobType))
 	}
@@ -65,7 +65,7 @@ func (g gauges) by(name, help string, labels ...string) gauge {
 func (g gauges) states(types []monitor.TypeState) {
 	labels := []string{"queue", "job_type"}
 	backlog := g.by("hipq_backlog_jobs", "Jobs that are due, or locked by a dead worker.", labels...)
-	oldest := g.by("hipq_oldest_due_seconds", "For how long the oldest due job has been due.", labels...)
+	oldest := g.by("hipq_oldest_due_seconds", "How long the oldest due job has been due.", labels...)
 	failed := g.by("hipq_failed_jobs", "Jobs that failed for good and were neither retried nor dismissed.", labels...)
 	for _, t := range types {
 		of := []string{label(t.Queue), label(t.JobType)}
@@ -78,7 +78,7 @@ func (g gauges) states(types []monitor.TypeState) {
 func (g gauges) shards(divisions []monitor.Division) {
 	labels := []string{"queue", "shard"}
 	backlog := g.by("hipq_shard_backlog_jobs", "Jobs of the shard that are due, or locked by a dead worker.", labels...)
-	oldest := g.by("hipq_shard_oldest_due_seconds", "For how long the oldest job has been due in the shard that no full throttle group holds back.", labels...)
+	oldest := g.by("hipq_shard_oldest_due_seconds", "How long the shard's oldest job that no full throttle group holds back has been due.", labels...)
 	used := g.by("hipq_shard_throttle_used", "What counts against the queue's throttle limit in the shard.", labels...)
 	part := g.by("hipq_shard_throttle_part", "What the shard holds of the queue's throttle limit.", labels...)
 	for _, d := range divisions {
@@ -95,7 +95,7 @@ func (g gauges) shards(divisions []monitor.Division) {
 }
 
 func (g gauges) windows(windows []monitor.Window) {
-	coverage := g.by("hipq_window_coverage_ratio", "Which part of the window's hours were aggregated.", "window")
+	coverage := g.by("hipq_window_coverage_ratio", "The share of the window's hours that were aggregated.", "window")
 	died := g.by("hipq_window_workers_died", "Workers that died in the window.", "window")
 	sums := map[string]gauge{}
 	set := func(name, help string, value float64, of []string) {
@@ -112,20 +112,20 @@ func (g gauges) windows(windows []monitor.Window) {
 				of := []string{w.Name, label(q.Queue), label(t.JobType)}
 				set("added", "Jobs that were added in the window.", float64(t.Added), of)
 				set("started", "Attempts that were started in the window.", float64(t.Started), of)
-				set("finished", "Attempts that ended well in the window.", float64(t.Finished), of)
-				set("errors", "Attempts of the window that are tried again.", float64(t.Errors), of)
+				set("finished", "Attempts that finished in the window.", float64(t.Finished), of)
+				set("errors", "Attempts that failed in the window and are retried.", float64(t.Errors), of)
 				set("failed", "Jobs that failed for good in the window.", float64(t.Failed), of)
 				for _, times := range []struct {
 					name, of string
 					monitor.Times
-				}{{"wait", "the time from due to start in the window.", t.Wait}, {"run", "the time of an attempt in the window.", t.Run}} {
+				}{{"wait", "the time from due to start in the window.", t.Wait}, {"run", "the run time of attempts in the window.", t.Run}} {
 					for _, p := range []struct {
 						name, help string
 						ms         *int64
 					}{
 						{"p50", "The median of ", times.P50MS},
-						{"p95", "What 95 of 100 don't exceed of ", times.P95MS},
-						{"p99", "What 99 of 100 don't exceed of ", times.P99MS},
+						{"p95", "The 95th percentile of ", times.P95MS},
+						{"p99", "The 99th percentile of ", times.P99MS},
 					} {
 						if p.ms != nil {
 							set(times.name+"_"+p.name+"_seconds", p.help+times.of, float64(*p.ms)/1000, of)

@@ -41,7 +41,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 		}
 		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, timeCell(&g.OldestDueMS), i.local(g.At))
 		if g.Held != nil && *g.Held > 0 {
-			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
+			a.out.line("of these, %d wait for room in their throttle group", *g.Held)
 		}
 	}
 	for _, t := range r.Retrying {
@@ -132,7 +132,7 @@ func (a *app) printHours(r monitored) {
 			}
 		}
 		if most := slices.Max(values); most > 0 {
-			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), q.Queue, texts.Thousands(most))
+			a.out.line("finished each hour: %s %s, %s at most", sparkline(values), q.Queue, texts.Thousands(most))
 		}
 	}
 }

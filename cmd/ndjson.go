@@ -93,7 +93,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		}
 		var nothing error
 		if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
-			nothing = fmt.Errorf("enqueue: it would add nothing (duplicates %d)", n.counts.Duplicates)
+			nothing = fmt.Errorf("enqueue: nothing would be added (duplicates %d)", n.counts.Duplicates)
 		}
 		switch {
 		case a.json:
@@ -149,14 +149,14 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		case len(line) > maxLine:
-			return nil, fmt.Errorf("a line is longer than %d bytes: job_data may have %d", maxLine, job.MaxDataBytes)
+			return nil, fmt.Errorf("the line is longer than %d bytes; job_data may have %d", maxLine, job.MaxDataBytes)
 		}
 	}
 }
 
 // bad adds the line number. It doesn't wrap the error, because a bad line is not a usage error of the command.
 func (n *ndjson) bad(err error) error {
-	n.mend = fmt.Sprintf("mend line %d; ", n.line)
+	n.mend = fmt.Sprintf("fix line %d; ", n.line)
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
@@ -223,7 +223,7 @@ func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.Params, e
 	j = job.Params{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
 	if l.Key != nil {
 		if *l.Key == "" {
-			return j, errors.New("job_key is empty; leave it out for a key of its own")
+			return j, errors.New("job_key is empty; leave it out to get a generated key")
 		}
 		j.Key = *l.Key
 	}
@@ -267,7 +267,7 @@ func (l jobLine) timeout() (time.Duration, error) {
 	}
 	var seconds int64
 	if err := json.Unmarshal(l.Timeout, &seconds); err != nil || seconds < 1 || seconds > 1<<32 {
-		return 0, fmt.Errorf("%.80s is neither a whole number of seconds from 1 on nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
+		return 0, fmt.Errorf("%.80s is neither a whole number of seconds (1 or more) nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -298,7 +298,7 @@ func (n *ndjson) flush(ctx context.Context) error {
 		n.in = lines[len(added)-1]
 	}
 	if errors.Is(err, job.ErrInvalid) { // only the database could detect it; see bad
-		err = fmt.Errorf("%s: line %d to %d: %s", n.file, lines[len(added)], lines[len(lines)-1], err.Error())
+		err = fmt.Errorf("%s: lines %d to %d: %s", n.file, lines[len(added)], lines[len(lines)-1], err.Error())
 	}
 	return err
 }
@@ -326,18 +326,18 @@ func (n *ndjson) stopped(err error) error {
 		if errors.Is(err, context.Canceled) {
 			err = errInterrupted
 		}
-		return advised{err, fmt.Sprintf("the lines before line %d would be in (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
+		return advised{err, fmt.Sprintf("the lines before line %d would be done (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
 	}
 	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}
 	if !n.again {
-		next = fmt.Sprintf("begin again with line %d", n.in+1)
+		next = fmt.Sprintf("begin with line %d", n.in+1)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = errInterrupted // the advice says more
 	}
-	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); %sto go on: %s",
+	return advised{err, fmt.Sprintf("the lines before line %d are done (added %d, duplicates %d); %sto continue: %s",
 		n.in+1, n.counts.Added, n.counts.Duplicates, n.mend, next)}
 }

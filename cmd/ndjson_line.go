@@ -43,7 +43,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		return l, err
 	}
 	if begin != json.Delim('{') {
-		return l, errors.New("it is no JSON object")
+		return l, errors.New("it is not a JSON object")
 	}
 	fields, seen := l.fields(), make([]string, 0, 10)
 	for d.More() {
@@ -55,7 +55,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		into, known := fields[name]
 		if !known {
 			all := slices.Sorted(maps.Keys(fields))
-			return l, unknown(fmt.Errorf("unknown field %.80q; known are %s", name, strings.Join(all, ", ")), name, all)
+			return l, unknown(fmt.Errorf("unknown field %.80q; known: %s", name, strings.Join(all, ", ")), name, all)
 		}
 		if slices.Contains(seen, name) {
 			return l, fmt.Errorf("the field %s is given twice", name)

@@ -37,7 +37,7 @@ type operation struct {
 	// would fills in what a dry run predicts for a job. It may be nil.
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint says what to do about a refusal. It may be nil.
-	hint func(q *queue.Queue, id int64, err error) string
+	hint func(i *instance, q *queue.Queue, id int64, err error) string
 	// do changes at most a batch of jobs, and may fill in their results. Its error may be an admin.Refused. After any
 	// other error nothing was done.
 	do func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error
@@ -75,7 +75,7 @@ func (c change) text() string {
 	case c.NewID != nil && !c.DryRun:
 		return strconv.FormatInt(*c.NewID, 10)
 	case c.WorkerID != nil:
-		return fmt.Sprintf("job %d: worker %s is asked to stop it", c.ID, *c.WorkerID)
+		return fmt.Sprintf("job %d: asked worker %s to stop it", c.ID, *c.WorkerID)
 	case c.ended:
 		return fmt.Sprintf("job %d has ended: no worker had it", c.ID)
 	}
@@ -87,7 +87,7 @@ const duplicate = "duplicate"
 
 func (c change) live() string {
 	if c.NewID == nil {
-		return "one before it has its type and key"
+		return "an earlier one has its type and key"
 	}
 	return fmt.Sprintf("job %d has its type and key, and is not final", *c.NewID)
 }
@@ -95,6 +95,7 @@ func (c change) live() string {
 // operated is the progress of an operation.
 type operated struct {
 	operation
+	i *instance
 	q *queue.Queue
 	// all has the selected jobs. The first done of them are processed.
 	all  []int64
@@ -141,7 +142,7 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 			}
 		}
 	}
-	d := operated{operation: o, q: q, all: all}
+	d := operated{operation: o, i: i, q: q, all: all}
 	if d.dryRun || d.batch == 0 {
 		d.batch = batchJobs
 	}
@@ -178,9 +179,9 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 	switch {
 	case d.again:
 	case d.filter.limit > 0:
-		said += fmt.Sprintf("; the same command with --limit %d goes on", left)
+		said += fmt.Sprintf("; repeat the command with --limit %d to continue", left)
 	case len(d.ids) == 0:
-		said += "; the same command goes on"
+		said += "; repeat the command to continue"
 	}
 	return advised{err, said}
 }
@@ -200,13 +201,13 @@ func (a *app) summarize(d operated) error {
 		if d.refused+len(d.changed) == 1 {
 			return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
 		}
-		return fmt.Errorf("%s: %d of %s not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
+		return fmt.Errorf("%s: %d of %s were not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
 	}
 	if d.dryRun && len(d.changed) == 0 {
 		if d.duplicates > 0 {
-			return fmt.Errorf("%s: it would be no job of %s", d.verb, d.q.Name)
+			return fmt.Errorf("%s: no job of %s would be %s", d.verb, d.q.Name, d.result)
 		}
-		return fmt.Errorf("%s: there is no such job of %s", d.verb, d.q.Name)
+		return fmt.Errorf("%s: no job of %s matches", d.verb, d.q.Name)
 	}
 	return nil
 }
@@ -282,7 +283,7 @@ func (a *app) tellChange(c *change, refused error, d *operated) error {
 		d.refused++
 		c.Result, c.Reason = "refused", new(refused.Error())
 		if d.hint != nil {
-			hint = d.hint(d.q, c.ID, refused)
+			hint = d.hint(d.i, d.q, c.ID, refused)
 		}
 	}
 	switch text := c.text(); {

@@ -67,7 +67,7 @@ func ping(ctx context.Context, to, what string) error {
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s answers %d", u.Host, response.StatusCode)
+		return fmt.Errorf("%s answered %d", u.Host, response.StatusCode)
 	}
 	return nil
 }
@@ -77,9 +77,9 @@ func sameHost(next *http.Request, before []*http.Request) error {
 	first := before[0].URL
 	switch {
 	case next.URL.Host != first.Host || next.URL.Scheme != first.Scheme:
-		return fmt.Errorf("%s redirects to elsewhere", first.Host)
+		return fmt.Errorf("%s redirects elsewhere", first.Host)
 	case len(before) > 3:
-		return fmt.Errorf("%s redirects again and again", first.Host)
+		return fmt.Errorf("%s redirects too many times", first.Host)
 	}
 	return nil
 }

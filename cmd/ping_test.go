@@ -36,7 +36,7 @@ func TestPinged(t *testing.T) {
 		{
 			"refused", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 			[]string{"/s3cret/start?a=b", "/s3cret?a=b"},
-			" answers 404\n",
+			" answered 404\n",
 		},
 		{
 			"same host", false, func(w http.ResponseWriter, r *http.Request) {
@@ -50,11 +50,11 @@ func TestPinged(t *testing.T) {
 				http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound)
 			},
 			[]string{"/s3cret/start?a=b", "/s3cret?a=b"},
-			" redirects to elsewhere\n",
+			" redirects elsewhere\n",
 		},
 		{
 			"in circles", false, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/s3cret", http.StatusFound) },
-			nil, " redirects again and again\n",
+			nil, " redirects too many times\n",
 		},
 		{
 			"hung up", false, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },

@@ -205,7 +205,7 @@ const standardOutput = "-"
 // replaceFile replaces a file atomically: a reader sees the old or the new content.
 func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return usagef("%s is no regular file", path)
+		return usagef("%s is not a regular file", path)
 	} else if err == nil && i.needs(info) {
 		return usagef("%s is a file of this instance, its config or its database", path)
 	}

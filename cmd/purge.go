@@ -44,9 +44,9 @@ func (a *app) purgeCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&olderThan, "older-than", "", "delete activity older than this (default: activity.keep)")
-	f.StringVar(&most, "max-time", "", "end after so long, and say what is left to be deleted (default: when all is done)")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say how much of what it would delete, and delete nothing; exit 1 if that is nothing")
-	f.BoolVar(&o.Force, "force", false, "delete hours too that hipq monitor has not aggregated")
+	f.StringVar(&most, "max-time", "", "end after this time, and say what is left to delete (default: when all is done)")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say how much it would delete, and delete nothing; exit 1 if that is nothing")
+	f.BoolVar(&o.Force, "force", false, "also delete hours that hipq monitor has not aggregated")
 	return c
 }
 
@@ -78,7 +78,7 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.Pu
 	case err != nil:
 		return err
 	case most != "" && longest == 0:
-		return usagef("--max-time: in no time nothing is deleted")
+		return usagef("--max-time must be above 0")
 	}
 	c, err := a.load(cmd)
 	if err != nil {
@@ -226,12 +226,12 @@ func (p *purging) stopped(ctx context.Context) error {
 	if err != nil && within.Err() == nil {
 		return err
 	}
-	said := strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
+	said := strings.Join(rest.left, ", ") + " are left to delete; repeat the command to continue"
 	switch {
 	case len(rest.left) == 0 && err == nil:
-		said = "nothing is left to be deleted"
+		said = "nothing is left to delete"
 	case len(rest.left) == 0:
-		said = "there may be more to be deleted; the same command goes on"
+		said = "there may be more to delete; repeat the command to continue"
 	case err != nil:
 		said = "at least " + said
 	}
@@ -248,7 +248,7 @@ func (p *purging) stopped(ctx context.Context) error {
 func (p *purging) tell(what, queue string, count int64, before time.Time) error {
 	p.counted += count
 	things := map[string]string{
-		"activity": "activity entries", "workers": "workers", "schedules": "schedules of no config", "metrics": "hours of metrics", "finished": "finished jobs", "failed": "failed jobs",
+		"activity": "activity entries", "workers": "workers", "schedules": "schedules without a config", "metrics": "hours of metrics", "finished": "finished jobs", "failed": "failed jobs",
 	}[what]
 	if queue != "" {
 		things += " of " + queue
@@ -305,7 +305,7 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		}
 	}
 	if hours > 0 {
-		p.a.err.line("hipq: purge keeps activity that hipq monitor has not aggregated: %d entries, hours: %d; do so, or purge with --force",
+		p.a.err.line("hipq: purge keeps activity that hipq monitor has not aggregated: %d entries, hours: %d; aggregate it, or purge with --force",
 			entries.KeptEntries-open, hours)
 		p.a.printMissing(p.a.err, missing)
 	}

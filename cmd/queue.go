@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running jobs go on, and
-jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of the instance. An
-error of one queue doesn't stop the others.
+const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running
+jobs continue, and jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of
+the instance. An error of one queue doesn't stop the others.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration, or a queue has no table.`
@@ -47,7 +47,7 @@ func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobr
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return misread{errors.New("it needs either queues, or --all"), cmd}
+				return misread{errors.New("name queues, or give --all"), cmd}
 			}
 			return a.open(cmd, func(i *instance) error { return a.pauseQueues(cmd, i, args, p) })
 		},
@@ -143,7 +143,7 @@ func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(
 			failed = append(failed, err)
 			continue
 		case !changes && p.dryRun:
-			nothing = append(nothing, fmt.Errorf("%s %s: it would change nothing, for %s is %s", p.of, p.verb(), name, p.so()))
+			nothing = append(nothing, fmt.Errorf("%s %s: nothing would change, because %s is %s", p.of, p.verb(), name, p.so()))
 		}
 		if err := a.printPaused(p, name, changes); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (a *app) printPaused(p pausing, name string, changes bool) error {
 	case changes:
 		a.out.line("%s %s", done.Result, name)
 	default:
-		a.out.line("%s was %s before", name, p.so())
+		a.out.line("%s was already %s", name, p.so())
 	}
 	return nil
 }

@@ -31,6 +31,14 @@ import (
 //	sql enqueue     inserts jobs, on each engine
 //	… enqueue       in any language: takes an order and enqueues its job over the connection db
 //	sh mariadb, sh sqlite3, python sqlite   enqueue a job that hipq work can run
+//	sh shop         the page's commands for an existing instance, run in order; each must succeed
+//	sh source       run with a clone of this repository, and a folder as the system
+//	sh make         the targets and tests that it names exist
+//	json message    has the keys of what handlers read
+//	text prometheus names metrics that hipq exports
+//	sql twice       adds a job the first time and none the second, on each engine
+//	sql worker      the calls of a worker in SQL, run with a job for each way to end one
+//	sql admin       run on a new MariaDB; hipq init must then work
 //	go run          run in an empty folder
 //	go test         the test of the previous program
 //	sh test, python test   run in order in one folder if the interpreter is installed
@@ -82,6 +90,17 @@ func TestDocs(t *testing.T) {
 			t.Run("crontabs", func(t *testing.T) { d.crontabs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
 			t.Run("others", func(t *testing.T) { d.others(t, p) })
+			t.Run("shop", func(t *testing.T) { d.shopCommands(t, p) })
+			t.Run("twice", func(t *testing.T) { d.twice(t, p) })
+			t.Run("worker", func(t *testing.T) { d.sqlWorker(t, p) })
+			t.Run("admin", func(t *testing.T) { d.admin(t, p) })
+			t.Run("source", func(t *testing.T) { d.source(t, p) })
+			t.Run("targets", func(t *testing.T) { d.targets(t, p) })
+			t.Run("metrics", func(t *testing.T) { d.metrics(t, p) })
+			t.Run("messages", func(t *testing.T) { messages(t, p) })
+			t.Run("fingerprints", func(t *testing.T) { fingerprints(t, p) })
+			t.Run("run", func(t *testing.T) { allRun(t, p) })
+			t.Run("container", func(t *testing.T) { d.container(t, p) })
 			t.Run("tutorial", func(t *testing.T) { d.tutorial(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })

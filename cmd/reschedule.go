@@ -30,7 +30,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	}, "rescheduled", waiting, others, func(cmd *cobra.Command, _ *operateFlags, o *operation) error {
 		changed := cmd.Flags().Changed
 		if !changed("at") && !changed("in") && !changed("priority") {
-			return misread{errors.New("it needs --at, --in or --priority"), cmd}
+			return misread{errors.New("give --at, --in or --priority"), cmd}
 		}
 		delay, err := durationFlag("--in", in)
 		if err != nil {

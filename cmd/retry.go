@@ -20,8 +20,8 @@ was retried or dismissed, or that finished, is retried only with --again; to sel
 or finished. If a job with the same type and key is not final, nothing changes, and its id is printed, with a note on
 stderr.
 
-Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
-78 configuration.`
+Exit codes: 0 done · 1 some could not be retried, or were retried before · 64 usage · 75 the database is unreachable or
+busy · 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
 	again := false
@@ -33,7 +33,7 @@ func (a *app) retryCommand() *cobra.Command {
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
 	}, "retried", []admin.Status{admin.Failed}, []admin.Status{admin.Closed, admin.Finished}, func(cmd *cobra.Command, f *operateFlags, o *operation) error {
 		if !again && f.state != "" && f.state != string(admin.Failed) {
-			return usagef("--state %s: what finished, or was retried or dismissed, is retried with --again", f.state)
+			return usagef("--state %s: add --again to retry jobs that finished, or were retried or dismissed", f.state)
 		}
 		o.again, o.can, o.would = again, func(j *job.Job) error { return admin.CanRetry(j, again) }, wouldRetry(cmd.Context())
 		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, batch []*change) error {
@@ -49,12 +49,7 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			return err
 		}
-		var i *instance
-		o.prepare = func(of *instance) error {
-			i = of
-			return nil
-		}
-		o.hint = func(q *queue.Queue, id int64, err error) string {
+		o.hint = func(i *instance, q *queue.Queue, id int64, err error) string {
 			if j, unread := q.Get(cmd.Context(), id); errors.Is(err, admin.ErrNotFinal) && unread == nil && j.State() == job.Retry {
 				return fmt.Sprintf("hipq reschedule %s %d --in 0s runs it now", q.Name, id)
 			}
@@ -88,9 +83,9 @@ func (i *instance) fate(ctx context.Context, q *queue.Queue, id int64) (last *jo
 	case j.RetriedAs != 0:
 		return i.fate(ctx, q, j.RetriedAs)
 	case !j.Status.IsFinal():
-		return j, fmt.Sprintf("job %d, its retry, has not ended", j.ID)
+		return j, fmt.Sprintf("its retry, job %d, has not ended", j.ID)
 	}
-	return j, fmt.Sprintf("job %d, its retry, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
+	return j, fmt.Sprintf("its retry, job %d, %s %s; ", j.ID, ended(j), i.local(j.UpdateTime))
 }
 
 // wouldRetry finds the jobs that would not be retried because another job has their type and key.

@@ -233,7 +233,7 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 		}
 		known[n] = o.Name
 	}
-	return nil, unknown(fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
+	return nil, unknown(fmt.Errorf("%w: %q; known: %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
 }
 
 func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, error) {

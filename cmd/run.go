@@ -143,7 +143,7 @@ func (i *instance) became(j *job.Job) string {
 	case j.State() == job.Retry:
 		return fmt.Sprintf("failed (%s); the next is due at %s", j.Error, i.local(j.ScheduledRunTime))
 	case j.State() == job.Error:
-		return fmt.Sprintf("failed (%s); the retry decision is to come", j.Error)
+		return fmt.Sprintf("failed (%s); its retry decision is pending", j.Error)
 	}
 	return ending(j)
 }

@@ -138,7 +138,7 @@ func canRun(c *config.Config, h config.Handler) error {
 		return err
 	}
 	if script := p.MissingScript(); script != "" {
-		return fmt.Errorf("%s, which %s is given to run, is not there", script, p.Argv[0])
+		return fmt.Errorf("%s, which %s runs, doesn't exist", script, p.Argv[0])
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 		}
 		if made, err := h.HTTP.Handler(); err == nil {
 			if err := made.CheckAddress(); err != nil {
-				said = append(said, fmt.Sprintf("%s.url: %s, so each request fails: give it in networks", h.Key, err))
+				said = append(said, fmt.Sprintf("%s.url: %s, so every request fails: add it to networks", h.Key, err))
 			}
 		}
 		return said
@@ -197,7 +197,7 @@ func (a *app) warnHourly(ctx context.Context, i *instance, warnings map[string]e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
 	now, err := i.db.SQL.Clock(ctx)
-	always := err != nil || a.byHand()
+	always := err != nil || a.isRead()
 	for _, name := range slices.Sorted(maps.Keys(warnings)) {
 		if !always {
 			err = alert.NewLog(i.db).Once(ctx, name, now, warnedAgain, func() error {

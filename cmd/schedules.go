@@ -74,7 +74,7 @@ type scheduled struct {
 	LeftSlot job.Time `json:"left_slot"`
 	// LeftWhy is why that slot got no job; null without LeftSlot.
 	LeftWhy *string `json:"left_why"`
-	// WaitsUntil is set if the clock was put back: slots up to this time are done.
+	// WaitsUntil is set if the clock was set back: slots up to this time are done.
 	WaitsUntil job.Time `json:"waits_until"`
 	// InTurn is true if two configs have the schedule with different slots, so that it starts over repeatedly.
 	InTurn bool `json:"in_turn"`
@@ -194,7 +194,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 		say("not in this config")
 	}
 	if s.OtherWhen != nil {
-		say("starts over in turn with another config's %s", *s.OtherWhen)
+		say("keeps starting over: another config has it as %s", *s.OtherWhen)
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
@@ -203,7 +203,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	case late > 0:
 		say("due for %s", texts.Duration(late))
 	case !s.WaitsUntil.IsZero():
-		say("waits until %s: the clock was put back", i.localCell(s.WaitsUntil.Time))
+		say("waits until %s: the clock was set back", i.localCell(s.WaitsUntil.Time))
 	}
 	if s.leftLately(now) {
 		say("left out %s: %s", i.localCell(s.LeftSlot.Time), *s.LeftWhy)
@@ -218,7 +218,7 @@ func (a *app) pauseScheduleCommand(p pausing, short, long string, others ...stri
 	c := &cobra.Command{
 		Use:   p.verb() + " NAME…",
 		Short: short,
-		Long: long + ` It holds on all hosts. You may repeat it.
+		Long: long + ` It applies to all hosts. You may repeat it.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration.`,
@@ -243,7 +243,7 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 		if err == nil && !slices.Contains(known, name) {
 			text := "there is none"
 			if len(known) > 0 {
-				text = "known are " + and(known)
+				text = "known: " + and(known)
 			}
 			err = unknown(fmt.Errorf("unknown schedule: %q; %s", name, text), name, known)
 		}
@@ -268,9 +268,9 @@ func (a *app) pauseSchedules(cmd *cobra.Command, i *instance, names []string, p 
 	})
 }
 
-const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused. It prints the ids, as
-hipq enqueue does. If the schedule has a key of its own and a job with it is not final, that job's id is printed.
-Otherwise the key is the schedule's name, @ and this time with microseconds.
+const scheduleRunLong = `Enqueues the job of a schedule now, in addition to its slots, even if the schedule is paused.
+It prints the ids, as hipq enqueue does. If the schedule has its own key and a job with it is not final, that job's id
+is printed. Otherwise the key is the schedule's name, @ and this time with microseconds.
 
 Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -307,7 +307,7 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 	}
 	for _, name := range names {
 		if i.Schedule(name) == nil {
-			return usagef("schedules run: %s is of another config; run it with that one", name)
+			return usagef("schedules run: %s belongs to another config; run it with that config", name)
 		}
 	}
 	var nothing []error

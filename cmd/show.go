@@ -18,8 +18,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of its handler, and
-how it stands or ended. History that was purged is missing.
+const showLong = `Shows a job with all its fields, and its history: when it was added, each attempt with the output of
+its handler, and its state or how it ended. History that was purged is missing.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -317,13 +317,13 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.Status == job.StatusAnswered:
 		return "it was answered, and ends with its handler"
 	case j.Status == job.StatusAwaiting:
-		return fmt.Sprintf("it waits for an answer, until %s at most", i.local(j.StartTime.Add(j.Timeout)))
+		return fmt.Sprintf("it waits for an answer until %s at the latest", i.local(j.StartTime.Add(j.Timeout)))
 	case j.State() == job.Running:
-		return fmt.Sprintf("it is running, since %s", i.local(j.StartTime))
+		return fmt.Sprintf("it has been running since %s", i.local(j.StartTime))
 	}
 	after := ", after " + texts.Count(j.Attempt, "attempt")
 	if j.Attempt == 0 {
-		after = ", before it was tried"
+		after = ", before any attempt"
 	}
 	said := ended(j) + " " + i.local(j.UpdateTime) + after
 	switch {

@@ -19,16 +19,16 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const statusLong = `Shows each queue in a line. DUE jobs can start now. HELD jobs are due, but their throttle group is full. SCHEDULED
-jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs belong to a worker that
-has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision. FAILED counts failures
-that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE is since when the
-oldest due job waits.
+const statusLong = `Shows each queue on one line. DUE jobs can start now. HELD jobs are due, but their throttle group is
+full. SCHEDULED jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs
+belong to a worker that has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision.
+FAILED counts failures that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE
+is when the oldest due job became due.
 
 Below, it shows job types with a job that has been due for an hour while no worker started any, probably because no
 handler exists; the last five progress reports of each queue; quarantined jobs, which ended their workers twice; jobs
-that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that
-started last, except by hand; and other workers that hold slots or that were not heard of for long.
+that wait to be moved to another shard; queues of the config that hipq work leaves out, and why; the worker that started
+last, except by hand; and other workers that hold slots or have been silent for long.
 
 --watch repeats it every 2 s (--watch=10s: every 10 s), in place on a terminal. It continues while the database is
 away.
@@ -269,7 +269,7 @@ func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	}
 	switch dead, silent := w.Silent(now); {
 	case silent && dead == 0:
-		s.silence = "; its lock is over: the next worker declares it dead"
+		s.silence = "; its lock has expired: the next worker declares it dead"
 	case silent:
 		s.silence = fmt.Sprintf("; unless it comes back it is declared dead in %s", dead.Round(time.Second))
 	}

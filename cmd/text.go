@@ -135,7 +135,7 @@ const (
 	// timeUsage is what flags for a time accept.
 	timeUsage = "2026-12-31T23:00:00Z; '2026-12-31 23:00', 23:00 or 'tomorrow 09:00' in the config's zone; +90s, -1h"
 	// agoUsage is what flags for a past time accept.
-	agoUsage = "90s, 2h, 1d ago; or a time as --at of hipq enqueue takes it"
+	agoUsage = "90s, 2h, 1d ago; or a time as for --at of hipq enqueue"
 )
 
 // time parses a flag by the config's zone and the database's clock. Without a text it is zero.

@@ -159,7 +159,7 @@ func TestMailsLinesAreHipqsOwn(t *testing.T) {
 		}
 		check := func(mail string) {
 			t.Helper()
-			for _, said := range []string{"failed for good", "no worker of the last day handled that type"} {
+			for _, said := range []string{"failed for good", "no worker has handled that type for a day"} {
 				dbtest.Same(t, strings.Count(mail, said), 1, "the mail says %q and not %q once", mail, said)
 			}
 			for line := range strings.Lines(mail) {
@@ -308,7 +308,7 @@ func TestLinesErrorsAreShownOnly(t *testing.T) {
 			`{"queue": "plain", "job_type": "send` + "\x1b" + `", "job_key": %s}`,
 		} {
 			must(t, os.WriteFile(file, fmt.Appendf(nil, line, quoted), 0o600))
-			if code, errs := h.refused("enqueue", "--ndjson", file); code != 1 || !strings.Contains(errs, "line 1: ") || !strings.Contains(errs, "to go on: ") {
+			if code, errs := h.refused("enqueue", "--ndjson", file); code != 1 || !strings.Contains(errs, "line 1: ") || !strings.Contains(errs, "to continue: ") {
 				t.Errorf("%.200s: exit code %d, %q", fmt.Sprintf(line, quoted), code, errs)
 			}
 		}

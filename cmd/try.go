@@ -258,7 +258,7 @@ func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides boo
 	switch {
 	case heard.Request != "" && (o.Output == "" || strings.HasPrefix(o.Output, status+"\n")): // for an error, Output repeats the answer
 	case heard.Request != "":
-		part("before that it answered, by the line:", o.Output)
+		part("its answer before that, line by line:", o.Output)
 	case o.Output == "":
 		a.out.line("it printed nothing")
 	default:
@@ -277,9 +277,9 @@ func (a *app) sayTry(i *instance, ended attempted, next policy.Next, decides boo
 		case decides:
 			a.out.line("then: its retry handler would be asked")
 		case !next.Status.IsFinal():
-			a.out.line("then: attempt %d of %d would begin at %s", j.Attempt+1, ended.jobType.Retry.Attempts, i.local(next.Scheduled))
+			a.out.line("then: attempt %d of %d would start at %s", j.Attempt+1, ended.jobType.Retry.Attempts, i.local(next.Scheduled))
 		default:
-			a.out.line("then: the job would have failed for good")
+			a.out.line("then: the job would fail for good")
 		}
 	}
 	if o.Result != "" {

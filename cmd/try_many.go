@@ -105,11 +105,11 @@ func (a *app) printTryMany(d triedMany) error {
 	outcomes := texts.Map(slices.Sorted(maps.Keys(d.Outcomes)), func(verdict string) string {
 		return fmt.Sprintf("%s %s", verdict, texts.Thousands(d.Outcomes[verdict]))
 	})
-	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first had ended after %s", texts.Thousands(d.Jobs), texts.Thousands(d.AtOnce),
+	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first ended after %s", texts.Thousands(d.Jobs), texts.Thousands(d.AtOnce),
 		time.Duration(d.TookMS)*time.Millisecond, d.PerSecond, time.Duration(d.FirstMS)*time.Millisecond)
 	a.out.line("outcomes: %s", strings.Join(outcomes, ", "))
 	for _, e := range d.Errors {
-		a.out.line("error, of job %d first: %s", e.Job, safe(e.Error))
+		a.out.line("error, first in job %d: %s", e.Job, safe(e.Error))
 	}
 	return nil
 }

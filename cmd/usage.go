@@ -117,9 +117,9 @@ func checkArguments(c *cobra.Command, args []string) error {
 	for place, arg := range args {
 		switch name := at(all, place).name; {
 		case name == "" && len(all) == 0:
-			return fmt.Errorf("it takes no arguments, and got %q", arg)
+			return fmt.Errorf("it takes no arguments, but got %q", arg)
 		case name == "":
-			return fmt.Errorf("it takes no more than %s, and got %q", and(names), arg)
+			return fmt.Errorf("it takes no more than %s, but got %q", and(names), arg)
 		case arg == "":
 			return fmt.Errorf("%s is empty", name)
 		case name == "ID":
@@ -148,7 +148,7 @@ func checkCommand(c *cobra.Command, args []string) error {
 		for _, sub := range c.Commands() {
 			names = append(names, sub.Name())
 		}
-		text := "it needs a command: " + strings.Join(names, " or ")
+		text := "name a command: " + strings.Join(names, " or ")
 		if c.Name() == "queues" {
 			text += "; hipq status lists the queues"
 		}
@@ -237,13 +237,13 @@ func misreadFlag(c *cobra.Command, err error) error {
 		return fmt.Errorf("--%s needs a value: %s", short.GetFlag().Name, short.GetFlag().Usage)
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
-		return fmt.Errorf("%q is no flag", bad.GetSpecifiedFlag())
+		return fmt.Errorf("%q is not a flag", bad.GetSpecifiedFlag())
 	}
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
-	not := "no " + bad.GetFlag().Value.Type()
+	not := "not a " + bad.GetFlag().Value.Type()
 	switch kind := bad.GetFlag().Value.Type(); {
 	case kind == "bool":
 		not = "neither true nor false"

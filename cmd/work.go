@@ -25,9 +25,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const workLong = `Runs due jobs of the types that have a handler in the config. It ends when nothing is due, and starts no job after
-run_for (55 s), so one crontab line that runs every minute is enough. Runs may overlap, on one host or many: no two
-run the same job, and together they keep the host's concurrency.
+const workLong = `Runs due jobs of the types that have a handler in the config. It ends when nothing is due, and starts
+no job after run_for (55 s), so one crontab line that runs every minute is enough. Runs may overlap, on one host or
+many: no two run the same job, and together they respect the host's concurrency.
 
 On SIGTERM, SIGHUP or SIGINT it starts no more jobs, waits up to worker.grace for running ones, and stops the rest,
 which are retried. A second signal ends it at once.
@@ -42,19 +42,19 @@ If a queue is divided into shards (shards in the config), the worker takes them 
 --shards more often, so that workers on several hosts seldom wait for each other. Without the flag, it prefers those
 of its database node if database.nodes is set.
 
-It also enqueues the jobs of schedules, one for each slot over all hosts: see hipq schedules.
+It also enqueues the jobs of schedules, one for each slot across all hosts: see hipq schedules.
 
-Without a terminal it prints only what cron should mail: failed jobs, once an hour for each kind of failure over all
-hosts; due jobs of a type that no worker has handled for a day, once a day; an outage or a missing database, at first,
-every 15 minutes, and at its end; and the cause of exit code 78, at first, once an hour, and at its end. "mail: off"
-in the config disables that.
+Without a terminal it prints only what cron should mail: failed jobs, once an hour for each kind of failure across all
+hosts; due jobs of a type that no worker has handled for a day, once a day; an outage or a missing database, at its
+start, every 15 minutes, and at its end; and the cause of exit code 78, at its start, once an hour, and at its end.
+"mail: off" in the config disables that.
 
-After it has started jobs, it warns once an hour of handlers whose programs can't be run here. hipq config check finds
-these beforehand.
+After it has started jobs, it warns once an hour about handlers whose programs can't be run here. hipq config check
+finds these beforehand.
 
-Exit codes: 0 done, or nothing to do, even if jobs failed (see hipq activity), or ended in order after SIGTERM or
-SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
-at once by a second SIGHUP or SIGTERM.`
+Exit codes: 0 done, or nothing to do, even if jobs failed (see hipq activity), or ended cleanly after SIGTERM or SIGHUP
+· 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended at
+once by a second SIGHUP or SIGTERM.`
 
 func (a *app) workCommand() *cobra.Command {
 	var types []string
@@ -96,7 +96,7 @@ func (a *app) workCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
 	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: those of the host's node, if database.nodes are set)")
-	f.Int("max-jobs", 0, "end after so many (0: no limit)")
+	f.Int("max-jobs", 0, "end after this many jobs (0: no limit)")
 	settingFlags(f)
 	return c
 }
@@ -161,7 +161,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 		}
 		a.out.line("started %d, finished %d, errors %d, in %s%s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond), see)
 	}
-	if trouble, _ := schema.Diagnose(err); a.mails(i.Config) && trouble != schema.Misconfigured { // else mail fails too
+	if trouble, _ := schema.Diagnose(err); i.Mail && !a.byHand() && !a.verbose && trouble != schema.Misconfigured { // else mail fails too
 		a.mailNews(cmd.Context(), i, p, took)
 	}
 	return done, errors.Join(err, unfit)
@@ -184,7 +184,7 @@ func (a *app) asWorker(cmd *cobra.Command, name string, do func(*instance, worke
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
 	p = worker.Params{
 		ID: uuid.Must(uuid.NewV7()).String(), Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid(),
-		ByHand: a.onTerminal() || a.err.isTerminal(),
+		ByHand: a.byHand(),
 	}
 	if p.Host, err = os.Hostname(); err != nil {
 		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
@@ -293,7 +293,7 @@ func (i *instance) checkShards(queues []worker.Queue, numbers []int) error {
 		most = max(most, q.Shards)
 	}
 	if len(numbers) > 0 && numbers[len(numbers)-1] >= most {
-		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, from 0 on",
+		return usagef("--shards: no queue in %s has a shard %d: they have %d at most, numbered from 0",
 			i.File, numbers[len(numbers)-1], most)
 	}
 	return nil

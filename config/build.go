@@ -159,7 +159,7 @@ func hasPassword(dsn string) bool {
 func (b builder) mode(path, text string) fs.FileMode {
 	n, err := strconv.ParseUint(cmp.Or(text, "0600"), 8, 9)
 	if err != nil || n&0o600 != 0o600 || n&0o113 != 0 {
-		b.refuse(path, "%s is no rights of a database file; write 0600, 0640 or 0660", shown(text))
+		b.refuse(path, "%s is not a mode for a database file; write 0600, 0640 or 0660", shown(text))
 	}
 	b.note(path, fmt.Sprintf("%04o", n), text)
 	return fs.FileMode(n)
@@ -193,11 +193,11 @@ func (b builder) dsnFrom(s databaseSection) string {
 func (b builder) dsn(s databaseSection) string {
 	switch {
 	case s.DSN != "" && s.DSNFile != "":
-		b.refuse("database.dsn", "is given, and database.dsn_file too; leave one of them out")
+		b.refuse("database.dsn", "is given, and so is database.dsn_file; leave one of them out")
 		return ""
 	case s.DSN != "":
 		if b.shared && b.origin["database.dsn"] == "" && hasPassword(s.DSN) {
-			b.warn("others may read %s, which has the password of the database: chmod 600, or put it into database.dsn_file", b.file)
+			b.warn("others may read %s, which has the database password: chmod 600, or put the DSN into database.dsn_file", b.file)
 		}
 		b.noteDSN(s.DSN, s)
 		return s.DSN
@@ -213,7 +213,7 @@ func (b builder) dsn(s databaseSection) string {
 	case err != nil:
 		b.refuse("database.dsn_file", "%w", err)
 	case shared && hasPassword(dsn):
-		b.warn("others may read %s, which has the password of the database: chmod 600", file)
+		b.warn("others may read %s, which has the database password: chmod 600", file)
 	}
 	b.noteDSN(dsn, s)
 	return dsn
@@ -248,8 +248,8 @@ func (b builder) worker(s workerSection) worker.Options {
 	o.LockFor = b.duration("worker.lock_for", s.LockFor, o.LockFor, time.Second)
 	o.Grace = b.duration("worker.grace", s.Grace, o.Grace, 0)
 	if need := 2*o.Grace + 5*time.Second; o.LockFor < need && len(b.errs) == before && !b.unsure["worker"] {
-		b.refuse("worker.lock_for", "%s is too short for worker.grace %s: at least %s (twice the grace and 5s), because a worker "+
-			"that can't renew its lock has to stop its handlers before the lock expires",
+		b.refuse("worker.lock_for", "%s is too short for worker.grace %s: write at least %s (twice the grace plus 5s), because a worker "+
+			"that can't renew its lock must stop its handlers before the lock expires",
 			formatDuration(o.LockFor), formatDuration(o.Grace), formatDuration(need))
 	}
 	return o

@@ -166,7 +166,7 @@ func (c *checker) text(path, text, otherwise string) string {
 // shown quotes a value for an error message, unless it may be a secret.
 func shown(text string) string {
 	if mayBeSecret(text) {
-		return "(a value not shown, as it may hold a password)"
+		return "(a value not shown because it may hold a password)"
 	}
 	return fmt.Sprintf("%.80q", text)
 }

@@ -218,7 +218,7 @@ func TestFilesThatCantBe(t *testing.T) {
 	do(t, os.Truncate(long, 1<<20+1))
 	empty := write(t, filepath.Join(t.TempDir(), "empty"), "\n")
 	for path, want := range map[string]string{
-		"/dev/zero": "can't be read: it is no regular file", long: "can't be read: it is longer than 1048576 bytes", empty: "/empty\" is empty",
+		"/dev/zero": "can't be read: it is not a regular file", long: "can't be read: it is longer than 1048576 bytes", empty: "/empty\" is empty",
 	} {
 		_, file := place(t, withDSN+"dsn_file: "+path+"}\n")
 		for _, o := range []LoadOptions{{File: path, Env: noEnv}, {File: file, Env: noEnv}} {

@@ -44,7 +44,7 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 	}{{"exec", len(s.Exec) > 0}, {"stream", len(s.Stream) > 0}, {"http", s.HTTP != nil}} {
 		switch {
 		case k.given && kind != "":
-			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
+			b.refuse(path+"."+k.name, "is given, and so is %s; a handler has only one of them", kind)
 		case k.given, kind == "" && b.refused[path+"."+k.name]: // that mistake is reported, and the intended kind is known
 			kind = k.name
 		case k.name != "http": // a section, whose keys are recorded if it exists
@@ -85,7 +85,7 @@ func (b builder) ofOthers(path, kind, of string, s reflect.Value) {
 			b.ofOthers(at, kind, of, value)
 			continue
 		case !value.IsZero():
-			b.refuse(at, "is for %s, and this is %s", strings.ReplaceAll(of, " ", " and "), kind)
+			b.refuse(at, "is for %s, but this is %s", strings.ReplaceAll(of, " ", " and "), kind)
 		}
 		b.note(at, nil, "")
 	}
@@ -100,7 +100,7 @@ func (b builder) program(path, key string, argv []string, s programSection, chec
 	for i, arg := range argv {
 		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
 		if strings.ContainsRune(arg, 0) {
-			b.refuse(at, "holds a NUL, which no argument can")
+			b.refuse(at, "contains NUL, which is not allowed in an argument")
 		} else if err := check(argv, i); err != nil {
 			b.refuse(at, "%w", err)
 		}
@@ -138,7 +138,7 @@ func (b builder) environ(path string, env []string) {
 		case seen[name]:
 			b.refuse(at, "%s is given twice", name)
 		case strings.ContainsRune(value, 0):
-			b.refuse(at, "the value of %s holds a NUL, which no variable can", name)
+			b.refuse(at, "the value of %s contains NUL, which is not allowed in a variable", name)
 		}
 		if seen[name], shown[i] = true, name; given {
 			shown[i] += "=" + hidden
@@ -155,7 +155,7 @@ func (b builder) umask(path, text string) *fs.FileMode {
 	}
 	n, err := strconv.ParseUint(text, 8, 9)
 	if err != nil {
-		b.refuse(path, "%s is no umask; write octal digits, such as 0027", shown(text))
+		b.refuse(path, "%s is not a umask; write octal digits, such as 0027", shown(text))
 	}
 	b.note(path, fmt.Sprintf("%04o", n), text)
 	return new(fs.FileMode(n))

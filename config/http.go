@@ -60,7 +60,7 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 	for i, text := range s.Networks {
 		n, err := netip.ParsePrefix(text)
 		if err != nil || n != n.Masked() {
-			b.refuse(fmt.Sprintf("%s.networks[%d]", path, i), "%s is no network; write 10.0.0.0/8, or 127.0.0.1/32 for one address", shown(text))
+			b.refuse(fmt.Sprintf("%s.networks[%d]", path, i), "%s is not a network; write 10.0.0.0/8, or 127.0.0.1/32 for one address", shown(text))
 			continue
 		}
 		h.Networks = append(h.Networks, text)
@@ -78,13 +78,13 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 		at, low := element(path, i, name), strings.ToLower(name)
 		switch {
 		case !headerName().MatchString(name):
-			b.refuse(path, "%s can't be the name of a header", shown(name))
+			b.refuse(path, "%s is not a valid header name", shown(name))
 		case ownHeader(name):
 			b.refuse(at, "is set by hipq itself")
 		case seen[low]:
 			b.refuse(at, "is given twice")
 		case strings.ContainsFunc(headers[name], isControl):
-			b.refuse(at, "has a control character in its value, such as a line's end, which no header can")
+			b.refuse(at, "has a control character in its value, such as a newline, which is not allowed in a header")
 		case handler.CheckNoPlaceholder([]string{headers[name]}, 0) != nil:
 			b.refuse(at, "%w", handler.CheckNoPlaceholder([]string{headers[name]}, 0))
 		}
@@ -121,7 +121,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 			return nil, fmt.Errorf("header_files.%s: %w", name, err)
 		}
 		if strings.ContainsFunc(value, isControl) {
-			return nil, fmt.Errorf("header_files.%s: %s has more than one line, or another control character in it, which no header can", name, shown(file))
+			return nil, fmt.Errorf("header_files.%s: %s has more than one line or another control character, which is not allowed in a header", name, shown(file))
 		}
 		made.Header.Set(name, value)
 	}
@@ -144,7 +144,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		}
 		made.RootCAs = x509.NewCertPool()
 		if !made.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("ca: %s has no certificate in PEM", shown(h.CAFile))
+			return nil, fmt.Errorf("ca: %s has no PEM certificate", shown(h.CAFile))
 		}
 	}
 	return made, nil
@@ -184,7 +184,7 @@ func signingKey(text string) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("has whsec_ and then no base64")
+		return nil, errors.New("has no base64 after whsec_")
 	}
 	return key, nil
 }
@@ -198,7 +198,7 @@ func (b builder) pingURL(path, text string) string {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
-		b.refuse(path, "is not a URL as https://hc-ping.com/UUID is (it is not shown, as it may be a secret)")
+		b.refuse(path, "is not a URL such as https://hc-ping.com/UUID (not shown because it may be a secret)")
 		b.note(path, hidden, text)
 		return ""
 	}

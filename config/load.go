@@ -90,7 +90,7 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 			v.Set(key, f.Value.String())
 			c.origin[key] = "--" + name
 			if f.Value.String() == "" {
-				c.refuse(key, "is empty; leave the flag out for what holds without it")
+				c.refuse(key, "is empty; leave the flag out for its default")
 			}
 		}
 	}

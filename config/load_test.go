@@ -134,7 +134,7 @@ func TestErrorsNameTheOrigin(t *testing.T) {
 		{environment("HIPQ_WORKER_GRACE", "5"), nil, `worker.grace (HIPQ_WORKER_GRACE): "5" has no unit; write 5s, 5m, 5h, 5d or 5w`},
 		{environment("HIPQ_NAME", "Shop"), nil, `name (HIPQ_NAME): name not allowed: instance "Shop" (lower case letters and underscores, a letter first, at most 32)`},
 		{noEnv, workFlags(t, "--run-for=5"), `--run-for: "5" has no unit; write 5s, 5m, 5h, 5d or 5w`},
-		{noEnv, workFlags(t, "--run-for="), "--run-for: is empty; leave the flag out for what holds without it"},
+		{noEnv, workFlags(t, "--run-for="), "--run-for: is empty; leave the flag out for its default"},
 		{environment("HIPQ_WORKER_BATCH", "5"), workFlags(t, "--batch=0"), "--batch: 0 is out of range (1 to 10000)"},
 		{noEnv, workFlags(t, "--max-jobs=-1"), "--max-jobs: -1 is out of range (0 to 2147483647)"},
 	} {
@@ -165,11 +165,11 @@ func TestDSN(t *testing.T) {
 		},
 		{"all from the environment", "", environment("HIPQ_DATABASE_DRIVER", "mysql", "HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", ""},
 		{"resting", mysql, environment("HIPQ_DATABASE_DRIVER", "sqlite"), "", ""},
-		{"twice", both, noEnv, "", "database.dsn: is given, and database.dsn_file too; leave one of them out"},
+		{"twice", both, noEnv, "", "database.dsn: is given, and so is database.dsn_file; leave one of them out"},
 		{
 			"twice in the environment", "database: {driver: mysql}\n",
 			environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x", "HIPQ_DATABASE_DSN_FILE", "dsn"),
-			"", "database.dsn (HIPQ_DATABASE_DSN): is given, and database.dsn_file too; leave one of them out",
+			"", "database.dsn (HIPQ_DATABASE_DSN): is given, and so is database.dsn_file; leave one of them out",
 		},
 		{
 			"for the wrong driver", "database: {driver: sqlite}\n", environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"),
@@ -177,7 +177,7 @@ func TestDSN(t *testing.T) {
 		},
 		{
 			"a secret in place of a driver", "", environment("HIPQ_DATABASE_DRIVER", "u:s3cret@tcp(env)/x"),
-			"", "database.driver (HIPQ_DATABASE_DRIVER): (a value not shown, as it may hold a password) is not a driver (sqlite or mysql)",
+			"", "database.driver (HIPQ_DATABASE_DRIVER): (a value not shown because it may hold a password) is not a driver (sqlite or mysql)",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -258,8 +258,8 @@ func TestUnknownVariables(t *testing.T) {
 		"HIPQ_TABEL":              "",
 		"HIPQ_TABLE":              "did you mean HIPQ_TABLES?",
 		"HIPQ_CONFIGS":            "did you mean HIPQ_CONFIG?",
-		"HIPQ_ACTIVITY_MONTHS":    "there are HIPQ_ACTIVITY_KEEP",
-		"HIPQ_WORKER":             "there are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
+		"HIPQ_ACTIVITY_MONTHS":    "the variables are HIPQ_ACTIVITY_KEEP",
+		"HIPQ_WORKER":             "the variables are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
 		"HIPQ_TIMEOUT":            "timeout can only be set in the file",
 		"HIPQ_RETRY_DELAY":        "retry can only be set in the file",
 		"HIPQ_STRICT_TYPES":       "strict_types can only be set in the file",

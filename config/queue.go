@@ -22,7 +22,7 @@ func (b builder) ownName(list string, i int, thing, name string, check func(name
 	case name == "":
 		b.missing(at, "; every %s needs a name", thing)
 	case b.seen[seen]:
-		b.refuse(at, "%s is the name of an earlier %s already", shown(name), thing)
+		b.refuse(at, "%s is already the name of an earlier %s", shown(name), thing)
 	case err != nil:
 		b.refuseName(at, name, err)
 	}
@@ -65,12 +65,12 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		b.outer[at+".priority"] = path + ".default_priority"
 		q.Types = append(q.Types, b.jobType(at, section, outer.Type))
 		if weightless(section.ThrottleFactor) && q.RefuseWeightless {
-			b.refuse(at+".throttle_factor", "0 would pass the limits by, which %s.allow_weightless: false refuses", path)
+			b.refuse(at+".throttle_factor", "0 would bypass the throttle limit and groups, which %s.allow_weightless: false refuses", path)
 		}
 		if section.Handler == nil {
 			b.note(at+".handler", nil, "")
 			if section.RetryHandler != nil {
-				b.refuse(at+".retry_handler", "is for the jobs that this config runs, but the type has no handler; add one or leave the key out")
+				b.refuse(at+".retry_handler", "is for jobs that this config runs, but the type has no handler; add one or leave the key out")
 			}
 			continue
 		}
@@ -115,14 +115,14 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	case !job.IsGroupBy(s.By):
 		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
 	case len(s.By) > 128:
-		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))
+		b.refuse(path+".by", "has %d bytes; the maximum is 128", len(s.By))
 	}
 	if len(s.Limits) == 0 {
 		b.missing(path+".limits", "; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)
 	}
 	for i, value := range slices.Sorted(maps.Keys(s.Limits)) {
 		if value == "" {
-			b.refuse(path+".limits", "has a limit for the value \"\", but a job with that is in no group")
+			b.refuse(path+".limits", "has a limit for the value \"\", but a job with an empty value is in no group")
 			continue
 		}
 		g.Limits[value] = b.whole(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)

@@ -202,9 +202,9 @@ var refusals = []struct {
 	{regexp.MustCompile(`is not one of (.*)`), "one of: "},
 	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
-	{regexp.MustCompile(`is no umask; write (octal digits), such as`), ""},
+	{regexp.MustCompile(`is not a umask; write (octal digits), such as`), ""},
 	{regexp.MustCompile(`is not a size; write (a whole number and a unit, .*), such as`), "size: "},
-	{regexp.MustCompile(`is no rights of a database file; write (.*)`), ""},
+	{regexp.MustCompile(`is not a mode for a database file; write (.*)`), ""},
 	{regexp.MustCompile(`is not a time zone; write (its name, such as .*)`), ""},
 	{regexp.MustCompile(`is not (a URL) as `), ""},
 }

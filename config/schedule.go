@@ -62,7 +62,7 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	case s.Queue == "":
 		b.missing(path+".queue", "; write the name of one of the queues")
 	case n < 0:
-		b.refuse(path+".queue", "%s is no queue of this config; it has %s", shown(s.Queue), strings.Join(names, ", "))
+		b.refuse(path+".queue", "%s is not a queue of this config; it has %s", shown(s.Queue), strings.Join(names, ", "))
 	}
 	switch {
 	case s.Type == "":
@@ -70,7 +70,7 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 	case n >= 0 && c.Queues[n].StrictTypes && !slices.Contains(c.Queues[n].TypeNames(), s.Type):
 		b.refuse(path+".type", "%s is not one of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
-		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
+		b.refuse(path+".throttle_factor", "0 would bypass the throttle limit and groups, which queues.%s.allow_weightless: false refuses", s.Queue)
 	case n >= 0:
 		if near := Nearest(s.Type, c.Queues[n].TypeNames()); near != "" && near != s.Type { // probably misspelt
 			b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)

@@ -118,8 +118,8 @@ func local(wall time.Time, zone *time.Location, dayAlone bool) (time.Time, error
 	}
 	how := "does not exist"
 	if len(right) > 1 {
-		how = "is there twice"
+		how = "occurs twice"
 	}
-	return time.Time{}, fmt.Errorf("%s %s in %s, where clocks are changed; write %s or %s", wall.Format(time.DateTime), how, zone,
+	return time.Time{}, fmt.Errorf("%s %s in %s because the clocks change; write %s or %s", wall.Format(time.DateTime), how, zone,
 		all[0].UTC().Format(time.RFC3339), all[1].UTC().Format(time.RFC3339))
 }

@@ -71,7 +71,7 @@ func (c *checker) variables(env map[string]string) {
 		case !ofSection:
 			continue
 		case len(beside) > 0:
-			err = fmt.Errorf("unknown variable; there are %s", strings.Join(beside, ", "))
+			err = fmt.Errorf("unknown variable; the variables are %s", strings.Join(beside, ", "))
 		default:
 			err = errors.New("unknown variable; " + section + " can only be set in the file")
 		}

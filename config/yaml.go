@@ -114,7 +114,7 @@ var (
 // unquoted are remedies for values that YAML treats specially.
 var unquoted = map[string]string{
 	"did not find expected alphabetic or numeric character": `put a value that begins with * or & in quotes: "*/5 * * * *"`,
-	"found character that cannot start any token":           `a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
+	"found character that cannot start any token":           `a value that begins with @ or % must be in quotes: "@daily"; indent with spaces, not with tabs`,
 }
 
 // yamlError makes one line of a YAML error: line 3: what is wrong there.

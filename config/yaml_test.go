@@ -47,7 +47,7 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"a: 1\nb:\n  c: 1\n   d: 2\n":    "not valid YAML: line 4: mapping values are not allowed in this context",
 		"name: a\nretry: {attempts: 5\n": "not valid YAML: line 2: did not find expected ',' or '}'",
 		"a:\n  when: */5 * * * *\n":      `not valid YAML: line 2: did not find expected alphabetic or numeric character; put a value that begins with * or & in quotes: "*/5 * * * *"`,
-		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
+		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must be in quotes: "@daily"; indent with spaces, not with tabs`,
 		"name: a\ntables: \x01\n":        "not valid YAML: line 2: control characters are not allowed",
 		"name: a\ntables: \xff\n":        "not valid YAML: line 2: invalid leading UTF-8 octet",
 		"name: a\nretry: &r\n  on: *r\n": "not valid YAML: line 2: anchor 'r' value contains itself",

@@ -87,6 +87,18 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	return found, texts.Wrap(err, "count the failed jobs of %s", q.Name)
 }
 
+// retrying counts the jobs of each type that wait for a retry. It reads the index entries of all waiting jobs, which takes
+// about 0.3 s for a million.
+func (m *Monitor) retrying(ctx context.Context, q schema.Queue) (found []jobCount, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	err = m.db.SQL.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+m.db.SQL.Index(table, schema.ClaimIndex)+
+		" WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0 GROUP BY job_type")
+	return found, texts.Wrap(err, "count the jobs of %s that wait for a retry", q.Name)
+}
+
 // used sums the throttle factors that count against the queue's limit, by job type or by shard, as the claim does.
 func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)

@@ -6,5 +6,5 @@ import "errors"
 
 // DiskOf returns an error: hipq can only measure disks on Linux.
 func DiskOf(string) (Disk, error) {
-	return Disk{}, errors.New("what is free can't be found out on this system: see df")
+	return Disk{}, errors.New("the free space is unknown on this system: see df")
 }

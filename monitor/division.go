@@ -159,14 +159,14 @@ func (j *judgement) division(d Division) {
 	if d.MisplacedFor > misplacedFor && !d.Paused {
 		warn(Finding{
 			What: "misplaced", Value: d.MisplacedFor.Seconds(), Limit: misplacedFor.Seconds(), Unit: "ms",
-			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and no worker moves them: hipq work with the config that has this queue, or hipq init",
+			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and no worker moves them: run hipq work with the config that has this queue, or hipq init",
 				areJobs(d.Misplaced, j.most), texts.Duration(d.MisplacedFor)),
 		})
 	}
 	if over := d.ThrottleParts - d.ThrottleLimit; over > 0 && d.Of > 1 {
 		warn(Finding{
 			What: "shard_parts", Value: float64(over), Unit: "slots",
-			Text: fmt.Sprintf("its shards hold %d of the throttle limit %d: the next worker redistributes it; does one whose config has the queue run?",
+			Text: fmt.Sprintf("its shards hold %d of the throttle limit %d: the next worker redistributes it; does hipq work run with a config that has the queue?",
 				d.ThrottleParts, d.ThrottleLimit),
 		})
 	}

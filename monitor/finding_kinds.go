@@ -7,8 +7,8 @@ import "slices"
 var kinds = []struct{ what, over string }{
 	{"no_tick_for", "a worker runs again"},
 	{"disk", "the disk has room again"},
-	{"left_out", "the queue is worked again"},
-	{"high_ids", "no table's ids may run out"},
+	{"left_out", "the queue is served again"},
+	{"high_ids", "no table is running out of ids"},
 	{"schedules", "no slot of a schedule is overdue"},
 	{"oldest_due", "no job has been due for too long"},
 	{"misplaced", "no job waits to be moved to its shard"},
@@ -32,5 +32,5 @@ func Over(what string) string {
 	if k := kindOf(what); k >= 0 {
 		return kinds[k].over
 	}
-	return "it is no finding any more" // another version of hipq reported it
+	return "it is no longer a finding" // another version of hipq reported it
 }

@@ -154,7 +154,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 	worst := slices.MaxFunc(overdue, func(a, b Overdue) int { return cmp.Compare(a.For, b.For) })
 	j.find(finding(Finding{
 		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
-		Text: fmt.Sprintf("no worker handles the due slots of %s, those of %s for %s: hipq schedules; does hipq work run with this config?",
+		Text: fmt.Sprintf("no worker handles the due slots of %s, those of %s for %s: see hipq schedules; does hipq work run with this config?",
 			texts.Count(len(overdue), "schedule"), worst.Schedule, texts.Duration(worst.For)),
 	}))
 }

@@ -44,6 +44,25 @@ type State struct {
 	Overdue []Overdue
 }
 
+// Retrying is how many jobs of a type wait for a retry.
+type Retrying struct {
+	Queue   string `json:"queue"`
+	JobType string `json:"job_type"`
+	// Jobs is the number of jobs that wait for a retry.
+	Jobs int64 `json:"jobs"`
+}
+
+// Retrying lists the types with jobs that wait for a retry.
+func (s State) Retrying() []Retrying {
+	all := []Retrying{}
+	for _, t := range s.Types {
+		if t.Retrying > 0 {
+			all = append(all, Retrying{t.Queue, t.JobType, t.Retrying})
+		}
+	}
+	return all
+}
+
 // Overdue is a schedule with a slot that no worker handled in time.
 type Overdue struct {
 	Schedule string
@@ -158,13 +177,13 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 		for _, f := range failed {
 			of(key{q.Name, f.JobType}).Failed += f.N
 		}
-	}
-	retrying, err := m.Retrying(ctx)
-	if err != nil {
-		return err
-	}
-	for _, r := range retrying {
-		of(key{r.Queue, r.JobType}).Retrying = r.Jobs
+		retrying, err := m.retrying(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, r := range retrying {
+			of(key{q.Name, r.JobType}).Retrying = r.N
+		}
 	}
 	last, until, err := m.lastHours(ctx, s.At, s.Over)
 	if err != nil {

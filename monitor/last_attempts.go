@@ -2,13 +2,11 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/schema"
 )
 
 // LastAttempts is the newest attempts of one job type.
@@ -73,42 +71,4 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 		return nil
 	})
 	return texts.Wrap(err, "read the last attempts")
-}
-
-// Retrying is how many jobs of a type wait for a retry.
-type Retrying struct {
-	Queue   string `json:"queue"`
-	JobType string `json:"job_type"`
-	// Jobs is the number of jobs that wait for a retry.
-	Jobs int64 `json:"jobs"`
-}
-
-// Retrying counts the jobs that wait for a retry, by queue and type. It reads the index entries of all waiting jobs,
-// which takes about 0.3 s for a million.
-func (m *Monitor) Retrying(ctx context.Context) ([]Retrying, error) {
-	queues, err := m.usable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := []Retrying{}
-	for _, q := range queues {
-		table, err := m.db.CheckQueue(q.Name)
-		if err != nil {
-			return nil, err
-		}
-		query := fmt.Sprintf("SELECT job_type, COUNT(*) AS jobs FROM %s %s WHERE status IN ('available', 'scheduled', 'throttled', 'locked') AND attempt > 0"+
-			" GROUP BY job_type ORDER BY job_type", table, m.db.SQL.Index(table, schema.ClaimIndex))
-		err = engine.Each(ctx, m.db.SQL, query, nil, func(r struct {
-			JobType string `db:"job_type"`
-			Jobs    int64
-		},
-		) error {
-			all = append(all, Retrying{q.Name, r.JobType, r.Jobs})
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("count the jobs of %s that wait for a retry: %w", q.Name, err)
-		}
-	}
-	return all, nil
 }

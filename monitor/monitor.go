@@ -34,7 +34,7 @@ func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	}
 	for _, name := range found {
 		if _, err := m.db.CheckQueue(name); err != nil {
-			m.db.Warn(fmt.Errorf("a row of %s counts for nothing: %w; delete it", m.db.Queues(), err))
+			m.db.Warn(fmt.Errorf("a row of %s is ignored: %w; delete it", m.db.Queues(), err))
 			continue
 		}
 		names = append(names, name)

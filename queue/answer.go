@@ -73,9 +73,9 @@ func (e answerError) Is(target error) bool { return target == job.ErrInvalid }
 func (a Answer) check() error {
 	switch {
 	case a.Verdict != job.Finished && a.Verdict != job.Failed && a.Verdict != job.TryAgain:
-		return answerError(fmt.Sprintf("%q is no verdict of an answer", a.Verdict))
+		return answerError(fmt.Sprintf("%q is not a verdict of an answer", a.Verdict))
 	case len(a.Result) > job.MaxDataBytes || len(a.Error) > job.MaxDataBytes:
-		return answerError(fmt.Sprintf("its text may have %d bytes at most", job.MaxDataBytes))
+		return answerError(fmt.Sprintf("its text may have at most %d bytes", job.MaxDataBytes))
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
 		return answerError("its text is not valid UTF-8")
 	}

@@ -30,7 +30,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	owners, there, err := db.find(ctx, units)
 	if err != nil {
 		if engine.NoSuchTable(err) {
-			return fmt.Errorf("%w: it has no tables of hipq", ErrAbsent)
+			return fmt.Errorf("%w: it has no hipq tables", ErrAbsent)
 		}
 		return fmt.Errorf("check the tables: %w", err)
 	}
@@ -62,14 +62,14 @@ func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err
 	}
 	args := append([]any{int64(1) << 62}, anyOf(tables)...)
 	if err := db.SQL.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
-		return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
+		return nil, fmt.Errorf("read the tables' next ids: %w", err)
 	}
 	return high, nil
 }
 
 // SayHighIDs returns what is wrong with tables of HighIDs, and the remedy.
 func SayHighIDs(tables []string) (what, remedy string) {
-	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all that there are: somebody has set it",
+	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all possible ids: it was set by hand",
 		`docs/reference/schema.md, "The highest id", has the remedy`
 }
 
@@ -203,7 +203,7 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 		case !ours || !there[t]:
 			return unmigratedf("the database has no table %s", t)
 		case o.version < len(steps):
-			return unmigratedf("table %s is of an older hipq: it has version %d, needed is %d", t, o.version, len(steps))
+			return unmigratedf("table %s comes from an older hipq: it has version %d, and this hipq needs %d", t, o.version, len(steps))
 		}
 	}
 	for _, i := range db.indexes(u) {

@@ -22,7 +22,7 @@ var (
 	// ErrHeld means that another transaction holds the needed locks.
 	ErrHeld = errors.New("another transaction holds what this needs")
 	// ErrTableTaken means that a table of this name belongs to another owner.
-	ErrTableTaken = errors.New("table belongs to another")
+	ErrTableTaken = errors.New("the name is taken")
 )
 
 // unmigrated is an ErrNotMigrated with its own message, for an initialised database that needs hipq init again.
@@ -35,7 +35,7 @@ func (e unmigrated) Is(target error) bool { return target == ErrNotMigrated }
 func unmigratedf(format string, args ...any) error { return unmigrated(fmt.Sprintf(format, args...)) }
 
 func newer(table string, version, known int) error {
-	return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, table, version, known)
+	return fmt.Errorf("%w: table %s has version %d, and this hipq knows %d", ErrNewer, table, version, known)
 }
 
 // Trouble is the kind of remedy that a database error needs.

@@ -102,7 +102,7 @@ func checkEncoding(ctx context.Context, db *engine.DB) error {
 		return err
 	}
 	if encoding != "UTF-8" {
-		return fmt.Errorf("%w: the file's texts are %s, hipq needs UTF-8", ErrConfig, encoding)
+		return fmt.Errorf("%w: the file's encoding is %s; hipq needs UTF-8", ErrConfig, encoding)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// insertable are the columns for an application that enqueues by plain SQL. With the right to these alone, it can't
+// insertable are the columns for an application that enqueues with plain SQL. With the right to these alone, it can't
 // forge a row of hipq's.
 const insertable = "job_type, job_data, job_key, shard_key, scheduled_run_time, priority, timeout, throttle_factor, time_windows"
 
@@ -32,19 +32,19 @@ type Rights struct {
 // String returns all statements, with comments.
 func (r Rights) String() string {
 	var b strings.Builder
-	b.WriteString("-- 1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), at first and after an upgrade; CREATE USER comes first\n")
+	b.WriteString("-- 1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), first and after each upgrade; run CREATE USER first\n")
 	b.WriteString(r.Init + "\n")
 	b.WriteString("-- 2. after hipq init, which makes the tables: all other commands\n")
 	b.WriteString(strings.Join(r.Worker, "\n") + "\n")
-	b.WriteString("-- 3. after hipq init: an application that enqueues by plain SQL\n")
+	b.WriteString("-- 3. after hipq init: an application that enqueues with plain SQL\n")
 	b.WriteString(strings.Join(r.Application, "\n") + "\n")
-	b.WriteString("-- if you don't trust its sessions not to set insert_id; run as a user that remains, because without it every insert fails\n")
+	b.WriteString("-- in case its sessions might set insert_id; run as a permanent user, because without that user every insert fails\n")
 	b.WriteString("DELIMITER //\n" + strings.Join(r.Triggers, "//\n") + "//\nDELIMITER ;\n")
-	b.WriteString("-- 4. after hipq init: an application that enqueues by the stored procedures\n")
+	b.WriteString("-- 4. after hipq init: an application that enqueues with the stored procedures\n")
 	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
-	b.WriteString("-- 5. after hipq init: a program that works by the stored procedures\n")
+	b.WriteString("-- 5. after hipq init: a program that works with the stored procedures\n")
 	b.WriteString(strings.Join(r.SQLWorker, "\n") + "\n")
-	b.WriteString("-- 6. after hipq init: a program that works one queue by the stored procedures\n")
+	b.WriteString("-- 6. after hipq init: a program that works one queue with the stored procedures\n")
 	b.WriteString(strings.Join(r.QueueWorker, "\n") + "\n")
 	return b.String()
 }

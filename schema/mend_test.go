@@ -164,7 +164,7 @@ func TestMigrateWithDuplicates(t *testing.T) {
 		dropIndex(t, db, "shop_emails$live")
 		execute(t, db, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
 		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}})
-		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one may be live") {
+		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one job of the same type and key may be live") {
 			t.Errorf("migrate: %v", err)
 		}
 	})

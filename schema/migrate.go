@@ -276,7 +276,7 @@ func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, er
 		}
 		if err := m.exec(ctx, []string{i.create}); err != nil {
 			if engine.IsDuplicate(err) {
-				err = fmt.Errorf("%w: of jobs with the same type and key only one may be live; cancel or delete the others: %w", ErrConfig, err)
+				err = fmt.Errorf("%w: only one job of the same type and key may be live; cancel or delete the others: %w", ErrConfig, err)
 			}
 			return nil, err
 		}

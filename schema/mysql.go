@@ -303,7 +303,7 @@ func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) er
 		if trouble, _ := Diagnose(err); trouble == TryLater {
 			return err
 		}
-		return fmt.Errorf("%w: database.dsn: the server refuses to set %s, or what to (error %d)", ErrConfig, strings.Join(names, ", "), my.Number)
+		return fmt.Errorf("%w: database.dsn: the server refuses to set %s, or the given value (error %d)", ErrConfig, strings.Join(names, ", "), my.Number)
 	}
 	return err
 }
@@ -333,7 +333,7 @@ func checkVersion(version string) error {
 	need, name := [3]int{8, 0, 13}, "MySQL"
 	switch {
 	case strings.Contains(version, "TiDB"):
-		return fmt.Errorf("%w: the server is TiDB, on which hipq was never tested; it needs MariaDB 10.6 or MySQL 8.0.13, or newer", ErrConfig)
+		return fmt.Errorf("%w: the server is TiDB, which hipq is not tested with; hipq needs MariaDB 10.6 or MySQL 8.0.13, or newer", ErrConfig)
 	case strings.Contains(version, "MariaDB"):
 		need, name = [3]int{10, 6, 0}, "MariaDB"
 		version = strings.TrimPrefix(version, "5.5.5-") // a prefix for old replicas, not a version

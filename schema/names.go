@@ -91,7 +91,7 @@ func NewNamesFunc(instance string, table func(instance, queue string) string) (N
 
 func (n Names) check() error {
 	if n.err == nil && n.table == nil {
-		return fmt.Errorf("%w: the Names are empty; Named or NewNames makes them", ErrName)
+		return fmt.Errorf("%w: Names is empty; make it with Named or NewNames", ErrName)
 	}
 	return n.err
 }

@@ -9,7 +9,7 @@ import (
 func (db *DB) Owned(ctx context.Context) (map[string][]string, error) {
 	var rows []struct{ Instance, Queue string }
 	if err := db.SQL.SelectContext(ctx, &rows, "SELECT DISTINCT instance, queue FROM "+ownersTable+" ORDER BY 1, 2"); err != nil {
-		return nil, fmt.Errorf("ask whose the tables are: %w", err)
+		return nil, fmt.Errorf("read the owners of the tables: %w", err)
 	}
 	owned := map[string][]string{}
 	for _, r := range rows {

@@ -25,8 +25,8 @@ var (
 	errInFull = fmt.Errorf("%w: the server asks for the password itself (caching_sha2_password or sha256_password),"+
 		" and nothing proves which server it is: set database.tls", ErrConfig)
 	errInClear = fmt.Errorf("%w: the server asks for the password in clear text (mysql_clear_password): check that database.dsn"+
-		" leads to the right server, and what plugin the user has there; docs/howto/mysql.md says when hipq sends it", ErrConfig)
-	errOldPassword = fmt.Errorf("%w: the server asks for the password in the form of MySQL 4.0, from which it can be guessed:"+
+		" leads to the right server, and which plugin the user has there; docs/howto/mysql.md says when hipq sends it", ErrConfig)
+	errOldPassword = fmt.Errorf("%w: the server asks for the password in the format of MySQL 4.0, which makes it easy to guess:"+
 		" give the user another plugin", ErrConfig)
 )
 

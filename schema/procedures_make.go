@@ -52,7 +52,7 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 	for _, p := range list {
 		old, ok := there[p.name]
 		if ok && !strings.HasPrefix(old.Comment, p.owner+", ") {
-			return nil, nil, fmt.Errorf("%w: there is a procedure %s that is not hipq's of this instance (its comment is %.80q); drop it, or choose another name",
+			return nil, nil, fmt.Errorf("%w: the procedure %s does not belong to this instance (its comment is %.80q); drop it, or choose another name",
 				ErrTableTaken, p.name, old.Comment)
 		}
 		if _, asked := orphaned[old.Definer]; ok && p.definer && !asked {
@@ -118,7 +118,7 @@ func rightsLost(again []string) error {
 	if len(again) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w, which went with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
+	return fmt.Errorf("%w, which were lost with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
 }
 
 // makeProcedure creates a procedure, or replaces an older one of hipq's. Callers keep their rights: MariaDB's REPLACE
@@ -141,10 +141,10 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, r
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
 	case ok && my.Number == erSuperDenied && old.Name != "":
-		return nil, fmt.Errorf("%w: %s stays as it is, for this user may not replace what %s has made; run init as that user, or as one with SYSTEM_USER: %w",
+		return nil, fmt.Errorf("%w: %s was not replaced, because %s made it and this user may not replace it; run hipq init as that user, or as one with SYSTEM_USER: %w",
 			ErrNoProcedures, p.name, old.Definer, err)
 	case ok && slices.Contains([]uint16{erDatabaseDenied, erRoutineDenied, erSuperDenied}, my.Number):
-		return nil, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run init as one who may: %w", ErrNoProcedures, err)
+		return nil, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run hipq init as a user that may: %w", ErrNoProcedures, err)
 	case err != nil:
 		return nil, fmt.Errorf("make procedure %s: %w", p.name, err)
 	}

@@ -34,7 +34,7 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	case at.IsDir():
 		return nil, fmt.Errorf("%w: database.path: %s is a directory, not a file", ErrConfig, o.Path)
 	case !at.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: database.path: %s is no regular file", ErrConfig, o.Path)
+		return nil, fmt.Errorf("%w: database.path: %s is not a regular file", ErrConfig, o.Path)
 	}
 	if err := o.Check(); err != nil {
 		return nil, err

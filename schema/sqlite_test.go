@@ -53,7 +53,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 		"a log for all": {func(_, file string) error { return lay(file+"-wal", 0, 0, 0o666) }, "every user can write"},
 		"a log that is a link": {func(dir, file string) error {
 			return os.Symlink(filepath.Join(dir, "elsewhere"), file+"-wal")
-		}, "hipq.db-wal is no regular file"},
+		}, "hipq.db-wal is not a regular file"},
 		"a folder of all":    {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "every user can write its folder"},
 		"a folder like /tmp": {func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "every user can write its folder"},
 		"another's folder":   {func(dir, _ string) error { return os.Chown(dir, other, other) }, "its folder"},

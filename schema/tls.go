@@ -72,7 +72,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 	if c.ServerName == "" {
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
-			return nil, fmt.Errorf("%w: database.tls needs a server_name, for %q is no host and port", ErrConfig, addr)
+			return nil, fmt.Errorf("%w: database.tls needs a server_name, because %q is not a host and port", ErrConfig, addr)
 		}
 		c.ServerName = host
 	}
@@ -83,7 +83,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: database.tls.ca: %s holds no certificate in PEM", ErrConfig, t.CA)
+			return nil, fmt.Errorf("%w: database.tls.ca: %s has no PEM certificate", ErrConfig, t.CA)
 		}
 	}
 	if t.Cert == "" && t.Key == "" {

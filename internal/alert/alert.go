@@ -138,7 +138,7 @@ func (b Log) Over(ctx context.Context, what string) (ours bool, err error) {
 
 func wrap(err error) error {
 	if err != nil {
-		err = fmt.Errorf("look whether it has been said: %w", err)
+		err = fmt.Errorf("check whether it was reported: %w", err)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func TestOutage(t *testing.T) {
 	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	// A file damaged by hand counts for nothing.
+	// A file damaged by hand is ignored.
 	dbtest.OK(t, os.WriteFile(files[0], []byte("{"), 0o600))
 	ends(time.Hour, never, never)
 	goes(time.Hour, true, later)

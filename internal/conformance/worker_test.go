@@ -57,7 +57,7 @@ var attempts = []struct {
 		name: "timeout of a deaf one", say: words{Hangs: true, Deaf: true}, timeout: time.Second, do: (*shop).nothing,
 		want: end{job.Retry, "timeout after 1s", "error"},
 		except: map[string]end{
-			"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}, // a goroutine can't be ended
+			"func": {job.Retry, "timeout after 1s; the handler still runs", "error"}, // a goroutine can't be ended
 			"exec": {job.Retry, "timeout after 1s" + ignored, "error"},
 		},
 	},
@@ -71,7 +71,7 @@ var attempts = []struct {
 		name: "SIGTERM of the worker of a deaf one", say: words{Hangs: true, Deaf: true}, do: (*shop).interrupt,
 		want: end{job.Retry, "interrupted", "error"},
 		except: map[string]end{
-			"func": {job.Retry, "interrupted; the handler goes on", "error"}, "exec": {job.Retry, "interrupted" + ignored, "error"},
+			"func": {job.Retry, "interrupted; the handler still runs", "error"}, "exec": {job.Retry, "interrupted" + ignored, "error"},
 		},
 	},
 	{

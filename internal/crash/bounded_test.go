@@ -46,7 +46,7 @@ var misdeeds = []struct {
 	{"exec", "daemon", 0, ""},
 	{"stream", "daemon", 0, ""},
 	{"exec", "deaf", 0, briefly + ignored},
-	{"stream", "deaf", 0, briefly + ignored + "; the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"},
+	{"stream", "deaf", 0, briefly + ignored + "; the program printed lines but no reply: a reply is {\"id\": …, \"outcome\": …} on a line of its own"},
 }
 
 // TestBounded checks that with any misdeed, the tick ends in time, uses little memory and leaves nothing behind.

@@ -98,15 +98,15 @@ func TestHourOfCron(t *testing.T) {
 	direct("init")
 	line, room := true, func() {}
 	troubles := []trouble{
-		{from: 3, to: 6, begin: proxy.Cut, end: proxy.Mend, named: `can't be reached|does not answer`, over: `is back since`},
+		{from: 3, to: 6, begin: proxy.Cut, end: proxy.Mend, named: `can't be reached|does not answer`, over: `recovered at`},
 		{
 			from: 8, to: 13, begin: func() { direct("enqueue", "emails", "invoice") },
 			end:   func() { must(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
 			named: `the printer is on fire`, over: `resolved: .*invoice`,
 		},
 		{from: 19, to: 28, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: a worker runs again`},
-		{from: 31, to: 34, begin: func() { room = noRoom(t, db) }, end: func() { room() }, named: `full`, over: `is back since|resolved: .*(full|disk)`},
-		{from: 39, to: 42, begin: proxy.Stall, end: proxy.Resume, named: `can't be reached|does not answer`, over: `is back since`},
+		{from: 31, to: 34, begin: func() { room = noRoom(t, db) }, end: func() { room() }, named: `full`, over: `recovered at|resolved: .*(full|disk)`},
+		{from: 39, to: 42, begin: proxy.Stall, end: proxy.Resume, named: `can't be reached|does not answer`, over: `recovered at`},
 	}
 	for ; c.minute < *cronFlag; c.minute++ {
 		for _, what := range troubles {

@@ -125,7 +125,7 @@ var reasons = []struct{ text, do string }{
 	{"killed by signal 9 (SIGKILL)", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
-	{"not begun: its quarantine: ", ""}, // while the queue is divided
+	{"not started: quarantine: ", ""}, // while the queue is divided
 	{answeredNo, ""},
 }
 

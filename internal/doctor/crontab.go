@@ -83,14 +83,14 @@ func lookAtMail(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return found(Unknown, err.Error())
 		}
-		return found(Unknown, "no crontab of this user has hipq")
+		return found(Unknown, "no crontab line of this user runs hipq")
 	}
 	for _, file := range p.Sendmail {
 		if isProgram(file) {
 			return found(OK, file)
 		}
 	}
-	return found(Warning, "cron can't mail what hipq says: there is no "+strings.Join(p.Sendmail, " and no ")).
+	return found(Warning, "cron can't mail hipq's output: there is no "+strings.Join(p.Sendmail, " and no ")).
 		but("install msmtp-mta or postfix, or watch hipq with hipq monitor --check")
 }
 

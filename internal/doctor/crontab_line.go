@@ -80,13 +80,13 @@ func (l cronLine) judge(p *patient, s started) (f Finding, other string) {
 		}
 	}
 	if !s.enough {
-		f.add(Warning, "it comes at "+strings.Join(l.fields, " ")+", and not "+s.often, "let its line begin with "+s.schedule)
+		f.add(Warning, "it runs at "+strings.TrimSuffix(strings.Join(l.fields, " "), " - - - -")+", not "+s.often, "start its line with "+s.schedule)
 	}
 	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
 		f.add(Warning, "MAILTO is empty, so cron mails no failure", "set MAILTO=ADDRESS above the line")
 	}
 	if silenced().MatchString(s.after) {
-		f.add(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
+		f.add(Warning, "its error messages are discarded", "remove the redirection: success is silent")
 	}
 	return f, ""
 }

@@ -55,12 +55,12 @@ func TestCrontab(t *testing.T) {
 			found: "another user or host may; this user's lines are for {dir}/other.yaml", remedy: " work --config {dir}/hipq.yaml",
 		},
 		"both":           {own: cron + "0 3 * * * hipq work --config {dir}/other.yaml\n* * * * * hipq work\n", result: OK},
-		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it comes at 0 3 * * *, and not each minute", remedy: "begin with * * * * *"},
-		"at hours":       {own: cron + "* 9-17 * * * hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
-		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
-		"thrown away":    {own: cron + "* * * * * hipq work >/dev/null 2>&1\n", result: Warning, found: "is thrown away", remedy: "leave out the redirection"},
+		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it runs at 0 3 * * *, not each minute", remedy: "start its line with * * * * *"},
+		"at hours":       {own: cron + "* 9-17 * * * hipq work\n", result: Warning, found: "not each minute", remedy: "start its line with"},
+		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "runs at @reboot, not each minute", remedy: "start its line with"},
+		"thrown away":    {own: cron + "* * * * * hipq work >/dev/null 2>&1\n", result: Warning, found: "are discarded", remedy: "remove the redirection"},
 		"mailed to none": {own: "MAILTO=\"\"\n" + cron + "* * * * * hipq work\n", result: Warning, found: "MAILTO is empty", remedy: "set MAILTO="},
-		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so cron mails no failure; what it says", remedy: "; leave out"},
+		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so cron mails no failure; its error", remedy: "; remove the"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

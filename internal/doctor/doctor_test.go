@@ -140,13 +140,13 @@ func TestProcedures(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source, "emails")
 	look := func() Finding { return examine(t.Context(), t, "mysql", source, Options{})["procedures"] }
-	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$delay", "run hipq init")
+	want(t, look(), Wrong, "are missing, as after a dump without --routines: shop_job$delay", "run hipq init")
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, look(), OK, "of this version", "")
 	execute(t, db.SQL, "DROP PROCEDURE shop_job_grab")
-	want(t, look(), Wrong, "1 are not there", "run hipq init")
+	want(t, look(), Wrong, "1 are missing", "run hipq init")
 	cfg, err := mysql.ParseDSN(source)
 	must(t, err)
 	user := cfg.DBName + "_p"
@@ -205,7 +205,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["procedures"], Unknown, "this user sees none", "hipq init")
-	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now out of my.cnf")
+	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now from my.cnf")
 	execute(t, db.SQL, fmt.Sprintf(flush, 1))
 	want(t, look()["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
 	execute(t, db.SQL, "SET GLOBAL sync_binlog = 1")

@@ -33,15 +33,15 @@ func lookAtHandlers(_ context.Context, p *patient) Finding {
 	wrong, foreign := p.Handlers()
 	switch said := strings.Join(append(wrong, foreign...), "; "); {
 	case len(wrong) > 0:
-		return found(Wrong, said).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+		return found(Wrong, said).but("fix it, and run hipq config check; or run hipq doctor as the user of the crontab")
 	case len(foreign) > 0:
-		return found(Warning, said).but("mend it, or set allow_foreign_handlers")
+		return found(Warning, said).but("fix it, or set allow_foreign_handlers")
 	}
-	return found(OK, "all can be run here")
+	return found(OK, "all can run here")
 }
 
 // noFile is the remedy for a missing SQLite file.
-const noFile = "mount its disk, or mend database.path; where there never was one, run hipq init"
+const noFile = "mount its disk, or correct database.path; if there never was a database, run hipq init"
 
 // lookAtFile checks whether others could have written SQLite's files, and compares their permissions with database.mode.
 func lookAtFile(_ context.Context, p *patient) Finding {
@@ -60,7 +60,7 @@ func lookAtFile(_ context.Context, p *patient) Finding {
 			continue // the last two exist while the first is in use
 		}
 		if more := beside.Mode().Perm() &^ p.Config.Database.Mode; more&0o077 != 0 {
-			return found(Wrong, fmt.Sprintf("%s %s: more may read or write the jobs than database.mode says (%04o)", beside.Mode(), name, p.Config.Database.Mode)).
+			return found(Wrong, fmt.Sprintf("%s %s: more users may read or write the jobs than database.mode allows (%04o)", beside.Mode(), name, p.Config.Database.Mode)).
 				but(fmt.Sprintf("chmod %04o %s", p.Config.Database.Mode, name))
 		}
 	}
@@ -75,8 +75,8 @@ func lookAtDisk(_ context.Context, p *patient) Finding {
 	what := v.String()
 	switch {
 	case v.Shared:
-		return found(Wrong, what+", which is a network's file system: SQLite needs one of this host").
-			but("move database.path to a disk of this host, or use MariaDB or MySQL")
+		return found(Wrong, what+", which is a network file system: SQLite needs a local one").
+			but("move database.path to a local disk, or use MariaDB or MySQL")
 	case v.Full():
 		return found(Wrong, what).but("make room outside of the database, then hipq purge --older-than 3d")
 	case v.Memory:
@@ -113,8 +113,8 @@ func lookAtSchedules(ctx context.Context, p *patient) Finding {
 			but("make sure that hipq work runs with this config, for the queues of these schedules")
 	}
 	if len(inTurn) > 0 {
-		return found(Wrong, "two configs have schedules with different slots, which start over in turn, so that slots may be lost: "+strings.Join(inTurn, ", ")).
-			but("give all hosts the same when and zone, or each schedule a name of its own")
+		return found(Wrong, "two configs have schedules with different slots, which keep starting over and may lose slots: "+strings.Join(inTurn, ", ")).
+			but("give all hosts the same when and zone, or each schedule its own name")
 	}
-	return found(OK, fmt.Sprintf("%d, of which %d are paused; none is overdue", len(p.Config.Schedules), paused))
+	return found(OK, fmt.Sprintf("%d, %d of them paused; none is overdue", len(p.Config.Schedules), paused))
 }

@@ -68,7 +68,7 @@ func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
 			" 'wsrep_local_state_comment')", Scan: read},
 	)
 	if err != nil {
-		return fmt.Errorf("ask how it stands: %w", err)
+		return fmt.Errorf("ask for its state: %w", err)
 	}
 	for range 3 { // the quickest answer is the most exact
 		before := p.Now()
@@ -104,12 +104,12 @@ func lookAtNodes(ctx context.Context, p *patient) Finding {
 		clusters[n.is["wsrep_cluster_state_uuid"]] = n.addr
 		size, _ = strconv.Atoi(n.is["wsrep_cluster_size"])
 		if step, err := strconv.Atoi(n.is["auto_increment_increment"]); err == nil && step < size {
-			f.add(Warning, fmt.Sprintf("%s numbers rows in steps of %d, and there are %d nodes: two give the same ids, and one of them tries again",
+			f.add(Warning, fmt.Sprintf("%s numbers rows in steps of %d, and there are %d nodes: two may give the same id, and one of them must retry",
 				n.addr, step, size), "SET GLOBAL wsrep_auto_increment_control = ON"+inConfiguration)
 		}
 	}
 	if len(clusters) > 1 {
-		f.add(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "let database.dsn name the nodes of one")
+		f.add(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "name the nodes of one cluster in database.dsn")
 	}
 	if size == 1 || size == 2 {
 		f.add(Warning, "if a node of the cluster fails, the other one stops serving", "run three nodes, or two and Galera's arbitrator (garbd)")
@@ -126,12 +126,12 @@ func lookAtNodes(ctx context.Context, p *patient) Finding {
 func (n node) judge() (r Result, what, remedy string) {
 	switch {
 	case n.err != nil:
-		return Warning, n.addr + " can't serve: " + n.err.Error(), "see to " + n.addr + ", or take it out of database.dsn"
+		return Warning, n.addr + " can't serve: " + n.err.Error(), "repair " + n.addr + ", or remove it from database.dsn"
 	case !n.isIn():
-		return Wrong, n.addr + " is in no cluster: what is committed there the others don't have", "take " + n.addr + " out of database.dsn"
+		return Wrong, n.addr + " is in no cluster: the other nodes don't get what is committed there", "remove " + n.addr + " from database.dsn"
 	case n.is["wsrep_cluster_status"] != "Primary" || n.is["wsrep_local_state_comment"] != "Synced":
 		return Warning, fmt.Sprintf("%s can't serve now: it is %s, in the %s part of its cluster", n.addr, n.is["wsrep_local_state_comment"],
-			n.is["wsrep_cluster_status"]), "unless it comes back by itself, look at the log of " + n.addr
+			n.is["wsrep_cluster_status"]), "if it doesn't come back by itself, read the log of " + n.addr
 	}
 	return OK, "", ""
 }
@@ -162,16 +162,16 @@ func judgeClocks(ahead, behind node, lockFor time.Duration) Finding {
 	margin, left := min(time.Second, lockFor/10), lockFor*2/3
 	what := fmt.Sprintf("the nodes' clocks are %s apart, give or take %s", rough(apart), rough(exact))
 	const remedy = "have NTP set the clocks of all nodes (timedatectl set-ntp true)"
-	between := fmt.Sprintf(": %s is ahead of %s, so there jobs are due %s sooner, and locks expire so much sooner", ahead.addr, behind.addr, rough(apart))
+	between := fmt.Sprintf(": %s is ahead of %s, so jobs become due and locks expire %s sooner there", ahead.addr, behind.addr, rough(apart))
 	switch {
 	case apart-exact > left:
-		return found(Wrong, what+between+fmt.Sprintf("; of worker.lock_for %s are left when it is renewed, so workers that live are taken for dead",
+		return found(Wrong, what+between+fmt.Sprintf("; workers renew their locks (worker.lock_for) with %s left, so live workers are taken for dead",
 			rough(left))).but(remedy)
 	case apart-exact > margin:
-		return found(Warning, what+between+fmt.Sprintf("; up to %s nothing can happen, up to %s only where a worker can't renew its lock: its jobs may"+
+		return found(Warning, what+between+fmt.Sprintf("; up to %s is harmless; up to %s, the jobs of a worker that can't renew its lock may"+
 			" run twice for a moment", rough(margin), rough(left))).but(remedy)
 	}
-	return found(OK, what+fmt.Sprintf("; up to %s nothing can happen (worker.lock_for)", rough(margin)))
+	return found(OK, what+fmt.Sprintf("; up to %s is harmless (worker.lock_for)", rough(margin)))
 }
 
 func rough(d time.Duration) string {

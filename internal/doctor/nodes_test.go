@@ -19,12 +19,12 @@ func TestClocksApart(t *testing.T) {
 		want          Result
 		says, remedy  string
 	}{
-		{"together", at(3*ms, ms), at(-2*ms, ms), time.Minute, OK, "are 5ms apart, give or take 2ms; up to 1s nothing can happen", ""},
+		{"together", at(3*ms, ms), at(-2*ms, ms), time.Minute, OK, "are 5ms apart, give or take 2ms; up to 1s is harmless", ""},
 		{"a second", at(0, ms), at(-time.Second, ms), time.Minute, OK, "1s apart", ""},
-		{"more", at(0, ms), at(-1100*ms, ms), time.Minute, Warning, "jobs are due 1.1s sooner, and locks expire", "NTP"},
+		{"more", at(0, ms), at(-1100*ms, ms), time.Minute, Warning, "jobs become due and locks expire 1.1s sooner", "NTP"},
 		{"perhaps more", at(0, 200*ms), at(-1100*ms, ms), time.Minute, OK, "give or take 201ms", ""},
-		{"short locks", at(600*ms, ms), at(0, ms), 5 * time.Second, Warning, "up to 500ms nothing can happen, up to 3.3s only where", "NTP"},
-		{"longer than a lock is sure", at(41*time.Second, ms), at(0, ms), time.Minute, Wrong, "workers that live are taken for dead", "NTP"},
+		{"short locks", at(600*ms, ms), at(0, ms), 5 * time.Second, Warning, "up to 500ms is harmless; up to 3.3s, the jobs", "NTP"},
+		{"longer than a lock is sure", at(41*time.Second, ms), at(0, ms), time.Minute, Wrong, "live workers are taken for dead", "NTP"},
 	} {
 		t.Run(c.name, func(t *testing.T) { want(t, judgeClocks(c.ahead, c.behind, c.lockFor), c.want, c.says, c.remedy) })
 	}
@@ -43,7 +43,7 @@ func TestNodes(t *testing.T) {
 	found = look(both)
 	want(t, found["node_clocks"], OK, "the nodes' clocks are", "")
 	if cluster := strings.Contains(found["database"].Found, "Galera"); !cluster {
-		want(t, found["nodes"], Wrong, "is in no cluster", "take ")
+		want(t, found["nodes"], Wrong, "is in no cluster", "remove ")
 	}
 	first.Cut()
 	found = look(both)
@@ -67,5 +67,5 @@ func TestGaleraNodes(t *testing.T) {
 	cut := dbtest.ProxyTo(t, dsns[2])
 	cut.Cut()
 	found = examine(t.Context(), t, "mysql", dbtest.AnyOf(t, dbtest.ProxyTo(t, dsns[0]).Source, cut.Source), Options{})
-	want(t, found["nodes"], Warning, "that can serve: 1; ", "see to ")
+	want(t, found["nodes"], Warning, "that can serve: 1; ", "repair ")
 }

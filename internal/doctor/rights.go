@@ -49,7 +49,7 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 	if len(denied) > 0 {
 		return found(Wrong, "this user lacks "+strings.Join(denied, "; ")).but(strings.Join(grants, " "))
 	}
-	return found(OK, fmt.Sprintf("this user may do what hipq does, in %d tables", len(rights.Tables)))
+	return found(OK, fmt.Sprintf("this user has the privileges that hipq needs on %d tables", len(rights.Tables)))
 }
 
 // lacks are this user's missing rights on a table. Explaining a statement needs the same rights as running it.

@@ -100,14 +100,14 @@ func lookAtIsolation(_ context.Context, p *patient) Finding {
 	}
 	is := cmp.Or(p.variables["transaction_isolation"], p.variables["tx_isolation"])
 	if is != "READ-COMMITTED" {
-		return found(Wrong, "hipq's connections are "+is+", and want READ-COMMITTED").but("let no proxy between hipq and the server change the session")
+		return found(Wrong, "hipq's connections use "+is+", but need READ-COMMITTED").but("make sure that no proxy between hipq and the server changes the session")
 	}
 	return found(OK, is)
 }
 
 func lookAtZone(_ context.Context, p *patient) Finding {
 	if zone := p.variables["time_zone"]; !p.isSQLite() && zone != "+00:00" {
-		return found(Wrong, "hipq's connections are in "+zone+", and want UTC").but("let no proxy between hipq and the server change the session")
+		return found(Wrong, "hipq's connections use "+zone+", but need UTC").but("make sure that no proxy between hipq and the server changes the session")
 	}
 	return found(OK, "times in tables are UTC, the config's zone is "+p.Config.Location.String())
 }
@@ -122,7 +122,7 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	}
 	what := "max_allowed_packet is " + texts.Size(n)
 	if n < leastPacket {
-		return found(Wrong, what+": jobs with much data, and many at once, are refused").
+		return found(Wrong, what+": large jobs and large batches are refused").
 			but("SET GLOBAL max_allowed_packet = 16777216" + inConfiguration)
 	}
 	return found(OK, what)
@@ -133,7 +133,7 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.durabilityOfSQLite(ctx)
 	}
-	f := found(OK, "each commit is on the disk when it is answered")
+	f := found(OK, "each commit is on disk before it is confirmed")
 	flush, method := p.variables["innodb_flush_log_at_trx_commit"], p.variables["innodb_flush_method"]
 	switch {
 	case flush != "1" && p.isGalera():
@@ -145,10 +145,10 @@ func lookAtDurability(ctx context.Context, p *patient) Finding {
 			but("SET GLOBAL innodb_flush_log_at_trx_commit = 1" + inConfiguration)
 	case method == "nosync" || method == "littlesync":
 		return found(Wrong, "innodb_flush_method is "+method+": accepted jobs are lost if the server's host crashes").
-			but("take innodb_flush_method out of my.cnf, and restart the server")
+			but("remove innodb_flush_method from my.cnf, and restart the server")
 	case strings.HasPrefix(p.variables["innodb_doublewrite"], "OFF"):
-		f = found(Warning, "innodb_doublewrite is OFF: a page that was half written in a crash can't be mended, unless the file system writes pages whole").
-			but("innodb_doublewrite = ON in my.cnf, and restart the server")
+		f = found(Warning, "innodb_doublewrite is OFF: a page that was half written in a crash can't be repaired, unless the file system writes whole pages").
+			but("set innodb_doublewrite = ON in my.cnf, and restart the server")
 	case p.variables["log_bin"] == "ON" && p.variables["sync_binlog"] != "1":
 		f = found(Warning, "sync_binlog is "+p.variables["sync_binlog"]+": after a crash of its host the binary log may lack jobs, and so may replicas and restores").
 			but("SET GLOBAL sync_binlog = 1" + inConfiguration)
@@ -170,7 +170,7 @@ func (p *patient) durabilityOfSQLite(ctx context.Context) Finding {
 		return found(Wrong, fmt.Sprintf("synchronous is %d: accepted jobs are lost if the host crashes", synchronous))
 	case journal != "wal":
 		return found(Warning, "journal_mode is "+journal+", not wal: readers and the writer wait for each other").
-			but("move database.path to a file system of this host that can share memory")
+			but("move database.path to a local file system that supports shared memory")
 	}
-	return found(OK, "each commit is on the disk when it is answered (synchronous FULL, journal_mode wal)")
+	return found(OK, "each commit is on disk before it is confirmed (synchronous FULL, journal_mode wal)")
 }

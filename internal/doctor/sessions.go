@@ -17,7 +17,7 @@ func lookAtLoopback(_ context.Context, p *patient) Finding {
 	if addr == "" {
 		return found(OK, "the server is reached by a socket, or by TLS, or on another host")
 	}
-	remedy := "set database.tls, or let the DSN name the server's socket"
+	remedy := "set database.tls, or name the server's socket in the DSN"
 	if socket := p.variables["socket"]; socket != "" {
 		remedy = "database.dsn: USER:PASSWORD@unix(" + socket + ")/DATABASE"
 	}
@@ -34,7 +34,7 @@ func lookAtSysdate(ctx context.Context, p *patient) Finding {
 	}
 	if same {
 		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
-			but("take sysdate-is-now out of my.cnf, and restart the server")
+			but("remove sysdate-is-now from my.cnf, and restart the server")
 	}
 	return found(OK, "the clock of the stored procedures is the server's, whatever a session sets")
 }
@@ -65,12 +65,12 @@ func lookAtInsertID(ctx context.Context, p *patient) Finding {
 		case err == nil || my != nil && (my.Number == 4025 || my.Number == 3819): // a constraint of MariaDB, of MySQL
 			open = append(open, table)
 		case my == nil || my.Number != 31017: // the trigger's
-			return found(Unknown, "whether the triggers are there can't be seen: "+err.Error())
+			return found(Unknown, "can't tell whether the triggers exist: "+err.Error())
 		}
 	}
 	if len(open) > 0 {
 		return found(Warning, "a session that sets insert_id can keep everybody from adding jobs to "+strings.Join(open, ", ")).
-			but("where you don't trust them: the triggers of hipq init --print-grants")
+			but("to prevent that, add the triggers of hipq init --print-grants")
 	}
 	return found(OK, "each queue has its trigger")
 }
@@ -93,7 +93,7 @@ func lookAtAutoIncrement(_ context.Context, p *patient) Finding {
 	is := p.variables["innodb_autoinc_lock_mode"]
 	if is != "2" {
 		return found(Warning, "innodb_autoinc_lock_mode is "+is+": an INSERT … SELECT into a queue holds up all other inserts there until it ends").
-			but("innodb_autoinc_lock_mode = 2 in my.cnf, and restart the server")
+			but("set innodb_autoinc_lock_mode = 2 in my.cnf, and restart the server")
 	}
 	return found(OK, "innodb_autoinc_lock_mode is 2")
 }

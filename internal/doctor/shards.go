@@ -76,7 +76,7 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d admin.Divi
 	var limit, rate int64
 	for _, r := range rows {
 		if _, ok := d.Shard(r.Place); !ok {
-			return fmt.Sprintf("its row of %s with the shard %d is in another division than the queue", p.db.Shards(), r.Place), nil
+			return fmt.Sprintf("its row of %s with the shard %d belongs to another division of the queue", p.db.Shards(), r.Place), nil
 		}
 		limit, rate = limit+r.Share, rate+r.Rate
 	}

@@ -36,7 +36,7 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	case err != nil:
 		return trouble(err)
 	case len(strays) > 0:
-		return found(Warning, strings.Join(strays, "; ")).but("mend the queue's name in the config, or make sure that workers run with one that has it")
+		return found(Warning, strings.Join(strays, "; ")).but("correct the queue's name in the config, or make sure that workers run with a config that has it")
 	}
 	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
 }
@@ -50,13 +50,13 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case len(old) > 0:
 		return found(Wrong, "of another version of hipq, or of a user that no longer exists or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
 	case len(unseen) > 0 && p.makesProcedures(ctx):
-		return found(Wrong, fmt.Sprintf("%d are not there, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
+		return found(Wrong, fmt.Sprintf("%d are missing, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:
-		return found(Unknown, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without").but("where programs work by SQL, run hipq doctor as the user of hipq init")
+		return found(Unknown, "this user sees none: it may call none, or hipq init left them out; hipq's commands don't need them").but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
 	case len(unseen) > 0:
-		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
+		return found(OK, fmt.Sprintf("this user sees %d, but not %s", seen, strings.Join(unseen, ", ")))
 	}
-	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
+	return found(OK, fmt.Sprintf("all %d are of this version", seen))
 }
 
 // makesProcedures reports whether this user may make procedures in the whole database, and so sees all. It misses
@@ -94,7 +94,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 			continue
 		}
 		if row.Engine != "InnoDB" {
-			return found(Wrong, fmt.Sprintf("table %s is of the engine %s, which has no transactions", row.Table, row.Engine)).
+			return found(Wrong, fmt.Sprintf("table %s uses the engine %s, which has no transactions", row.Table, row.Engine)).
 				but("ALTER TABLE " + row.Table + " ENGINE = InnoDB")
 		}
 		said = append(said, row.Table+" "+texts.Size(row.Bytes))
@@ -135,7 +135,7 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 const recent = 10 * time.Minute
 
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
-	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/howto/troubleshooting.md, \"Nothing runs\", goes through it"
+	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? see \"Nothing runs\" in docs/howto/troubleshooting.md"
 	last, err := workers.New(p.db).LastHeard(ctx)
 	if err != nil {
 		return trouble(err)
@@ -144,14 +144,14 @@ func lookAtWorkers(ctx context.Context, p *patient) Finding {
 		if p.known["crontab_work"].Result != OK {
 			return found(Warning, "cron has started no worker yet").but(p.cronLine("work"))
 		}
-		return found(Warning, "cron has started no worker yet").but("wait for cron's next minute; if that doesn't help: docs/howto/troubleshooting.md, \"Nothing runs\"")
+		return found(Warning, "cron has started no worker yet").but("wait for cron's next minute; if that doesn't help, see \"Nothing runs\" in docs/howto/troubleshooting.md")
 	}
 	now, err := p.db.SQL.Clock(ctx)
 	if err != nil {
 		return trouble(err)
 	}
 	ago := now.Sub(last.Heartbeat.Time).Round(time.Second)
-	what := fmt.Sprintf("the last was heard of %s ago, on %s", ago, last.Host)
+	what := fmt.Sprintf("the last one was active %s ago, on %s", ago, last.Host)
 	if ago > recent {
 		return found(Wrong, what).but(remedy)
 	}

@@ -31,7 +31,7 @@ func Diagnose(err error) (Trouble, string) {
 	case errors.Is(err, mysql.ErrNoTLS), errors.As(err, new(*tls.CertificateVerificationError)):
 		return Misconfigured, "check database.tls, and the option tls of database.dsn"
 	case errors.Is(err, ErrDriver):
-		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
+		return TryLater, "does database.dsn lead to a MySQL or MariaDB server, with nothing in between?"
 	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
@@ -44,12 +44,12 @@ func Diagnose(err error) (Trouble, string) {
 		return diagnoseSQLite(lite.Code(), lite.Error())
 	}
 	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return TryLater, "the database can't be reached: is the server up, is database.dsn right?"
+		return TryLater, "the database can't be reached: is the server down, or database.dsn wrong?"
 	}
 	return NoTrouble, ""
 }
 
-const highestID = "somebody has inserted a row with the highest id there is: docs/reference/schema.md has the remedy"
+const highestID = "a row was inserted with the highest id possible: docs/reference/schema.md has the remedy"
 
 // IsFull says whether err means that the database's disk is full.
 func IsFull(err error) bool {
@@ -72,7 +72,7 @@ const serverFull = "the disk or the table space of the server is full: make room
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
 	case 1044, 1045, 1142, 1143, 1227, 1698:
-		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants: those of init, and those that come after it"
+		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants that init and other commands need"
 	case 1049:
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
@@ -88,11 +88,11 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
-		return TryLater, "another transaction or a lock on a table holds what this needs: does an application keep one open, or alter the table?"
+		return TryLater, "another transaction or a table lock holds what this needs: does an application keep a transaction open, or alter the table?"
 	case erTooSlowMariaDB, erTooSlowMySQL:
-		return TryLater, "a statement took longer than the server's max_statement_time (MySQL: max_execution_time) allows: is it busy, or is that too short?"
+		return TryLater, "a statement took longer than the server's max_statement_time (MySQL: max_execution_time) allows: is the server busy, or the limit too short?"
 	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
-		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
+		return TryLater, "the server is read-only: is it a replica, or database.dsn wrong?"
 	case 1053, 1077, 1079, 1080, 1927:
 		return TryLater, "the server is shutting down"
 	}

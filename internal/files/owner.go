@@ -38,14 +38,14 @@ func (t trusted) ours(what string, info fs.FileInfo) error {
 	case mode&fs.ModeSymlink != 0: // its mode says nothing
 	case mode&fs.ModeSticky != 0 && mode.IsDir() && !t.database:
 	case mode&0o002 != 0:
-		remedy := "take that away with chmod go-w"
+		remedy := "revoke that with chmod go-w"
 		if mode&fs.ModeSticky != 0 {
 			remedy = "move the database into a folder of its own"
 		}
 		return fmt.Errorf("%w: every user can write %s; %s", ErrUntrusted, what, remedy)
 	case t.program && mode.IsDir():
 	case mode&0o020 != 0 && owner.Gid != 0 && int(owner.Gid) != group && owner.Gid != t.group:
-		return fmt.Errorf("%w: group %d may write %s; take that away with chmod g-w", ErrUntrusted, owner.Gid, what)
+		return fmt.Errorf("%w: group %d may write %s; revoke that with chmod g-w", ErrUntrusted, owner.Gid, what)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const Max = 1 << 20
 
 var (
 	// ErrIrregular means that a file is a pipe, a device or the like.
-	ErrIrregular = errors.New("it is no regular file")
+	ErrIrregular = errors.New("it is not a regular file")
 	// ErrTooLong means that a file is longer than Max.
 	ErrTooLong = fmt.Errorf("it is longer than %d bytes", Max)
 )

@@ -58,7 +58,7 @@ func CheckDatabase(path string) error {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err == nil && !beside.Mode().IsRegular():
-			err = fmt.Errorf("%w: %s is no regular file; move it away", ErrUntrusted, path+suffix)
+			err = fmt.Errorf("%w: %s is not a regular file; move it away", ErrUntrusted, path+suffix)
 		case err == nil:
 			err = t.ours(path+suffix, beside)
 		}

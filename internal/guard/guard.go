@@ -206,7 +206,7 @@ func (g *Guard) Close() error {
 		g.relieve()
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("end what handlers have left: %s", strings.Join(left, "; "))
+		return fmt.Errorf("could not end processes of handlers: %s", strings.Join(left, "; "))
 	}
 	return nil
 }

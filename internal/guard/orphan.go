@@ -113,7 +113,7 @@ func KillOrphans(workerID string) (left []string) {
 
 // describe says which process could not be killed, and why.
 func (s orphan) describe(pid int) string {
-	why := "it doesn't end, although it was killed"
+	why := "it was killed but has not ended"
 	if s.denied {
 		why = "this user may not signal it"
 	}

@@ -120,7 +120,7 @@ func Instead(ctx context.Context, do func()) (restore func()) {
 
 // GoesOn is the outcome of an attempt whose handler ignores the context's end.
 func GoesOn(ctx context.Context) job.Outcome {
-	return job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on"}
+	return job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler still runs"}
 }
 
 // Heard is the dialogue of hipq and a handler, for the handler's developers.

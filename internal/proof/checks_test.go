@@ -48,17 +48,17 @@ type note struct {
 	nanos       int64
 }
 
-func (s *seen) String() string {
+func (j *seen) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d %s/%s: %s (%s) attempt %d, error %.100q", s.queue, s.id.id, s.jobType, s.key, s.status, s.state, s.attempt, s.error)
-	for _, a := range s.asks {
+	fmt.Fprintf(&b, "%s %d %s/%s: %s (%s) attempt %d, error %.100q", j.queue, j.id.id, j.jobType, j.key, j.status, j.state, j.attempt, j.error)
+	for _, a := range j.asks {
 		fmt.Fprintf(&b, "\n\tasked: %v, told %v", a.Steps, a.told)
 	}
-	for _, e := range s.log {
+	for _, e := range j.log {
 		fmt.Fprintf(&b, "\n\t%s %s/%d %.100s", e.at.Format("15:04:05.000000"), e.state, e.attempt, e.error)
 	}
-	for i, n := range s.notes {
-		if n.event != "beat" || i == len(s.notes)-1 || s.notes[i+1].event != "beat" {
+	for i, n := range j.notes {
+		if n.event != "beat" || i == len(j.notes)-1 || j.notes[i+1].event != "beat" {
 			fmt.Fprintf(&b, "\n\t%d ms: %s/%d by %d of %d", n.nanos/1e6, n.event, n.attempt, n.pid, n.parent)
 		}
 	}

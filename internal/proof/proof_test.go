@@ -46,7 +46,7 @@ type engineTurns struct {
 var kinds = []kind{
 	{
 		name: "signals", title: "SIGKILL, SIGSTOP and SIGTERM of workers, guards and handlers, at random and at each system call",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 2500,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: signals,
 	},
 	{
@@ -60,6 +60,11 @@ var kinds = []kind{
 		must: "ticks that don't end, jobs that wait a minute after it, and all of the above", faults: 467, beside: 8,
 		turns: []engineTurns{{"mariadb", 3}, {"sqlite", 1}}, round: outagesOf,
 	},
+	{
+		name: "features", title: "Random operations with all features, compared with a model of the queue",
+		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
+		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
+	},
 }
 
 // turn is a part of the campaign that runs at once.
@@ -69,7 +74,7 @@ type turn struct {
 	number int
 }
 
-func (t turn) String() string { return fmt.Sprintf("%s/%s/%d", t.kind.name, t.engine, t.number) }
+func (u turn) String() string { return fmt.Sprintf("%s/%s/%d", u.kind.name, u.engine, u.number) }
 
 // turns is the campaign in its order.
 func turns() (all []turn) {
@@ -84,8 +89,8 @@ func turns() (all []turn) {
 }
 
 // driver is the name of the engine's driver.
-func (t turn) driver() string {
-	if t.engine == "sqlite" {
+func (u turn) driver() string {
+	if u.engine == "sqlite" {
 		return "sqlite"
 	}
 	return "mysql"
@@ -138,7 +143,7 @@ func (u turn) run(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks), end.Bad+len(bad)
+			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks)+r.more, end.Bad+len(bad)
 			end.Version, end.Notes, judged = r.version(), append(end.Notes, r.notes...), true
 			t.Logf("%.0f s: %d faults and %d jobs so far", time.Since(began).Seconds(), end.Faults, end.Jobs)
 		})

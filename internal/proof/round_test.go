@@ -24,12 +24,12 @@ import (
 )
 
 // binaries are the programs that are built for a turn.
-type binaries struct{ hipq, handler string }
+type binaries struct{ hipq, handler, player string }
 
 func build(t *testing.T) (b binaries) {
 	t.Helper()
 	dir := t.TempDir()
-	for to, pkg := range map[*string]string{&b.hipq: "github.com/hipq/hipq", &b.handler: "./testdata/handler"} {
+	for to, pkg := range map[*string]string{&b.hipq: "github.com/hipq/hipq", &b.handler: "./testdata/handler", &b.player: "./testdata/player"} {
 		*to = filepath.Join(dir, filepath.Base(pkg))
 		c := exec.Command("go", "build", "-o", *to, pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -69,6 +69,8 @@ type round struct {
 	// over collects what was found on the way.
 	over  map[string]bool
 	notes []string
+	// more counts jobs without an ask.
+	more int
 }
 
 // settings are what a round's config varies.

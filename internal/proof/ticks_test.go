@@ -34,8 +34,10 @@ func (r *round) cron(ctx context.Context, n int) {
 	slots := make(chan struct{}, n)
 	for ctx.Err() == nil {
 		slots <- struct{}{}
-		args := []string{"work", "--run-for", fmt.Sprint(1+rng.IntN(runFor), "s"), "--batch", fmt.Sprint([]int{1, 5, 50}[rng.IntN(3)]),
-			"--concurrency", fmt.Sprint(4 + rng.IntN(20))} // all ticks of a host share it
+		args := []string{
+			"work", "--run-for", fmt.Sprint(1+rng.IntN(runFor), "s"), "--batch", fmt.Sprint([]int{1, 5, 50}[rng.IntN(3)]),
+			"--concurrency", fmt.Sprint(4 + rng.IntN(20)),
+		} // all ticks of a host share it
 		if rng.IntN(2) == 0 {
 			args = append(args, "--linger")
 		}

@@ -157,8 +157,10 @@ func (r *round) enqueue(a ask) told {
 func (r *round) enqueueFile(asks []ask) told {
 	var text strings.Builder
 	for _, a := range asks {
-		line := dbtest.Must(json.Marshal(map[string]any{"queue": a.queue, "job_type": a.jobType, "job_key": a.key, "throttle_factor": a.weight,
-			"job_data": json.RawMessage(a.data())}))(r.t)
+		line := dbtest.Must(json.Marshal(map[string]any{
+			"queue": a.queue, "job_type": a.jobType, "job_key": a.key, "throttle_factor": a.weight,
+			"job_data": json.RawMessage(a.data()),
+		}))(r.t)
 		text.Write(append(line, '\n'))
 	}
 	file := filepath.Join(r.dir, "jobs.ndjson")

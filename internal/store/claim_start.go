@@ -244,7 +244,7 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (start
 		}
 		some, err := rescue{q, tx, r.Worker, nil}.end(ctx, stuck{WorkerID: j.WorkerID, Gone: true}, j)
 		if err != nil {
-			return nil, fmt.Errorf("end job %d as it was answered: %w", j.ID, err)
+			return nil, fmt.Errorf("end job %d by its answer: %w", j.ID, err)
 		}
 		entries = append(entries, some...)
 	}

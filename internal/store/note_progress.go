@@ -38,7 +38,7 @@ func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write down the progress of jobs of %s: %w", q.Name, err)
+		return nil, fmt.Errorf("save the progress of jobs of %s: %w", q.Name, err)
 	}
 	return held, nil
 }

@@ -21,7 +21,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 	for says, change := range map[string]func(*queue.Options){
 		"timeout is 0 (DefaultType":    typed(func(t *job.Type) { *t = job.Type{Name: "send"} }),
-		`job type "send" is there twi`: func(o *queue.Options) { o.Types[1].Name = "send" },
+		`job type "send" is listed tw`: func(o *queue.Options) { o.Types[1].Name = "send" },
 		"job_type is missing":          typed(func(t *job.Type) { t.Name = "" }),
 		"timeout 1.5s is not":          typed(func(t *job.Type) { t.Timeout = 1500 * time.Millisecond }),
 		"timeout -1s is not":           typed(func(t *job.Type) { t.Timeout = -time.Second }),

@@ -37,18 +37,18 @@ func TestProceduresOptions(t *testing.T) {
 		twice := `{"priority":7,"time_windows":["00:00-24:00"],"priority":7}`
 		members := value[int](s, "SELECT JSON_LENGTH(?)", twice)
 		if members == 3 { // MySQL sees two
-			s.wantRefusal(31002, "a name is there twice", "job_submit", "emails", "send", "k", nil, twice)
+			s.wantRefusal(31002, "a name is given twice", "job_submit", "emails", "send", "k", nil, twice)
 			twice = twice[:len(twice)-len(`,"priority":7}`)] + "}"
 		}
 		s.one("job_submit", "emails", "send", "k", nil, twice)
 		j := s.get(s.byKey("k"))
 		ensure(t, j.Priority == 7 && len(j.Windows) == 1, "%+v", j)
-		s.wantRefusal(31002, "there is no in ", "job_submit", "emails", "send", "l", nil, `{"in ":"1h"}`)
-		s.wantRefusal(31002, "there is no ", "job_submit", "emails", "send", "l", nil, `{"":"1h"}`)
+		s.wantRefusal(31002, "unknown name in ", "job_submit", "emails", "send", "l", nil, `{"in ":"1h"}`)
+		s.wantRefusal(31002, "unknown name ", "job_submit", "emails", "send", "l", nil, `{"":"1h"}`)
 		g := s.begin("w1")
-		s.wantRefusal(31002, "there is no final ", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final ":true}`)
+		s.wantRefusal(31002, "unknown name final ", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final ":true}`)
 		if members == 3 {
-			s.wantRefusal(31002, "a name is there twice", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final":true,"final":true}`)
+			s.wantRefusal(31002, "a name is given twice", "job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final":true,"final":true}`)
 		}
 		s.call("job_fail", "w1", "emails", g["id"], g["token"], nil, `{"final":true}`)
 		s.wantState(s.byKey("k"), job.Final, "failed", 1)

@@ -139,14 +139,14 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
 		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
 		s.startIn("w", 1, 2)
-		s.wantWhy(waits, "throttled: of 8 its shard holds 2, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+		s.wantWhy(waits, "throttled: its shard holds 2 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 		s.exec("UPDATE shop_shards SET share = 1 WHERE queue = 'emails' AND shard = 4001")
-		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+		s.wantWhy(waits, "its shard holds 1 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 
 		why := must[admin.Why](t)(s.otherwise(8).Why(t.Context(), other, admin.Asker{Handled: []string{"send"}}))
 		equal(t, why.Reasons[0].Word, "divided_otherwise")
 		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
-		s.wantWhy(other, "it was placed when the queue was divided into shards otherwise")
+		s.wantWhy(other, "it was placed when the queue was divided differently")
 	})
 }
 
@@ -159,7 +159,7 @@ func TestWhyOfAShardsRate(t *testing.T) {
 		s.addIn(1, job.Params{})
 		waits, other := s.addIn(1, job.Params{}), s.addIn(2, job.Params{})
 		s.startIn("w", 1, 1)
-		s.wantWhy(waits, "of the queue's rate of 4 starts per 1h its shard holds 1, which is used up for", "shard 1 of 4")
+		s.wantWhy(waits, "its shard holds 1 of the queue's rate of 4 starts per 1h, which is used up for", "shard 1 of 4")
 		s.wantWhy(other, "nothing stands in its way", "shard 2 of 4")
 	})
 }

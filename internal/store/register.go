@@ -57,7 +57,7 @@ func (r queueRecord) options(db *schema.DB) (Options, error) {
 	o.KeepFinished = cmp.Or(time.Duration(r.KeepFinished)*time.Second, DiscardAtOnce)
 	o.KeepFailed = cmp.Or(time.Duration(r.KeepFailed)*time.Second, DiscardAtOnce)
 	if o.Shards < 1 {
-		return Options{}, fmt.Errorf("the division %d is none", r.Division)
+		return Options{}, fmt.Errorf("the division %d is not valid", r.Division)
 	}
 	return o, o.check()
 }
@@ -153,7 +153,7 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 			all = append(all, o)
 			return
 		}
-		db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %.200v; "+
+		db.Warn(fmt.Errorf("a row of %s (queue %.60q) is ignored: %.200v; "+
 			"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
 	}))
 	if err != nil {

@@ -91,7 +91,7 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 		if flaw == nil {
 			r.types[name] = t
 		} else if _, mended := q.configured[name]; !mended {
-			q.db.Warn(fmt.Errorf("a row of %s, queue %s, job type %.60q, counts for nothing: %.200v; "+
+			q.db.Warn(fmt.Errorf("a row of %s (queue %s, job type %.60q) is ignored: %.200v; "+
 				"delete it, or run hipq init with a config that has the job type", q.db.JobTypes(), q.Name, name, flaw))
 		}
 	}

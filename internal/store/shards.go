@@ -12,7 +12,7 @@ import (
 )
 
 // ErrShards means that the queue's division differs from the options. It is also a schema.ErrNotMigrated.
-var ErrShards = shardsError("the queue is divided in another way")
+var ErrShards = shardsError("the queue is divided differently")
 
 type shardsError string
 
@@ -40,7 +40,7 @@ func (q *Queue) OtherwiseDivided(number int) error {
 	case number == 0 || number == own.Number():
 		return nil
 	case n == own.N:
-		return shardsError("its shards are by other throttle groups than those in this config: run hipq init")
+		return shardsError("its shards use other throttle groups than this config: run hipq init")
 	}
 	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: run hipq init",
 		n, noun, own.N))

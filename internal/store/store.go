@@ -113,13 +113,13 @@ var (
 	// ErrNotStarted means that the job has had no attempt yet.
 	ErrNotStarted = errors.New("the job has not been started")
 	// ErrOtherAttempt means that the token isn't the one of the job's latest attempt.
-	ErrOtherAttempt = errors.New("the token is of another attempt")
+	ErrOtherAttempt = errors.New("the token belongs to another attempt")
 	// ErrStarted means that the job is running, or waits for its retry decision.
 	ErrStarted = errors.New("the job has started")
 	// ErrFinal means that the job is final.
 	ErrFinal = errors.New("the job is final")
 	// ErrLocked means that a worker holds the job's lock.
-	ErrLocked = errors.New("a worker has the job locked")
+	ErrLocked = errors.New("a worker has locked the job")
 	// ErrNotIngested means that plain SQL inserted the row and no worker has ingested it yet.
 	ErrNotIngested = errors.New("no worker has taken the job in yet")
 	// ErrNoRoom means that the queue's limits or its rate leave no room for the job.

@@ -29,7 +29,7 @@ func EncodeJSON[T any](v T) (string, error) {
 }
 
 // errNone means that a text is missing for a type without a nil value.
-var errNone = errors.New("there are none")
+var errNone = errors.New("there is no value")
 
 // DecodeJSON decodes a text from EncodeJSON or another program. Its error says why the text is invalid. Unknown fields of
 // objects are ignored.
@@ -48,7 +48,7 @@ func DecodeJSON[T any](text string) (v T, err error) {
 		}
 	default:
 		if none { // JSON would give any type its zero value
-			return v, fmt.Errorf("%w, and they can't be a %s", errNone, reflect.TypeFor[T]())
+			return v, fmt.Errorf("%w, but a %s needs one", errNone, reflect.TypeFor[T]())
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

@@ -16,7 +16,7 @@ import (
 var ErrLockLost = errors.New("worker lost its lock")
 
 // ErrDuplicateID means that a worker with this id already exists.
-var ErrDuplicateID = errors.New("the worker's id is not new")
+var ErrDuplicateID = errors.New("the worker's id was used before")
 
 // Register adds the worker with a lock and without slots. It fails with ErrDuplicateID if the id exists.
 func (r *Table) Register(ctx context.Context, w Worker, lockFor time.Duration) error {

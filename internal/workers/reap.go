@@ -62,7 +62,7 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 		why += "its process is gone, and "
 	}
 	entry := d.entry(activity.Error)
-	entry.Error = why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before"
+	entry.Error = why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " earlier"
 	return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
 }
 

@@ -61,7 +61,7 @@ func (w *Why) explain() {
 	w.addIf(j.Status.IsFinal() && j.RetriedAs != 0, "retried", "it was retried, as job %d", j.RetriedAs)
 	w.addIf(j.IsDismissed(), "dismissed", "it was dismissed")
 	p, ok := j.Reached()
-	w.addIf(ok && j.State() == job.Running, "progress", "it has reached %s, as its handler said %s ago",
+	w.addIf(ok && j.State() == job.Running, "progress", "its progress is %s, reported %s ago",
 		p, brief(max(0, w.now.Sub(p.Time))))
 	w.addIf(j.Stopping && j.Status.HasWorker(), "stopping", "it was cancelled, and its worker is asked to stop it")
 }
@@ -78,20 +78,20 @@ func (w *Why) standing(flawed bool) {
 	}
 	switch since := w.local(j.UpdateTime); {
 	case flawed:
-		w.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Invalid)
+		w.add("flawed", "its row is not a valid job, and the next worker that reads it ends it: %s", j.Invalid)
 	case j.Status == job.StatusSubmitted:
 		w.add("new", "it was inserted by plain SQL, and the next worker takes it in")
 	case j.Status == job.StatusScheduled:
 		w.scheduled()
 	case j.Status == job.StatusAvailable, j.Status == job.StatusThrottled: // separate reasons explain these
 	case j.Status == job.StatusLocked:
-		w.add("locked", "it is locked, to start when a slot is free, by %s", who)
+		w.add("locked", "it starts when a slot is free: it is locked by %s", who)
 	case j.Status == job.StatusRunning:
-		w.add("running", "attempt %d is running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
+		w.add("running", "attempt %d has been running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
 	case j.Status == job.StatusAnswered:
 		w.add("answered", "attempt %d was answered (%s), and ends with its handler, which runs%s, by %s", j.Attempt, answer, until, who)
 	case j.Status == job.StatusAwaiting:
-		w.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+		w.add("waiting", "attempt %d has been waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
 			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, texts.ShellWord(j.Type), texts.ShellWord(j.Key))
 	case j.Status == job.StatusDeciding:
 		w.add("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
@@ -102,9 +102,9 @@ func (w *Why) standing(flawed bool) {
 	case j.Status == job.StatusFinished:
 		w.add("finished", "it finished at %s, in attempt %d%s", since, j.Attempt, w.settler())
 	case j.Error == job.None: // a change by plain SQL may lack it
-		w.add("failed", "it is final since %s, without an error", since)
+		w.add("failed", "it has been final since %s, without an error", since)
 	default:
-		w.add("failed", "it is final since %s, with the error: %s", since, j.Error)
+		w.add("failed", "it has been final since %s, with the error: %s", since, j.Error)
 	}
 }
 
@@ -143,15 +143,15 @@ func (w *Why) noWorker() {
 // holder returns the worker that has the job, and the attempt's latest end. A lost worker's timeout means nothing.
 func (w *Why) holder() (who, until string) {
 	if w.worker == nil {
-		return "worker " + w.Job.WorkerID + ", which is not known any more", ""
+		return "worker " + w.Job.WorkerID + ", which is no longer known", ""
 	}
 	who = fmt.Sprintf("worker %s (pid %d on %s), ", w.worker.ID, w.worker.PID, w.worker.Host)
 	lock := w.local(w.worker.LockUntil.Time)
 	switch dead, silent := w.worker.Silent(w.now); {
 	case w.worker.State != "working" || silent && dead == 0:
-		return who + "whose lock lasted until " + lock + " and is over: the next worker takes the job back", ""
+		return who + "whose lock expired at " + lock + ": the next worker takes the job back", ""
 	case silent:
-		return who + fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s,"+
+		return who + fmt.Sprintf("silent for %s: unless it comes back it is declared dead in %s,"+
 			" and the next worker takes the job back", brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead)), ""
 	}
 	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
@@ -171,7 +171,7 @@ func (w *Why) settler() string {
 // barred says what blocks all jobs of the type.
 func (w *Why) barred(ready bool) {
 	w.addIf(!w.placed, "misplaced",
-		"it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
+		"it was placed when the queue was divided differently: the next worker moves it to its shard")
 	w.addIf(ready && w.paused, "paused", "the queue is paused: hipq queues resume %s", w.Job.Queue)
 	name := w.Job.Type
 	switch leftOut := w.by.LeftOut[name]; {
@@ -191,9 +191,9 @@ func (w *Why) groupFull() {
 	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
 	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
 	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
-		w.add("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", group, used, limit, factor)
+		w.add("group_full", "throttled: %d of %d are taken in group %s, and its factor is %d", used, limit, group, factor)
 	case throttled && limit == 0:
-		w.add("held", "its throttle group was full, and has no limit any more: the next worker starts it")
+		w.add("held", "its throttle group was full, and no longer has a limit: the next worker starts it")
 	case throttled:
 		w.add("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
 			group, used, limit)
@@ -206,8 +206,8 @@ func (w *Why) limitFull() {
 	switch {
 	case limit < 1 || factor < 1 || w.room.Allows(factor):
 	case w.isShard():
-		w.add("limit_full", "throttled: of %d its shard holds %d, %d are taken there, and its factor is %d%s",
-			limit, share, used, factor, w.others(limit, max(share, used)))
+		w.add("limit_full", "throttled: its shard holds %d of %d, %d are taken there, and its factor is %d%s",
+			share, limit, used, factor, w.others(limit, max(share, used)))
 	default:
 		w.add("limit_full", "throttled: %d of %d are taken, and its factor is %d", used, limit, factor)
 	}
@@ -219,8 +219,8 @@ func (w *Why) rateUsedUp() {
 	switch {
 	case w.RateWait == 0:
 	case w.isShard():
-		w.add("rate", "of the queue's rate of %s per %s its shard holds %d, which is used up for %s%s",
-			texts.Count(rate.Starts, "start"), policy.Brief(rate.Per), row.RateShare, wait,
+		w.add("rate", "its shard holds %d of the queue's rate of %s per %s, which is used up for %s%s",
+			row.RateShare, texts.Count(rate.Starts, "start"), policy.Brief(rate.Per), wait,
 			w.others(rate.Starts, max(row.RateShare, row.StartsLately(rate))))
 	default:
 		w.add("rate", "the queue's rate of %s per %s is used up for %s", texts.Count(rate.Starts, "start"), policy.Brief(rate.Per), wait)

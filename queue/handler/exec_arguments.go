@@ -51,14 +51,14 @@ func CheckArgument(argv []string, at int) error {
 		return nil
 	}
 	if _, is := placeholder(argv[at]); !is {
-		return errors.New("has {{ and }} in it and is not one of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
-			"what the program itself wants so written, give it in env or in a file")
+		return errors.New("has {{ and }} in it but is not one of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
+			"if the program itself needs {{ and }}, use env or a file")
 	}
 	switch program := scriptAt(argv, at); {
 	case at == 0:
-		return errors.New("is the program, which no job can name")
+		return errors.New("is the program, which a job can't name")
 	case program != "":
-		return fmt.Errorf("is a script of %s, or names one, and no job can bring that; write the script, and the value behind it, as in "+
+		return fmt.Errorf("is a script of %s, or names one, which a job can't supply; write the script, and the value after it, as in "+
 			`[sh, -c, 'cat -- "$1"', sh, "{{data.file}}"]`, program)
 	}
 	return nil
@@ -67,7 +67,7 @@ func CheckArgument(argv []string, at int) error {
 // CheckNoPlaceholder is CheckArgument where placeholders aren't allowed: in a Stream, a RetryExec or an HTTP.
 func CheckNoPlaceholder(argv []string, at int) error {
 	if likePlaceholder(argv[at]) {
-		return errors.New("has {{ and }} in it, but values of a job are arguments of a handler's exec only")
+		return errors.New("has {{ and }} in it, but only arguments of a handler's exec can be values of a job")
 	}
 	return nil
 }
@@ -115,9 +115,9 @@ func valueOf(name string, j *job.Job) (string, error) {
 	case 'n':
 		return "", errors.New("it is null")
 	case '{':
-		return "", errors.New("it is an object, want a text, a number or a truth value")
+		return "", errors.New("it is an object, not a string, number or boolean")
 	case '[':
-		return "", errors.New("it is an array, want a text, a number or a truth value")
+		return "", errors.New("it is an array, not a string, number or boolean")
 	case '"':
 		if texts.LoneSurrogate(value) != "" {
 			return "", errInvalidUTF8
@@ -135,13 +135,13 @@ var errInvalidUTF8 = errors.New("it is not valid UTF-8")
 func (e *Exec) checkValue(value string) error {
 	switch {
 	case strings.ContainsRune(value, 0):
-		return errors.New("it holds a NUL, which no argument can")
+		return errors.New("it contains NUL, which is not allowed in an argument")
 	case !utf8.ValidString(value):
 		return errInvalidUTF8
 	case len(value) > maxArgument:
-		return fmt.Errorf("it has %d bytes, and an argument at most %d", len(value), maxArgument)
+		return fmt.Errorf("it has %d bytes; an argument has at most %d", len(value), maxArgument)
 	case strings.HasPrefix(value, "-") && !e.DashArguments:
-		return errors.New("it begins with -, as options do, which the config doesn't allow here (dash_arguments)")
+		return errors.New("it begins with - like an option, which the config doesn't allow here (dash_arguments)")
 	}
 	return nil
 }

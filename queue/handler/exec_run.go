@@ -14,7 +14,7 @@ import (
 )
 
 // errGuardStops is the error of a program that the guard may have stopped.
-var errGuardStops = errors.New("stopped by the worker's guard: the lock was about to end")
+var errGuardStops = errors.New("stopped by the worker's guard: the lock was about to expire")
 
 // run runs the program and returns its output and end. The error, for people, says that it couldn't run or had to be stopped.
 func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte) (out printed, end ending, err error) {
@@ -76,7 +76,7 @@ const dying = 5 * time.Second
 func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func()) {
 	return func() {
 		time.AfterFunc(dying, func() {
-			p.IfKilledInVain(func() { giveUp("it doesn't end, although it was killed") })
+			p.IfKilledInVain(func() { giveUp("it was killed but has not ended") })
 		})
 	}
 }

@@ -64,15 +64,15 @@ func TestExecOutcome(t *testing.T) {
 		},
 		{
 			"no unit", `echo '{"outcome":"retry","error":"x","retry_after":"30"}'`,
-			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds)`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds)`},
 		},
 		{
 			"no number", `echo '{"outcome":"retry","error":"x","retry_after":"soon"}'`,
-			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds)`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds)`},
 		},
 		{
 			"no such unit", `echo '{"outcome":"retry","error":"x","retry_after":"5y"}'`,
-			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "5y" has an unknown unit, want s, m, h, d or w)`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "5y" has an unknown unit; write s, m, h, d or w)`},
 		},
 		{
 			"too long", `echo '{"outcome":"retry","error":"x","retry_after":"9999999w"}'`,
@@ -119,7 +119,7 @@ func TestExecCannotStart(t *testing.T) {
 		{"no directory", &handler.Exec{Program: handler.Program{Argv: []string{"sh"}, Dir: dir + "/gone"}}, "start sh: directory " + dir + "/gone: no such file or directory"},
 		{
 			"a script of Windows", &handler.Exec{Program: handler.Program{Argv: []string{"./windows"}, Dir: dir}},
-			`start ./windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`,
+			`start ./windows: its first line ends with CR LF, as on Windows, so the system looks for the interpreter "/bin/sh\r"`,
 		},
 		{"NUL", &handler.Exec{Program: handler.Program{Argv: []string{"sh", "\x00"}}}, "start sh: invalid argument"},
 		{"nothing", &handler.Exec{}, "start the handler: it has no program"},

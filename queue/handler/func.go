@@ -78,7 +78,7 @@ func finished(verdict job.Verdict, result string) job.Outcome {
 		result = clean(result) // it may grow
 	}
 	if len(result) > job.MaxDataBytes {
-		return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
+		return tryAgain(fmt.Sprintf("the handler's result has %d bytes; the maximum is %d", len(result), job.MaxDataBytes))
 	}
 	return job.Outcome{Verdict: verdict, Result: result}
 }

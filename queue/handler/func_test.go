@@ -183,7 +183,7 @@ func TestLog(t *testing.T) {
 		want string
 	}{
 		{nil, "INFO job finished"},
-		{busy, "WARN job to be tried again busy"},
+		{busy, "WARN job will be retried busy"},
 		{handler.DoNotRetry(busy), "ERROR job failed for good busy"},
 	} {
 		var out bytes.Buffer
@@ -253,7 +253,7 @@ func TestResult(t *testing.T) {
 		"done":      {Verdict: job.Finished, Result: "done"},
 		"a\xff\x00": {Verdict: job.Finished, Result: "a\uFFFD\uFFFD"},
 		job.None:    {Verdict: job.Finished, Result: job.None},
-		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes, allowed are 1048576"},
+		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes; the maximum is 1048576"},
 		`{"a": "b"`: {Verdict: job.Finished, Result: `{"a": "b"`},
 	} {
 		got := handler.ResultFunc(func(context.Context, *job.Job) (string, error) { return result, nil }).Handle(t.Context(), testJob())

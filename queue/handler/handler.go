@@ -78,7 +78,7 @@ func Log(log *slog.Logger) Middleware {
 			case ctx.Err() != nil && context.Cause(ctx).Error() == job.Cancelled:
 				log.InfoContext(ctx, "job cancelled", "ran", o.Ran)
 			default:
-				log.WarnContext(ctx, "job to be tried again", "ran", o.Ran, "error", o.Reason())
+				log.WarnContext(ctx, "job will be retried", "ran", o.Ran, "error", o.Reason())
 			}
 			return o
 		})

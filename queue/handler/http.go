@@ -167,7 +167,7 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Ti
 	case finished && said.said == "" && comesAsLines(answer):
 		// the status came before the work was done
 		if text == "" {
-			return tryAgain("the endpoint's answer has ended without a reply")
+			return tryAgain("the endpoint's answer ended without a reply")
 		}
 		return tryAgain("the endpoint's answer has no reply as its last line: " + quoted(text))
 	case !finished:
@@ -248,9 +248,9 @@ func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
-		return errors.New("it is no URL as https://example.org/jobs is")
+		return errors.New("it is not a URL such as https://example.org/jobs")
 	case u.User != nil:
-		return errors.New("it has a user in it; give that as a header")
+		return errors.New("it contains a user; write a header instead")
 	case u.Fragment != "":
 		return errors.New("it has a fragment (#), which no server sees")
 	}

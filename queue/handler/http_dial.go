@@ -74,7 +74,7 @@ func (h *HTTP) mayReach(ip netip.Addr) error {
 	if isPublic(ip) || slices.ContainsFunc(h.Networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
 		return nil
 	}
-	return fmt.Errorf("%s is no public address, and no network of the handler has it", ip)
+	return fmt.Errorf("%s is not a public address, and is not in the handler's networks", ip)
 }
 
 // hidden are further networks with addresses that aren't public.

@@ -257,7 +257,7 @@ func TestHTTPAddresses(t *testing.T) {
 	} {
 		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
 		o := h.Handle(t.Context(), testJob())
-		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is no public address, and no network of the handler has it") {
+		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is not a public address, and is not in the handler's networks") {
 			t.Errorf("%s: %+v", host, o)
 		}
 	}

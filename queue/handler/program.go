@@ -82,7 +82,7 @@ func (p *Program) apart(err error) error {
 	if len(words) < 2 {
 		return err
 	}
-	return fmt.Errorf("%w; arguments stand apart: [%s]", err, strings.Join(words, ", "))
+	return fmt.Errorf("%w; write arguments separately: [%s]", err, strings.Join(words, ", "))
 }
 
 // Check returns an error for people if the program couldn't be started: its file, a script's interpreter, its user or limits.
@@ -161,7 +161,7 @@ func (p *Program) checkScript(path string) error {
 	line, script := bytes.CutPrefix(begin, []byte("#!"))
 	if !script {
 		if isText(begin) {
-			return errors.New("it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it")
+			return errors.New("it is a text file without a #! line, such as #!/bin/sh, so the system can't run it")
 		}
 		return nil
 	}
@@ -169,9 +169,9 @@ func (p *Program) checkScript(path string) error {
 	words := strings.Fields(string(line))
 	switch {
 	case bytes.HasSuffix(line, []byte("\r")):
-		return fmt.Errorf("its first line ends as on Windows (CR LF), so the system looks for the interpreter %q", strings.TrimLeft(string(line), " \t"))
+		return fmt.Errorf("its first line ends with CR LF, as on Windows, so the system looks for the interpreter %q", strings.TrimLeft(string(line), " \t"))
 	case len(words) == 0:
-		return errors.New("there is no interpreter behind the #! of its first line")
+		return errors.New("there is no interpreter after the #! in its first line")
 	}
 	if _, err := p.executable(words[0]); err != nil {
 		return fmt.Errorf("its interpreter %s: %w", words[0], err)

@@ -96,7 +96,7 @@ func (p *Program) Foreign() error {
 		case errors.Is(err, files.ErrUntrusted):
 			return fmt.Errorf("%s %w", file, err)
 		case err != nil:
-			return fmt.Errorf("who may write %s is not known: %w", file, err)
+			return fmt.Errorf("it is unknown who may write %s: %w", file, err)
 		}
 	}
 	return nil

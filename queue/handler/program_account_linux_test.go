@@ -17,7 +17,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 )
 
-const cantPrefer = "nice: -1: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others"
+const cantPrefer = "nice: -1: only a program that runs as root with CAP_SYS_NICE may have less than 0"
 
 // TestUserNeedsRoot: only root can start programs as another user or prefer them. A program may name its own user.
 func TestUserNeedsRoot(t *testing.T) {

@@ -79,7 +79,7 @@ func TestUserMayNot(t *testing.T) {
 		{&handler.Exec{Program: handler.Program{Argv: []string{"./mine"}, Dir: dir}}, dir + "/mine: permission denied for user nobody"},
 		{&handler.Exec{Program: handler.Program{Argv: []string{closed + "/ours"}}}, closed + "/ours: permission denied for user nobody"},
 		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: closed}}, "its directory " + closed + ": permission denied for user nobody"},
-		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Nice: -1}}, "nice: -1: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others"},
+		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Nice: -1}}, "nice: -1: only a program that runs as root with CAP_SYS_NICE may have less than 0"},
 	} {
 		c.exec.User, c.exec.AllowForeign = "nobody", true
 		got, started := "", c.exec.Handle(t.Context(), testJob())

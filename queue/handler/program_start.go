@@ -104,7 +104,7 @@ func (p *Program) CheckSurroundings() error {
 		}
 	}
 	if p.Nice < 0 && (p.other() != nil || !process.MayPrefer()) {
-		return fmt.Errorf("nice: %d: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others", p.Nice)
+		return fmt.Errorf("nice: %d: only a program that runs as root with CAP_SYS_NICE may have less than 0", p.Nice)
 	}
 	for _, l := range p.Limits.all() {
 		hard, known := process.HardLimit(l.letter)
@@ -116,10 +116,10 @@ func (p *Program) CheckSurroundings() error {
 		return nil
 	}
 	if _, err := exec.LookPath(shell); err != nil {
-		return fmt.Errorf("limits, nice and umask are set by %s: %w", shell, errors.Unwrap(err))
+		return fmt.Errorf("%s sets limits, nice and umask: %w", shell, errors.Unwrap(err))
 	}
 	if _, err := exec.LookPath("nice"); err != nil && p.Nice != 0 {
-		return fmt.Errorf("nice is set by the program of this name: %w", errors.Unwrap(err))
+		return fmt.Errorf("the program nice sets nice: %w", errors.Unwrap(err))
 	}
 	return nil
 }
@@ -137,9 +137,9 @@ func (l Limits) over(status syscall.WaitStatus, used time.Duration) string {
 	}
 	switch {
 	case l.CPU > 0 && (signal == syscall.SIGXCPU || signal == syscall.SIGKILL && used >= l.CPU+lastCPU-time.Second/2):
-		return fmt.Sprintf("over its limit of cpu time (%s)", l.CPU)
+		return fmt.Sprintf("over its CPU time limit (%s)", l.CPU)
 	case l.FileSize > 0 && signal == syscall.SIGXFSZ:
-		return fmt.Sprintf("over its limit of a file's size (%s)", texts.Bytes(l.FileSize))
+		return fmt.Sprintf("over its file size limit (%s)", texts.Bytes(l.FileSize))
 	}
 	return ""
 }

@@ -143,7 +143,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 		begin := time.Now()
 		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped
 		ctx, cancel := context.WithCancelCause(t.Context())
-		want := "stopped by the worker's guard: the lock was about to end"
+		want := "stopped by the worker's guard: the lock was about to expire"
 		asked := ctx
 		if late {
 			asked, want = lateContext{ctx, func() {
@@ -244,7 +244,7 @@ func TestKilledInVain(t *testing.T) {
 				t.Skip("nobody may trace a process here: " + said)
 			}
 			handling.Overdue(ctx)
-			want := fmt.Sprintf("timeout after 30s; process %d still runs: it doesn't end, although it was killed", pid)
+			want := fmt.Sprintf("timeout after 30s; process %d still runs: it was killed but has not ended", pid)
 			o := receive(t, "the attempt ends", ended)
 			dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want && o.Output == "printed\n", "got  %+v\nwant %s", o, want)
 		})

@@ -58,12 +58,12 @@ func TestCheck(t *testing.T) {
 		{"no folder", &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: dir + "/none"}}, "its directory " + dir + "/none: no such file or directory"},
 		{"a file for a folder", &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: dir + "/good"}}, "its directory " + dir + "/good is a file"},
 		{"no interpreter", &handler.Exec{Program: handler.Program{Argv: []string{"./lost"}, Dir: dir}}, dir + "/lost: its interpreter /nowhere/php: no such file or directory"},
-		{"a line's end of Windows", &handler.Exec{Program: handler.Program{Argv: []string{"./windows"}, Dir: dir}}, dir + `/windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`},
-		{"no #!", &handler.Exec{Program: handler.Program{Argv: []string{"./bare"}, Dir: dir}}, dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
-		{"empty", &handler.Exec{Program: handler.Program{Argv: []string{"./empty"}, Dir: dir}}, dir + "/empty: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
-		{"nothing after #!", &handler.Exec{Program: handler.Program{Argv: []string{"./nothing"}, Dir: dir}}, dir + "/nothing: there is no interpreter behind the #! of its first line"},
+		{"a line's end of Windows", &handler.Exec{Program: handler.Program{Argv: []string{"./windows"}, Dir: dir}}, dir + `/windows: its first line ends with CR LF, as on Windows, so the system looks for the interpreter "/bin/sh\r"`},
+		{"no #!", &handler.Exec{Program: handler.Program{Argv: []string{"./bare"}, Dir: dir}}, dir + "/bare: it is a text file without a #! line, such as #!/bin/sh, so the system can't run it"},
+		{"empty", &handler.Exec{Program: handler.Program{Argv: []string{"./empty"}, Dir: dir}}, dir + "/empty: it is a text file without a #! line, such as #!/bin/sh, so the system can't run it"},
+		{"nothing after #!", &handler.Exec{Program: handler.Program{Argv: []string{"./nothing"}, Dir: dir}}, dir + "/nothing: there is no interpreter after the #! in its first line"},
 		{"by env", &handler.Exec{Program: handler.Program{Argv: []string{"./env"}, Dir: dir}}, ""},
-		{"a command line", &handler.Exec{Program: handler.Program{Argv: []string{"no-such-program send.php"}, Dir: dir}}, "no-such-program send.php: executable file not found in $PATH; arguments stand apart: [no-such-program, send.php]"},
+		{"a command line", &handler.Exec{Program: handler.Program{Argv: []string{"no-such-program send.php"}, Dir: dir}}, "no-such-program send.php: executable file not found in $PATH; write arguments separately: [no-such-program, send.php]"},
 		{"by env, unknown", &handler.Exec{Program: handler.Program{Argv: []string{"./envlost"}, Dir: dir}}, dir + "/envlost: its interpreter no-such-php: executable file not found in $PATH"},
 		{"by env, not in this PATH", &handler.Exec{Program: handler.Program{Argv: []string{"./envmine"}, Dir: dir}}, dir + "/envmine: its interpreter mine: executable file not found in $PATH"},
 		{"by env, in the handler's PATH", &handler.Exec{Program: handler.Program{Argv: []string{"./envmine"}, Dir: dir, Env: []string{"PATH=/nowhere:" + dir + "/bin"}}}, ""},
@@ -137,7 +137,7 @@ func TestLimitedCantBeRun(t *testing.T) {
 	}{
 		{"./gone", 50, "start ./gone: " + dir + "/gone: no such file or directory"},
 		{"no-such-program", 50, "start no-such-program: executable file not found in $PATH"},
-		{"./bare", 50, "start ./bare: " + dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
+		{"./bare", 50, "start ./bare: " + dir + "/bare: it is a text file without a #! line, such as #!/bin/sh, so the system can't run it"},
 		{"true", int(hard) + 1, ""},
 	} {
 		e := &handler.Exec{Program: handler.Program{Argv: []string{c.argv}, Dir: dir, Limits: handler.Limits{OpenFiles: c.open}}}
@@ -159,7 +159,7 @@ func TestOverLimits(t *testing.T) {
 	dir := t.TempDir()
 	big := sh(`dd if=/dev/zero of=big count=100 2>/dev/null`)
 	big.Dir, big.Limits = dir, handler.Limits{FileSize: 4 << 10}
-	if got := big.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, "over its limit of a file's size (4KiB): ") {
+	if got := big.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, "over its file size limit (4KiB): ") {
 		t.Errorf("%s %q", got.Verdict, got.Error)
 	}
 	if info, err := os.Stat(dir + "/big"); err != nil || info.Size() != 4<<10 {
@@ -169,7 +169,7 @@ func TestOverLimits(t *testing.T) {
 		Argv: []string{"dd", "if=/dev/zero", "of=big", "count=100"}, Dir: dir, Limits: big.Limits,
 	}}}
 	if _, err := direct.Decide(t.Context(), testJob(), job.Outcome{}); err == nil ||
-		err.Error() != "over its limit of a file's size (4KiB): killed by signal 25 (SIGXFSZ)" {
+		err.Error() != "over its file size limit (4KiB): killed by signal 25 (SIGXFSZ)" {
 		t.Error(err)
 	}
 	s := &handler.Stream{InFlight: 2, Program: handler.Program{
@@ -177,7 +177,7 @@ func TestOverLimits(t *testing.T) {
 	}}
 	defer s.Close()
 	if got := s.Handle(t.Context(), testJob()); got.Verdict != job.TryAgain ||
-		got.Error != "the program ended without an answer: over its limit of cpu time (1s): killed by signal 24 (SIGXCPU)" {
+		got.Error != "the program ended without an answer: over its CPU time limit (1s): killed by signal 24 (SIGXCPU)" {
 		t.Errorf("%s %q", got.Verdict, got.Error)
 	}
 }
@@ -185,7 +185,7 @@ func TestOverLimits(t *testing.T) {
 // TestOver: the signal tells which limit it was, also if a shell reports its child's; after XCPU, the used time tells.
 func TestOver(t *testing.T) {
 	limits := handler.Limits{CPU: 10 * time.Second, FileSize: 1 << 20}
-	const cpu, size = "over its limit of cpu time (10s)", "over its limit of a file's size (1MiB)"
+	const cpu, size = "over its CPU time limit (10s)", "over its file size limit (1MiB)"
 	exit := func(code int) syscall.WaitStatus { return syscall.WaitStatus(code << 8) }
 	killed := func(by syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(by) }
 	for i, c := range []struct {

@@ -186,8 +186,8 @@ func TestHTTPLines(t *testing.T) {
 		{"a result", 200, "{\"progress\":5}\n{\"outcome\":\"finished\",\"result\":{\"id\":5}}\n\n", job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
 		{"failed", 200, "{\"outcome\":\"failed\",\"error\":\"no\"}\n{\"progress\":5}\n", job.Outcome{Verdict: job.Failed, Error: "no"}},
 		{"sent", 202, "{\"progress\":5}\n{\"outcome\":\"finished\"}", job.Outcome{Verdict: job.Sent}},
-		{"none", 200, "", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has ended without a reply"}},
-		{"only progress", 200, "{\"progress\":100}\n", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has ended without a reply"}},
+		{"none", 200, "", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer ended without a reply"}},
+		{"only progress", 200, "{\"progress\":100}\n", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer ended without a reply"}},
 		{
 			"died", 200, "{\"progress\":5}\nWarning\nFatal error: out of memory\n",
 			job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has no reply as its last line: Fatal error: out of memory", Output: "Warning\n"},

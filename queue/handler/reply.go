@@ -133,7 +133,7 @@ func decodeOnly(line []byte, into any) bool {
 }
 
 // noOutcome is noted after the output if the last line is a reply without its outcome.
-const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
+const noOutcome = `[the last line has no "outcome", so it is ignored]`
 
 // noted returns the output with this note if needed, and with the processes left behind.
 func noted(p printed) string {
@@ -218,11 +218,11 @@ func parseDelay(text string) (time.Duration, error) {
 		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 		n, err := strconv.ParseInt(rest[:digits], 10, 64)
 		if err != nil || digits == len(rest) {
-			return 0, fmt.Errorf("%.40q is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds", text)
+			return 0, fmt.Errorf("%.40q is not a duration; write a number and a unit (s, m, h, d, w), or a number of seconds", text)
 		}
 		unit := delayUnits[rest[digits]]
 		if unit == 0 {
-			return 0, fmt.Errorf("%.40q has an unknown unit, want s, m, h, d or w", text)
+			return 0, fmt.Errorf("%.40q has an unknown unit; write s, m, h, d or w", text)
 		}
 		if n > int64((math.MaxInt64-sum)/unit) {
 			return 0, fmt.Errorf("%.40q is too long", text)

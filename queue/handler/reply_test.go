@@ -90,7 +90,7 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 
 // TestReplyWithoutOutcome: a reply that lacks its outcome is noted.
 func TestReplyWithoutOutcome(t *testing.T) {
-	const note = `[the last line has no "outcome", so it counts for nothing]` + "\n"
+	const note = `[the last line has no "outcome", so it is ignored]` + "\n"
 	for script, want := range map[string]string{
 		`echo '{"result":{"a":1}}'`:         `{"result":{"a":1}}` + "\n" + note,
 		`printf '{"retry_after":"5m"}'`:     `{"retry_after":"5m"}` + "\n" + note,
@@ -147,7 +147,7 @@ func TestLongResult(t *testing.T) {
 	for _, outcome := range []string{"finished", "sent"} {
 		// each invalid byte becomes three
 		got = sh(`printf '{"outcome":"`+outcome+`","result":"'; yes "$(printf '\377')" | tr '\n' x | head -c 800000; echo '"}'`).Handle(t.Context(), testJob())
-		if got.Verdict != job.TryAgain || got.Error != "the handler's result has 1600000 bytes, allowed are 1048576" || got.Result != "" {
+		if got.Verdict != job.TryAgain || got.Error != "the handler's result has 1600000 bytes; the maximum is 1048576" || got.Result != "" {
 			t.Errorf("%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
 		}
 	}

@@ -93,7 +93,7 @@ func parseDecision(line string) (d job.Decision, err error) {
 	d.Again, d.Priority = true, said.Priority
 	if said.At != nil {
 		if d.At, err = time.Parse(time.RFC3339, *said.At); err != nil {
-			return d, fmt.Errorf("its time %q is none: write 2026-12-31T23:00:00Z", *said.At)
+			return d, fmt.Errorf("its time %q is not valid: write 2026-12-31T23:00:00Z", *said.At)
 		}
 	}
 	if d.In, err = parseRetryAfter(said.RetryAfter); err != nil {

@@ -132,7 +132,7 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 		t.taken++
 		return t, false, nil, nil
 	case free && len(s.talks)+s.starting == 0:
-		return nil, false, nil, fmt.Errorf("not begun: the last %d programs have ended without any answer, the latest so: %s", s.futile, s.lastEnd)
+		return nil, false, nil, fmt.Errorf("not started: the last %d programs ended without an answer, the latest with: %s", s.futile, s.lastEnd)
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})

@@ -24,7 +24,7 @@ func parseLine(line []byte) (r streamReply, err error) {
 	}
 	if err := json.Unmarshal(line, &r.reply); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset == int64(len(line)) {
-			err = errors.New("its JSON goes on behind its end, and a reply is one line")
+			err = errors.New("its JSON is incomplete; a reply is one line")
 		}
 		return r, err
 	}
@@ -32,10 +32,10 @@ func parseLine(line []byte) (r streamReply, err error) {
 		if r.Outcome == nil {
 			return r, nil // a log line in JSON
 		}
-		return r, errors.New("it has an outcome and no id")
+		return r, errors.New("it has an outcome but no id")
 	}
 	if r.id, err = strconv.ParseInt(jsonText(r.ID), 10, 64); err != nil || r.id < 1 {
-		return r, fmt.Errorf("its id is %s, which is none", quoted(string(r.ID)))
+		return r, fmt.Errorf("its id %s is not valid", quoted(string(r.ID)))
 	}
 	if r.Outcome == nil {
 		if p, is := parseProgress(line); is {
@@ -115,9 +115,9 @@ func missed(line streamLine) string {
 func hintOf(line streamLine, answered bool) string {
 	switch text := bytes.TrimLeft(line.text, " \t"); {
 	case line.open && (likeReply(text) || !answered):
-		return "the last line that the program printed has no end: a reply ends with a newline, and must be flushed"
+		return "the program's last line has no newline: end each reply with one, and flush it"
 	case answered, likeReply(text), len(text) == 0:
 		return ""
 	}
-	return "the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"
+	return "the program printed lines but no reply: a reply is {\"id\": …, \"outcome\": …} on a line of its own"
 }

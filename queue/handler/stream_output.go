@@ -65,7 +65,7 @@ func (t *talk) hear(line streamLine) {
 	case err != nil:
 		t.misunderstand(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(quoted(string(line.text)))))
 	case f == nil && r.progress != nil:
-		t.misunderstand(fmt.Sprintf("the program told of the progress of job %d, which it doesn't have", r.id))
+		t.misunderstand(fmt.Sprintf("the program reported progress of job %d, which it doesn't have", r.id))
 	case f == nil && r.id == t.before:
 		t.misunderstand(fmt.Sprintf("the program answered twice for job %d", r.id))
 	case f == nil:

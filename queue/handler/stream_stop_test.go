@@ -205,7 +205,7 @@ func TestStreamSameID(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	got := outcomes(t, s, jobOf(1, task{SleepMS: 1000}), jobOf(1, task{}))
-	dbtest.Ensure(t, got[0].Verdict == job.Finished && strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: "), "%+v", got)
+	dbtest.Ensure(t, got[0].Verdict == job.Finished && strings.HasPrefix(got[1].Error, "the stream already runs a job 1: "), "%+v", got)
 }
 
 // TestStreamGuardWorkerStopped: a worker is stopped, as by ^Z, and can't renew its lock. Its stream's program is dead before
@@ -229,7 +229,7 @@ func TestStreamGuardWorkerStopped(t *testing.T) {
 		return err == nil
 	})
 	text, err := os.ReadFile(dir + "/outcome")
-	want := "retry stopped by the worker's guard: the lock was about to end"
+	want := "retry stopped by the worker's guard: the lock was about to expire"
 	dbtest.Ensure(t, err == nil && string(text) == want, "%v: got %q, want %q", err, text, want)
 }
 

@@ -152,7 +152,7 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 		return false, nil
 	}
 	if t.flights[id] != nil {
-		return false, fmt.Errorf("the stream runs a job %d already: it is for the jobs of one queue, each once at a time", id)
+		return false, fmt.Errorf("the stream already runs a job %d: use one stream per queue, with each job once at a time", id)
 	}
 	if len(t.flights) == 0 {
 		f.log, t.idle = t.idle, nil

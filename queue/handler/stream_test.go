@@ -254,13 +254,13 @@ func TestStreamCrash(t *testing.T) {
 func TestStreamMisunderstood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, say, want string }{
-		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"id":2,"outcome":`},
+		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON is incomplete; a reply is one line: {"id":2,"outcome":`},
 		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
 		{"no outcome", `{"id":ID,"result":"done"}`, `a line of the program can't be read: it has no outcome: {"id":2,"result":"done"}`},
 		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is not one of finished, retry, failed, sent: `},
-		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
+		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome but no id: "},
 		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
-		{"progress of an unknown", `{"id":99,"progress":5}`, "the program told of the progress of job 99, which it doesn't have"},
+		{"progress of an unknown", `{"id":99,"progress":5}`, "the program reported progress of job 99, which it doesn't have"},
 		{"another token", `{"id":ID,"token":"x","outcome":"finished"}`, "the program answered for job 2 with a token that is not the attempt's"},
 		{"twice", `{"id":ID,"outcome":"finished"}` + "\n" + `{"id":ID,"outcome":"failed"}`, ""},
 	} {
@@ -332,14 +332,14 @@ func TestStreamHints(t *testing.T) {
 	t.Parallel()
 	const reply = `{"id":7,"outcome":"finished"}`
 	for _, tt := range []struct{ name, say, want string }{
-		{"no newline", `printf '%s' '` + reply + `'`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
-		{"half a line", `printf working`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
+		{"no newline", `printf '%s' '` + reply + `'`, "timeout after 1s; the program's last line has no newline: end each reply with one, and flush it"},
+		{"half a line", `printf working`, "timeout after 1s; the program's last line has no newline: end each reply with one, and flush it"},
 		{"a list", `echo '[` + reply + `]'`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
 		{"a mark of UTF-16", `printf '\377\376{\0"\0o\0u\0t\0c\0o\0m\0e\0"\0:\0\n\0'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
-		{"text", `echo done`, `timeout after 1s; the program has printed lines, and no reply: that is {"id": …, "outcome": …} on a line of its own`},
+		{"text", `echo done`, `timeout after 1s; the program printed lines but no reply: a reply is {"id": …, "outcome": …} on a line of its own`},
 		{"nothing", `echo done >&2`, "timeout after 1s"},
-		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
+		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON is incomplete; a reply is one line: {"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -352,7 +352,7 @@ func TestStreamHints(t *testing.T) {
 	for _, tt := range []struct{ name, say, want string }{
 		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
-		{"pretty", "{\n  \"id\": ID,\n  \"outcome\": \"finished\"\n}", "a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
+		{"pretty", "{\n  \"id\": ID,\n  \"outcome\": \"finished\"\n}", "a line of the program can't be read: its JSON is incomplete; a reply is one line: {"},
 		{"text", "[info] done", "timeout after 1s"},
 		{"text with a mark", "\uFEFFdone", "timeout after 1s"},
 	} {
@@ -461,7 +461,7 @@ func TestStreamStillborn(t *testing.T) {
 				switch {
 				case o.Error == reason:
 					begun++
-				case strings.HasPrefix(o.Error, "not begun: the last ") && strings.HasSuffix(o.Error, "the latest so: "+reason):
+				case strings.HasPrefix(o.Error, "not started: the last ") && strings.HasSuffix(o.Error, "the latest with: "+reason):
 					refused++
 				default:
 					t.Errorf("%+v", o)

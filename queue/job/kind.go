@@ -50,7 +50,7 @@ func (o Kind[T]) Read(j *Job) (T, error) {
 		return *new(T), errNoJob
 	}
 	if j.Type != string(o) {
-		return *new(T), fmt.Errorf("%w: its type is %q, where %q is handled", ErrInvalid, j.Type, string(o))
+		return *new(T), fmt.Errorf("%w: its type is %q, but the handler is for %q", ErrInvalid, j.Type, string(o))
 	}
 	v, err := texts.DecodeJSON[T](j.Data)
 	if err != nil {

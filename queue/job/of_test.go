@@ -51,9 +51,9 @@ func TestOfRefuses(t *testing.T) {
 		`{"Order": "x"}`:   "Order", // the error names the field
 		`{"Order": 1} {}`:  "after top-level value",
 		"receipt 1":        "invalid character",
-		"":                 "there are none",
-		job.None:           "there are none",
-		" null ":           "there are none",
+		"":                 "there is no value",
+		job.None:           "there is no value",
+		" null ":           "there is no value",
 		`{"Order":1,"to":`: "unexpected end",
 	} {
 		got, err := send.Read(&job.Job{Type: "send", Data: data})

@@ -59,11 +59,11 @@ func (j Params) Check() error {
 	case len(j.Data) > MaxDataBytes:
 		return CheckSize(len(j.Data))
 	case j.Data == None:
-		return fmt.Errorf("%w: job_data %s stands for no data; leave it out, or write it otherwise", ErrInvalid, None)
+		return fmt.Errorf("%w: job_data %s stands for no data; leave it out, or write it differently", ErrInvalid, None)
 	case !utf8.ValidString(j.Data):
 		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
 	case len(j.Key) > MaxKeyBytes:
-		return fmt.Errorf("%w: job_key has %d bytes, allowed are %d", ErrInvalid, len(j.Key), MaxKeyBytes)
+		return fmt.Errorf("%w: job_key has %d bytes; the maximum is %d", ErrInvalid, len(j.Key), MaxKeyBytes)
 	case !utf8.ValidString(j.Key):
 		return fmt.Errorf("%w: job_key %q is not valid UTF-8", ErrInvalid, j.Key)
 	case strings.ContainsRune(j.Key, 0):
@@ -85,13 +85,13 @@ func (j Params) Check() error {
 }
 
 // ErrWeightless refuses a job with throttle factor 0 in a queue that requires a weight.
-var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would pass the queue's limits by, "+
+var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would bypass the throttle limit and groups, "+
 	"which this queue refuses (allow_weightless: false)", ErrInvalid)
 
 // CheckSize returns ErrInvalid if a job's data are too large.
 func CheckSize(bytes int) error {
 	if bytes > MaxDataBytes {
-		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d; store it elsewhere and enqueue where it is", ErrInvalid, bytes, MaxDataBytes)
+		return fmt.Errorf("%w: job_data has %d bytes; the maximum is %d; store it elsewhere and enqueue its location", ErrInvalid, bytes, MaxDataBytes)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (d Decision) Check() error {
 	case !d.At.IsZero() && (d.At.Year() < 1970 || d.At.Year() > 9998):
 		return fmt.Errorf("its time %s is not between 1970 and 9998", d.At.Format(time.RFC3339))
 	case d.Data != nil && len(*d.Data) > MaxDataBytes:
-		return fmt.Errorf("its job_data has %d bytes, allowed are %d", len(*d.Data), MaxDataBytes)
+		return fmt.Errorf("its job_data has %d bytes; the maximum is %d", len(*d.Data), MaxDataBytes)
 	case d.Data != nil && !utf8.ValidString(*d.Data):
 		return errors.New("its job_data is not valid UTF-8")
 	}

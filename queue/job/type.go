@@ -56,7 +56,7 @@ func CheckType(name string) error {
 	case name == "" || name == None:
 		return fmt.Errorf("%w: job_type is missing", ErrInvalid)
 	case len(name) > MaxTypeBytes:
-		return fmt.Errorf("%w: job_type has %d bytes, allowed are %d", ErrInvalid, len(name), MaxTypeBytes)
+		return fmt.Errorf("%w: job_type has %d bytes; the maximum is %d", ErrInvalid, len(name), MaxTypeBytes)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%w: job_type %q is not valid UTF-8", ErrInvalid, name)
 	case strings.IndexFunc(name, unicode.IsControl) >= 0:

@@ -61,7 +61,7 @@ func parseWindow(words []string) (w Window, err error) {
 			return w, err
 		}
 	default:
-		return w, errors.New("too many words: it is days, one space, and two times joined by a dash")
+		return w, errors.New("too many words: write days, one space, and two times joined by a dash")
 	}
 	w.from, w.to, err = parseSpan(words[len(words)-1])
 	return w, err
@@ -104,7 +104,7 @@ func parseDay(s string) (int, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("%.60q is not a day: they are mon, tue, wed, thu, fri, sat, sun", s)
+	return 0, fmt.Errorf("%.60q is not a day: the days are mon, tue, wed, thu, fri, sat, sun", s)
 }
 
 // parseSpan reads "22:00-02:00".
@@ -134,7 +134,7 @@ func parseClock(s string) (int, error) {
 		return 0, fmt.Errorf("the times are missing after %q", s)
 	}
 	if len(s) != len("07:30") || s[2] != ':' || !areDigits(s[:2]) || !areDigits(s[3:]) {
-		return 0, fmt.Errorf("%.60q is not a time: it is two digits, a colon, two digits", s)
+		return 0, fmt.Errorf("%.60q is not a time: write two digits, a colon and two digits", s)
 	}
 	hour, minute := twoDigits(s), twoDigits(s[3:])
 	if minute > 59 || hour*60+minute > dayMinutes {
@@ -150,7 +150,7 @@ func twoDigits(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
 // ParseWindows reads a list of windows; an empty list means none.
 func ParseWindows(list []string) (Windows, error) {
 	if len(list) > maxWindows {
-		return nil, fmt.Errorf("%w: a list of %d, there may be %d: join them, for example into \"mon-fri 09:00-17:30\"", ErrWindow, len(list), maxWindows)
+		return nil, fmt.Errorf("%w: %d windows; the maximum is %d: join them, for example into \"mon-fri 09:00-17:30\"", ErrWindow, len(list), maxWindows)
 	}
 	var ws Windows
 	for _, s := range list {

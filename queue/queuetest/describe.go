@@ -61,7 +61,7 @@ func (q *Queue) nearest(want job.Params, among []*job.Job) string {
 	if least == nil {
 		return ""
 	}
-	return fmt.Sprintf("job %d comes nearest:\n    %s\n", least.ID, strings.Join(differs, "\n    "))
+	return fmt.Sprintf("job %d is the closest:\n    %s\n", least.ID, strings.Join(differs, "\n    "))
 }
 
 func (q *Queue) list(all []*job.Job) string {

@@ -23,7 +23,7 @@ func (q *Queue) differences(want job.Params, j *job.Job) (list []string) {
 	}
 	left := func(field string, wanted, left bool, want, is any) {
 		if wanted && left {
-			list = append(list, field+" is left to its type, until a worker takes the row in")
+			list = append(list, field+" comes from its type when a worker takes the row in")
 			return
 		}
 		differ(field, wanted, want, is)
@@ -91,7 +91,7 @@ func decode(text string) (v any, err error) {
 	d.UseNumber()
 	if err = d.Decode(&v); err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more behind it")
+			err = errors.New("there is more after it")
 		}
 	}
 	return v, err

@@ -88,11 +88,11 @@ func ExampleQueue_WantOnly() {
 	})
 	// Output:
 	// emails: no queued job is like type receipt, data {"order":4711,"total":12}, due 2026-01-05 13:00:00
-	// job 1 comes nearest:
+	// job 1 is the closest:
 	//     data.total is 10, not 12
 	//     due is 2026-01-05 12:00:00, not 2026-01-05 13:00:00: too early by 1h0m0s
-	// job 1 is queued besides
-	// job 2 is queued besides
+	// job 1 is also queued
+	// job 2 is also queued
 	// at 2026-01-05 12:00:00 UTC emails has:
 	//     ID  TYPE      KEY         STATE    ATTEMPT  DUE                  PRIORITY  DATA                       ERROR
 	//     1   receipt   order-4711  initial  0        2026-01-05 12:00:00  100       {"order":4711,"total":10}  NONE

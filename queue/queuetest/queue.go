@@ -50,7 +50,7 @@ func (q *Queue) WantOnly(want ...job.Params) []*job.Job {
 		text += q.nearest(w, others)
 	}
 	for _, j := range others {
-		text += fmt.Sprintf("job %d is queued besides\n", j.ID)
+		text += fmt.Sprintf("job %d is also queued\n", j.ID)
 	}
 	q.in.t.Fatalf("%s: %s%s", q.Name, text, q.list(all))
 	return nil
@@ -81,7 +81,7 @@ func (q *Queue) one(what string, some func(*job.Job) bool, want job.Params) *job
 	case 0:
 		q.in.t.Fatalf("%s: no %s job is like %s\n%s%s", q.Name, what, q.describe(want), q.nearest(want, unlike), q.list(all))
 	}
-	q.in.t.Fatalf("%s: %d %s jobs, and not one, are like %s\n%s", q.Name, len(like), what, q.describe(want), q.list(all))
+	q.in.t.Fatalf("%s: %d %s jobs, not one, are like %s\n%s", q.Name, len(like), what, q.describe(want), q.list(all))
 	return nil
 }
 

@@ -92,7 +92,7 @@ func TestWants(t *testing.T) {
 		},
 		"two": {[]job.Params{all, {Type: "send"}}, []string{"no queued job is like type send\n"}},
 		"none": {nil, []string{
-			"emails: job 1 is queued besides\nat 2026-01-05 12:00:00 UTC emails has:\n",
+			"emails: job 1 is also queued\nat 2026-01-05 12:00:00 UTC emails has:\n",
 			"ID  TYPE  KEY  STATE    ATTEMPT  DUE                  PRIORITY  DATA",
 			"1   send  ann  initial  0        2026-01-05 13:00:00  7         {\"order\":4711,",
 		}},
@@ -137,7 +137,7 @@ func TestWantsFail(t *testing.T) {
 	}{
 		"two": {
 			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantJob(job.Params{Type: "send"}) },
-			"emails: 2 queued jobs, and not one, are like type send\n",
+			"emails: 2 queued jobs, not one, are like type send\n",
 		},
 		"not finished": {
 			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantFinished(job.Params{Key: "a"}) },
@@ -149,17 +149,17 @@ func TestWantsFail(t *testing.T) {
 		},
 		"taken in": {
 			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantJob(job.Params{Type: "sql", Priority: &five}) },
-			"priority is left to its type",
+			"priority comes from its type",
 		},
 		"empty": {
 			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantEmpty() },
-			"job 1 is queued besides\njob 2 is queued besides\njob 3 is",
+			"job 1 is also queued\njob 2 is also queued\njob 3 is",
 		},
 		"no queue": {
 			func(in *queuetest.Instance, _ *queuetest.Queue) { in.Queue("reports") },
 			`the instance has no queue "reports"`,
 		},
-		"no worker": {func(in *queuetest.Instance, _ *queuetest.Queue) { in.Work(worker.Params{}) }, "there are no Queues"},
+		"no worker": {func(in *queuetest.Instance, _ *queuetest.Queue) { in.Work(worker.Params{}) }, "Params.Queues is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,7 +46,7 @@ func TestParseSpec(t *testing.T) {
 		"+1 * * * *":              "minute",
 		"0 0 30 2 *":              "never comes",
 		"0 0 31 2,4,6,9,11 *":     "never comes",
-		"@reboot":                 "enqueue the job where the host starts",
+		"@reboot":                 "enqueue the job when the host boots",
 		"@fortnightly":            "one of @hourly",
 		"@every":                  "one of @hourly",
 		"@every soon":             "@every 10m",
@@ -94,7 +94,7 @@ func TestDue(t *testing.T) {
 		{"too late", "0 11 * * *", schedule.Skip, 2 * time.Hour, 0, 0, time.Hour + 30*time.Second, time.Hour + 30*time.Second},
 		{"late", "0 11 * * *", schedule.Latest, 2 * time.Hour, 1, time.Hour + 30*time.Second, time.Hour + 30*time.Second, 0},
 		{"years", "0 11 22 11 *", schedule.All, 5 * 365 * 24 * time.Hour, 5, time.Hour + 30*time.Second, time.Hour + 30*time.Second, 0},
-		{"the clock was put back", "* * * * *", schedule.All, -time.Hour, 0, 0, 0, 0},
+		{"the clock was set back", "* * * * *", schedule.All, -time.Hour, 0, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Schedule{Name: "one", Spec: spec(t, c.spec), Missed: c.missed}

@@ -83,16 +83,16 @@ func ParseSpec(text string) (Spec, error) {
 		case strings.EqualFold(parts[0], "@every") && len(parts) == 2:
 			var err error
 			if s.every, err = parseEvery(parts[1]); err != nil {
-				return refuse("has no time that can be read; write @every 10m, @every 1h30m, or @every 14d")
+				return refuse("has no valid time; write @every 10m, @every 1h30m, or @every 14d")
 			}
 			if s.every < MinEvery || s.every > 366*24*time.Hour || s.every%time.Second != 0 {
 				return refuse("is out of range (1m to 366d, in whole seconds)")
 			}
 			return s, nil
 		case strings.EqualFold(parts[0], "@reboot"):
-			return refuse("is nothing that a queue of several hosts knows; enqueue the job where the host starts")
+			return refuse("is unknown to a queue of several hosts; enqueue the job when the host boots")
 		case !known:
-			return refuse("is not one of @hourly, @daily, @weekly, @monthly, @yearly, or @every with a time, as @every 10m")
+			return refuse("is not one of @hourly, @daily, @weekly, @monthly, @yearly, or @every with a time, such as @every 10m")
 		}
 		parts = strings.Fields(full)
 	}
@@ -101,12 +101,12 @@ func ParseSpec(text string) (Spec, error) {
 	case 6, 7:
 		return refuse("has %d fields; five are allowed (minute, hour, day of month, month, day of week), none for seconds or years", len(parts))
 	default:
-		return refuse(`has not the five fields minute, hour, day of month, month, day of week, as in "30 2 * * *"`)
+		return refuse(`must have the five fields minute, hour, day of month, month, day of week, as in "30 2 * * *"`)
 	}
 	for i, f := range fields {
 		var err error
 		if s.fields[i], err = f.parse(parts[i]); err != nil {
-			return refuse("can't be: %v", err)
+			return refuse("is invalid: %v", err)
 		}
 	}
 	s.wild = s.fields[0].star || s.fields[1].star
@@ -212,7 +212,7 @@ func (f field) number(text string) (int, error) {
 func (f field) step(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > f.high || len(text) > 2 || text[0] == '+' {
-		return 0, fmt.Errorf("%s: a step of %.40q is not a number from 1 to %d; for longer ones write @every, as @every 90m", f.name, text, f.high)
+		return 0, fmt.Errorf("%s: a step of %.40q is not a number from 1 to %d; for longer steps write @every, such as @every 90m", f.name, text, f.high)
 	}
 	return n, nil
 }

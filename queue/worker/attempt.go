@@ -51,7 +51,7 @@ func (a *attempt) context() context.Context {
 			select {
 			case <-back:
 			case <-time.After(a.runner.Grace + time.Second): // extra time for a program that uses the whole grace
-				a.runner.Log.Warn("a handler goes on although its context has ended", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
+				a.runner.Log.Warn("a handler still runs although its context has ended", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
 					"attempt", a.Job.Attempt, "cause", context.Cause(a))
 				handling.Overdue(a.handled)
 			}

@@ -55,7 +55,7 @@ func (p Params) complete() (Params, error) {
 
 func (p Params) check() error {
 	if len(p.Queues) == 0 {
-		return errors.New("there are no Queues")
+		return errors.New("Params.Queues is empty")
 	}
 	known := map[string]bool{}
 	for _, q := range p.Queues {
@@ -65,9 +65,9 @@ func (p Params) check() error {
 		case q.store().DB() == nil:
 			return errors.New("a Queue was not made by queue.Open or queue.New")
 		case known[q.Name]:
-			return fmt.Errorf("queue %s is there twice", q.Name)
+			return fmt.Errorf("queue %s is listed twice", q.Name)
 		case q.store().DB() != p.Queues[0].store().DB():
-			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
+			return fmt.Errorf("queue %s does not have the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
 		known[q.Name] = true
 		if err := q.checkHandlers(); err != nil {
@@ -79,7 +79,7 @@ func (p Params) check() error {
 	}
 	for _, shard := range p.Shards {
 		if shard < 0 || shard >= policy.MaxShards {
-			return fmt.Errorf("there is no shard %d in Shards: they are from 0 to %d", shard, policy.MaxShards-1)
+			return fmt.Errorf("shard %d in Shards is not from 0 to %d", shard, policy.MaxShards-1)
 		}
 	}
 	scheduled := map[string]bool{}
@@ -88,7 +88,7 @@ func (p Params) check() error {
 		case err != nil:
 			return err
 		case scheduled[s.Name]:
-			return fmt.Errorf("schedule %s is there twice", s.Name)
+			return fmt.Errorf("schedule %s is listed twice", s.Name)
 		case !known[s.Queue]:
 			return fmt.Errorf("the queue %q of schedule %s is not one of Queues", s.Queue, s.Name)
 		}
@@ -103,8 +103,8 @@ func (p Params) check() error {
 		}
 	}
 	if lock := cmp.Or(p.LockFor, DefaultOptions.LockFor); lock < time.Second || lock <= 2*p.Grace {
-		return fmt.Errorf("LockFor is %s: it must be a second at least, and longer than twice Grace, for a worker that can't renew its "+
-			"lock has to stop its handlers before it expires", lock)
+		return fmt.Errorf("LockFor is %s: it must be at least a second and longer than twice Grace, because a worker that can't renew its "+
+			"lock must stop its handlers before the lock expires", lock)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (q Queue) checkHandlers() error {
 			return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
 		}
 		if of, ok := h.(interface{ JobType() string }); ok && of.JobType() != name { // as handler.For makes them
-			return fmt.Errorf("the handler of %s/%s is one of job type %q", q.Name, name, of.JobType())
+			return fmt.Errorf("the handler of %s/%s is for job type %q", q.Name, name, of.JobType())
 		}
 	}
 	for name, h := range q.RetryHandlers {
@@ -138,7 +138,7 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	for name, h := range q.Handlers {
 		for _, m := range slices.Backward(around) {
 			if h = m(h); isNil(h) {
-				return q, fmt.Errorf("a Middleware makes nil of the handler of %s/%s", q.Name, name)
+				return q, fmt.Errorf("a Middleware returned nil for the handler of %s/%s", q.Name, name)
 			}
 		}
 		handlers[name] = handler.With(h)

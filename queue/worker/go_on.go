@@ -130,7 +130,7 @@ func (w *worker) overdue() error {
 			w.quietSince = time.Time{} // while the lock can be renewed, finished jobs don't run again
 			return nil
 		}
-		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %s: %w",
+		return fmt.Errorf("results of ended jobs could not be saved, so these jobs count as lost with their worker: %s: %w",
 			strings.Join(blocked, ", "), schema.ErrHeld)
 	}
 	return w.unanswered(nil)

@@ -134,11 +134,11 @@ func TestHandlersThatGoOn(t *testing.T) {
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
 		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
-			s.wantJob(s.emails, ids[i], job.Retry, job.StatusScheduled, cause+"; the handler goes on", 1)
+			s.wantJob(s.emails, ids[i], job.Retry, job.StatusScheduled, cause+"; the handler still runs", 1)
 			list := s.outcomes(s.emails, ids[i])
 			dbtest.Ensure(s.t, len(list) == 1 && list[0].Output == "begun\n", "the activity: %+v", list)
 		}
-		n := log.count(`goes on although its context has ended" queue=emails job=`)
+		n := log.count(`still runs although its context has ended" queue=emails job=`)
 		dbtest.Ensure(s.t, n == 3, "said %d times", n)
 
 		p.ID = ""
@@ -146,7 +146,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 			return dbtest.Must(worker.RunJob(s.t.Context(), p, id))(s.t)
 		}
 		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)
+		s.wantJob(s.emails, ids[0], job.Final, "failed", "not started: the handler of attempt 1 still runs in this process", 2)
 		close(release)
 		eventually(s.t, "the second's handler returns", func() bool { return (*store.Queue)(s.emails).Abandoned().Attempt(ids[1]) == 0 })
 		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
@@ -217,7 +217,7 @@ func (h stuck) disown(ctx context.Context) {
 	fmt.Fprint(handler.Output(ctx), "printed")
 	<-ctx.Done()
 	if !h.ignores {
-		handling.End(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on", Output: "printed"})
+		handling.End(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler still runs", Output: "printed"})
 	}
 	<-h.through
 }
@@ -228,7 +228,7 @@ func TestAttemptIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, ignores := range []bool{false, true} {
 			first, outcome := s.disown(stuck{through: make(chan struct{}), ignores: ignores})
-			const want = "timeout after 1s; the handler goes on"
+			const want = "timeout after 1s; the handler still runs"
 			dbtest.Ensure(s.t, first.State() == job.Final && first.Error == want && outcome.Error == want && outcome.Output == "printed",
 				"ignores %t: job %+v, activity %+v", ignores, first, outcome)
 		}
@@ -262,7 +262,7 @@ func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
 			}}
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
 			close(through)
-			const want = "timeout after 1s; the handler goes on"
+			const want = "timeout after 1s; the handler still runs"
 			if j, o := s.get(s.emails, id), s.outcomes(s.emails, id)[0]; j.State() != job.Final || j.Error != want || o.Output != "printed" {
 				s.t.Errorf("%s: job %+v, activity %+v", kind, j, o)
 			}
@@ -275,7 +275,7 @@ func TestDecisionIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, ignores := range []bool{false, true} {
 			first, outcome := s.disown(stuck{make(chan struct{}), true, ignores})
-			if first.State() != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler goes on") {
+			if first.State() != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler still runs") {
 				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
 			}
 		}

@@ -70,7 +70,7 @@ func (p *progress) send() {
 // land keeps progress that couldn't be stored for the next time, unless the handler has reported more.
 func (p *progress) land(left map[*source][]store.Said, err error) {
 	if err != nil {
-		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be written down yet", "error", err)
+		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be saved yet", "error", err)
 	}
 	p.sending, p.troubled = false, err != nil
 	for s, list := range left {

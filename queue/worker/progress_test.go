@@ -171,11 +171,11 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 		p.ID = uuid.NewString()
 		r = s.start(p)
 		g.next()
-		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })
+		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be saved") > 0 })
 		s.pass(1500 * time.Millisecond) // it is retried
 		g.let()
 		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
-		n := log.count("progress of jobs could not be written down")
+		n := log.count("progress of jobs could not be saved")
 		dbtest.Ensure(t, n == 1, "the log says so %d times", n)
 		s.wantHistory(s.emails, atOnce, id)
 	})

@@ -26,8 +26,8 @@ func (s shop) stay(p worker.Params) *run {
 	return r
 }
 
-// TestStay: RunUntilDone runs again and again until it is told to stop.
-func TestStay(t *testing.T) {
+// TestRunUntilDone: RunUntilDone runs again and again until it is told to stop.
+func TestRunUntilDone(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
 		p.RunFor = time.Second
@@ -44,7 +44,7 @@ func TestStay(t *testing.T) {
 	})
 }
 
-func TestStayUntilMaxJobs(t *testing.T) {
+func TestRunUntilDoneUntilMaxJobs(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 5)
 		p := s.worker(all(nothing))
@@ -53,8 +53,8 @@ func TestStayUntilMaxJobs(t *testing.T) {
 	})
 }
 
-// TestStayThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
-func TestStayThroughOutages(t *testing.T) {
+// TestRunUntilDoneThroughOutages: an unreachable database, at the start or later, doesn't end RunUntilDone.
+func TestRunUntilDoneThroughOutages(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
 	j := &journal{}
@@ -96,7 +96,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		} {
 			s.exec("UPDATE hipq_tables SET version = version + ? WHERE table_name = ?", layout.by, layout.table)
 			for name, work := range map[string]func(context.Context, worker.Params) (worker.Summary, error){
-				"Stay": worker.RunUntilDone, "Run": worker.Run,
+				"RunUntilDone": worker.RunUntilDone, "Run": worker.Run,
 				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
 			} {
 				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
@@ -112,9 +112,9 @@ func TestRefusesOtherLayouts(t *testing.T) {
 	})
 }
 
-// TestStayRefusesOneOfItsQueues: a single unfit queue table refuses the service at once. Run would skip the queue and report
+// TestRunUntilDoneRefusesOneOfItsQueues: a single unfit queue table refuses the service at once. Run would skip the queue and report
 // it only at its end.
-func TestStayRefusesOneOfItsQueues(t *testing.T) {
+func TestRunUntilDoneRefusesOneOfItsQueues(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 1)
 		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_reports'")
@@ -136,7 +136,7 @@ func (s shop) unchecked() *queue.Queue {
 	return dbtest.Must(queue.New(db, queue.Options(s.emails.Options)))(s.t)
 }
 
-func TestStayRefuses(t *testing.T) {
+func TestRunUntilDoneRefuses(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
 			_, err := worker.RunUntilDone(s.t.Context(), p)
@@ -174,12 +174,12 @@ func TestWorkerIDIsNew(t *testing.T) {
 func TestParamsThatCannotBe(t *testing.T) {
 	suite(t, func(s shop) {
 		for want, change := range map[string]func(*worker.Params){
-			"no Queues":      func(p *worker.Params) { p.Queues = nil },
-			"a Queue is nil": func(p *worker.Params) { p.Queues[1].Queue = nil },
-			"queue reports is not of the same schema.DB": func(p *worker.Params) {
+			"Queues is empty": func(p *worker.Params) { p.Queues = nil },
+			"a Queue is nil":  func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"queue reports does not have the same schema.DB": func(p *worker.Params) {
 				p.Queues[1].Queue = s.elsewhere().reports
 			},
-			"queue emails is there twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
+			"queue emails is listed twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
 			"the handler of emails/send is nil": func(p *worker.Params) {
 				p.Queues[0].Handlers = map[string]handler.Handler{"send": nil}
 			},
@@ -190,13 +190,13 @@ func TestParamsThatCannotBe(t *testing.T) {
 			"the handler of reports/send is nil": func(p *worker.Params) {
 				p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(nil)}
 			},
-			`the handler of emails/send is one of job type "sent"`: func(p *worker.Params) {
+			`the handler of emails/send is for job type "sent"`: func(p *worker.Params) {
 				p.Queues[0].Handlers = map[string]handler.Handler{
 					"send": handler.For("sent", func(context.Context, *job.Job, string) error { return nil }),
 				}
 			},
 			"a Middleware is nil": func(p *worker.Params) { p.Middleware = []handler.Middleware{nil} },
-			"a Middleware makes nil of the handler of": func(p *worker.Params) {
+			"a Middleware returned nil for the handler of": func(p *worker.Params) {
 				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
 			},
 			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },

@@ -13,8 +13,8 @@ import (
 
 // Pauses of RunUntilDone between tries: the first and the longest.
 const (
-	stayFirst = time.Second
-	stayMost  = 30 * time.Second
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
 )
 
 // RunUntilDone works until ctx ends or MaxJobs have started, and returns the sum of its runs. Use it for services, with the
@@ -26,13 +26,13 @@ const (
 // repeated, and is safe for concurrent use.
 func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
-		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
+		return sum, fmt.Errorf("%w: RunUntilDone gives each run its own ID", ErrParams)
 	}
 	complete, err := p.complete()
 	if err != nil {
 		return sum, err
 	}
-	log, pause, away := complete.Log, stayFirst, false
+	log, pause, away := complete.Log, firstPause, false
 	p.Linger = true
 	for most := p.MaxJobs; ctx.Err() == nil; {
 		if most > 0 {
@@ -51,8 +51,8 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
 		}
 		kind, _ := schema.Diagnose(err)
-		if err == nil || time.Since(began) > stayMost+pollEvery {
-			pause = stayFirst
+		if err == nil || time.Since(began) > longestPause+pollEvery {
+			pause = firstPause
 		}
 		switch {
 		case most > 0 && sum.Started >= most:
@@ -67,7 +67,7 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 		}
 		wait := pause*3/4 + rand.N(pause/2) // jitter keeps workers that failed together apart
 		log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
-		pause, away = min(2*pause, stayMost), true
+		pause, away = min(2*pause, longestPause), true
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -78,7 +78,7 @@ func RunUntilDone(ctx context.Context, p Params) (sum Summary, err error) {
 
 // checkTables refuses unfit tables, including those of a single queue, which Run would leave out.
 func (p Params) checkTables(ctx context.Context) error {
-	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
+	within, cancel := context.WithTimeoutCause(ctx, longestPause, schema.ErrNoAnswer)
 	defer cancel()
 	err := p.Queues[0].store().DB().Check(within, p.tables())
 	if within.Err() != nil {

@@ -64,7 +64,7 @@ func (r *runner) run(a *attempt) {
 	j, here := a.Job, a.source.store().Abandoned()
 	if earlier := here.Attempt(j.ID); earlier > 0 {
 		a.NotBegun = true
-		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", earlier)}, false)
+		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not started: the handler of attempt %d still runs in this process", earlier)}, false)
 		return
 	}
 	defer here.Returned(j)
@@ -140,7 +140,7 @@ func (r *runner) quarantine(a *attempt) {
 		case ctx.Err() != nil:
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
-			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not begun: its quarantine: " + err.Error()}
+			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not started: quarantine: " + err.Error()}
 			a.NotBegun = true
 		}
 		r.ended <- a

@@ -123,7 +123,7 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 			s.t.Fatalf("its activity: %+v", entries)
 		}
 		if e := entries[0]; e.State != activity.Error || e.Host != "here" || e.PID != 99 ||
-			!strings.Contains(e.Error, "its last heartbeat was "+e.At.Sub(row.Heartbeat.Time).Round(time.Second).String()+" before") {
+			!strings.Contains(e.Error, "its last heartbeat was "+e.At.Sub(row.Heartbeat.Time).Round(time.Second).String()+" earlier") {
 			s.t.Errorf("its activity: %+v", e)
 		}
 	})

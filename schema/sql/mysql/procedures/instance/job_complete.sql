@@ -8,7 +8,7 @@ BEGIN
   IF id IS NULL THEN
     CALL {job}$refuse(31001, 'id is missing');
   ELSEIF LENGTH(result) > 1048576 THEN
-    CALL {job}$refuse(31002, CONCAT('result has ', LENGTH(result), ' bytes, allowed are 1048576'));
+    CALL {job}$refuse(31002, CONCAT('result has ', LENGTH(result), ' bytes; the maximum is 1048576'));
   END IF;
   {inline begin}
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_text = result;

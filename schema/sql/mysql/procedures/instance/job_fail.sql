@@ -10,7 +10,7 @@ BEGIN
   IF id IS NULL THEN
     CALL {job}$refuse(31001, 'id is missing');
   ELSEIF LENGTH(error) > 1048576 THEN
-    CALL {job}$refuse(31002, CONCAT('error has ', LENGTH(error), ' bytes, allowed are 1048576'));
+    CALL {job}$refuse(31002, CONCAT('error has ', LENGTH(error), ' bytes; the maximum is 1048576'));
   END IF;
   IF options IS NOT NULL THEN
     CALL {job}$options(options, 'final, retry_after');

@@ -11,7 +11,7 @@ BEGIN
   IF p_token IS NULL THEN
     CALL {job}$refuse(31001, 'token is missing');
   ELSEIF p_token = 'NONE' OR LENGTH(p_token) NOT BETWEEN 1 AND 36 THEN
-    CALL {job}$refuse(31002, 'token is none that a grab has given');
+    CALL {job}$refuse(31002, 'token is not one that a grab returned');
   END IF;
   SET v_token = p_token;
   IF p_state IS NULL THEN
@@ -21,7 +21,7 @@ BEGIN
   ELSEIF p_state = 'final' THEN
     CALL {job}$refuse(31011, CONCAT('job ', p_id, ' is final'));
   ELSEIF NOT v_has OR p_holder <> p_worker OR p_lock <> v_token THEN
-    CALL {job}$refuse(31008, CONCAT('worker ', p_worker, ' does not have job ', p_id, ' under this token, or not any more'));
+    CALL {job}$refuse(31008, CONCAT('worker ', p_worker, ' does not have job ', p_id, ' under this token, or no longer'));
   ELSEIF p_starting AND p_status <> 'locked' THEN
     CALL {job}$refuse(31009, CONCAT('job ', p_id, ' has been started under this token'));
   ELSEIF NOT p_starting AND p_status = 'locked' THEN

@@ -6,7 +6,7 @@ BEGIN
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE EXIT HANDLER FOR 1062 BEGIN
     CALL {job}$undo(v_own);
-    CALL {job}$refuse(31014, CONCAT('there is, or has been, a worker ', v_id));
+    CALL {job}$refuse(31014, CONCAT('there is or was a worker ', v_id));
   END;
   {inline undo}
   {inline check_worker}

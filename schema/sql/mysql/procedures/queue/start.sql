@@ -33,9 +33,9 @@ BEGIN
   IF v_paused THEN
     SET p_refusal = 'the queue is paused; the job has gone back';
   ELSEIF v_unserved THEN
-    SET p_refusal = 'the queue has got throttle_groups, a rate or shards; the job has gone back';
+    SET p_refusal = 'the queue now has throttle_groups, a rate or shards; the job has gone back';
   ELSEIF v_opening > v_now THEN
-    SET p_refusal = 'the windows of the job have closed; it has gone back, to their opening', v_at = v_opening;
+    SET p_refusal = 'the job''s windows have closed; it has gone back until they open', v_at = v_opening;
   END IF;
   IF p_refusal IS NOT NULL THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = IF(v_at > v_now, 'scheduled', 'available'), wake_time = IF(v_at > v_now, v_at, NULL),

@@ -14,17 +14,17 @@ BEGIN
   IF p_type IS NULL OR p_type = '' OR p_type = 'NONE' THEN
     CALL {job}$refuse(31001, 'job_type is missing');
   ELSEIF LENGTH(p_type) > 64 THEN
-    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(p_type), ' bytes, allowed are 64'));
+    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(p_type), ' bytes; the maximum is 64'));
   ELSEIF p_type REGEXP '[\\x{0}-\\x{1f}\\x{7f}-\\x{9f}]' THEN
     CALL {job}$refuse(31002, 'job_type has a control character');
   ELSEIF LENGTH(p_key) > 255 THEN
-    CALL {job}$refuse(31002, CONCAT('job_key has ', LENGTH(p_key), ' bytes, allowed are 255'));
+    CALL {job}$refuse(31002, CONCAT('job_key has ', LENGTH(p_key), ' bytes; the maximum is 255'));
   ELSEIF LOCATE(CHAR(0 USING utf8mb4), p_key) > 0 THEN
     CALL {job}$refuse(31002, 'job_key has a control character, NUL');
   ELSEIF LENGTH(p_data) > 1048576 THEN
-    CALL {job}$refuse(31002, CONCAT('job_data has ', LENGTH(p_data), ' bytes, allowed are 1048576; store it elsewhere'));
+    CALL {job}$refuse(31002, CONCAT('job_data has ', LENGTH(p_data), ' bytes; the maximum is 1048576; store it elsewhere'));
   ELSEIF p_data = 'NONE' AND LENGTH(p_data) = 4 THEN -- else a trailing blank wouldn't count
-    CALL {job}$refuse(31002, 'job_data NONE stands for no data: pass NULL, or write it otherwise');
+    CALL {job}$refuse(31002, 'job_data NONE stands for no data: pass NULL, or write it differently');
   END IF;
   SET v_type = p_type, v_key = IF(LENGTH(p_key) > 0, p_key, CAST(UUID() AS CHAR));
 
@@ -60,7 +60,7 @@ BEGIN
   END IF;
   CALL {jobs}$type(v_type, v_settings, v_timeout, v_priority, v_factor, v_windows);
   IF v_factor = 0 AND JSON_UNQUOTE(JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.refuse_weightless')) = 'true' THEN
-    CALL {job}$refuse(31002, 'with throttle_factor 0 it would pass the limits by, which this queue refuses (allow_weightless: false)');
+    CALL {job}$refuse(31002, 'with throttle_factor 0 it would bypass the throttle limit and groups, which this queue refuses (allow_weightless: false)');
   END IF;
   IF LENGTH(v_windows) > 65535 THEN
     CALL {job}$refuse(31002, 'options: time_windows is too long');
@@ -94,7 +94,7 @@ BEGIN
         WHERE j.job_type = v_type AND j.job_key = v_key AND j.live = 1 LOCK IN SHARE MODE);
       SET p_duplicate = p_id IS NOT NULL, v_tries = v_tries + 1;
       IF p_id IS NULL AND v_tries > 10 THEN
-        CALL {job}$refuse(31015, 'the key is taken and given back all the time: call again');
+        CALL {job}$refuse(31015, 'the key is taken and freed again and again: repeat the call');
       END IF;
     END IF;
   END WHILE;
