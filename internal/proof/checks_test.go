@@ -205,6 +205,8 @@ func (j *seen) judge() (bad []string) {
 			attempt, over = e.attempt, false
 		case j.jobType == "sent" && over && e.attempt == attempt && e.state != "error":
 			// the answer came after the timeout
+		case j.asks[0].excuse != "" && strings.HasPrefix(e.error, j.asks[0].excuse):
+			over = true
 		default:
 			if over || e.attempt != attempt {
 				say("an outcome of attempt %d in attempt %d (over: %v)", e.attempt, attempt, over)

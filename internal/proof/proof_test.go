@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"sync"
 	"testing"
 	"time"
 )
@@ -30,6 +31,8 @@ type kind struct {
 	// turns are the engines, each with the number of turns on it. faults is how many each turn injects.
 	turns  []engineTurns
 	faults int
+	// rounds, if not 0, is how many rounds each turn has instead. beside is how many run at once, because they mostly wait.
+	rounds, beside int
 	// round injects the faults of one round.
 	round func(*round)
 }
@@ -50,6 +53,17 @@ var kinds = []kind{
 		name: "servers", title: "kill -9 and restart of MariaDB and MySQL",
 		must: "acknowledged and missing", faults: 125,
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
+	},
+	{
+		name: "packets", title: "Connections cut at every question of every command, before it, in its answer, and with the answer lost",
+		must: "lost, doubled, a wrong word about its own success", rounds: len(talks), beside: 8,
+		turns: []engineTurns{{"mariadb", 5}, {"mysql", 1}}, round: packets,
+	},
+	{
+		name: "outages", title: "The database away or silent for 1 s to 3 lock times, slow, read-only, full, out of connections, in a storm of " +
+			"deadlocks; open transactions and locks of applications on every table; SQLite's file held or read by another process",
+		must: "ticks that don't end, jobs that wait a minute after it, and all of the above", faults: 467, beside: 8,
+		turns: []engineTurns{{"mariadb", 3}, {"sqlite", 1}}, round: outagesOf,
 	},
 	{
 		name: "features", title: "Random operations with all features, compared with a model of the queue",
@@ -112,7 +126,17 @@ func TestTurn(t *testing.T) {
 
 func (u turn) run(t *testing.T) {
 	bin, began, end := build(t), time.Now(), ending{Ended: u.String(), Commit: os.Getenv("HIPQ_PROOF_COMMIT")}
-	for n := max(1, *roundFlag); end.Faults < u.kind.faults && time.Since(began) < *forFlag; n++ {
+	var mu sync.Mutex
+	next, failed := max(1, *roundFlag), false
+	// take returns the next round, and whether there is one.
+	take := func() (n int, is bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		n, next = next, next+1
+		is = !failed && time.Since(began) < *forFlag && (u.kind.rounds > 0 && n <= u.kind.rounds || end.Faults < u.kind.faults)
+		return n, is && (*roundFlag == 0 || n == *roundFlag)
+	}
+	play := func(n int) (judged bool) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			r := newRound(t, u, n, bin)
 			r.until = began.Add(*forFlag)
@@ -122,16 +146,29 @@ func (u turn) run(t *testing.T) {
 				f.Found = bad
 				record(t, f)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			end.Rounds, end.Faults, end.Jobs, end.Bad = end.Rounds+1, end.Faults+len(r.faults), end.Jobs+len(r.asks)+r.more, end.Bad+len(bad)
-			end.Version, end.Notes = r.version(), append(end.Notes, r.notes...)
+			end.Version, end.Notes, judged = r.version(), append(end.Notes, r.notes...), true
 			t.Logf("%.0f s: %d faults and %d jobs so far", time.Since(began).Seconds(), end.Faults, end.Jobs)
 		})
-		if *roundFlag > 0 {
-			return
-		}
-		if end.Rounds < n { // it ended before it was judged
-			t.FailNow()
-		}
+		return judged
+	}
+	var all sync.WaitGroup
+	for range max(1, u.kind.beside) {
+		all.Go(func() {
+			for n, is := take(); is; n, is = take() {
+				if !play(n) {
+					mu.Lock()
+					failed = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if failed || *roundFlag > 0 {
+		return
 	}
 	end.Seconds = time.Since(began).Seconds()
 	record(t, end)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,12 +58,15 @@ type round struct {
 	// ledger is the handlers' file.
 	ledger   string
 	settings settings
+	// says is what a command with exit code 75 says. flags are more arguments of all ticks.
+	says  *regexp.Regexp
+	flags []string
 
 	mu     sync.Mutex
 	asks   []ask
 	ticks  []*tick
 	faults []fault
-	// over collects moments at which the committed rows exceeded a limit.
+	// over collects what was found on the way.
 	over  map[string]bool
 	notes []string
 	// found are violations that the kind's own checks have found.
@@ -98,7 +102,7 @@ var queues = []string{"mail", "files"}
 func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 	r := &round{
 		t: t, turn: u, number: number, seed: seed(u, number), bin: bin, driver: u.driver(), dir: t.TempDir(),
-		over: map[string]bool{},
+		over: map[string]bool{}, says: regexp.MustCompile("."),
 	}
 	r.inventor = r.random(2)
 	r.rng = r.random(0)
@@ -173,11 +177,20 @@ type failed struct {
 
 func (f failed) Error() string { return fmt.Sprintf("hipq %s: exit %d: %s", f.args, f.code, f.said) }
 
+// within is how long a command may take: 22 s and one more wait for a lock, plus its start and end on a busy machine.
+const within = 40 * time.Second
+
 // run runs a command and returns its output.
 func (r *round) run(args ...string) (string, error) {
 	var out, said bytes.Buffer
 	c := r.command(args...)
 	c.Stdout, c.Stderr = &out, &said
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > within {
+			r.violates("hipq %s took %s: %.400s", strings.Join(args, " "), took.Round(time.Millisecond), said.String())
+		}
+	}()
 	wait, err := r.start(c)
 	if err != nil {
 		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
@@ -212,6 +225,13 @@ func (r *round) inject(format string, args ...any) {
 	r.faults = append(r.faults, fault{
 		Turn: r.turn.String(), Round: r.number, Seed: r.seed, At: time.Now().UTC().Truncate(time.Millisecond), What: fmt.Sprintf(format, args...),
 	})
+}
+
+// violates notes what must not be.
+func (r *round) violates(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over[fmt.Sprintf(format, args...)] = true
 }
 
 // version is the engine's.

@@ -41,7 +41,7 @@ func (r *round) cron(ctx context.Context, n int) {
 		if rng.IntN(2) == 0 {
 			args = append(args, "--linger")
 		}
-		t := r.tick(args...)
+		t := r.tick(append(args, r.flags...)...)
 		go func() {
 			<-t.ended
 			<-slots
@@ -122,6 +122,9 @@ func (r *round) badTicks() (bad []string) {
 		killed := t.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
 		if !t.harmed && (killed || code != 0 && code != 75) {
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %.400s", t.cmd.Args[1:], t.cmd.ProcessState, said))
+		}
+		if code == 75 && !t.harmed && !r.says.MatchString(said) {
+			bad = append(bad, fmt.Sprintf("%s ended with 75, but said: %.400s", t.cmd.Args[1:], said))
 		}
 		if most := runFor*time.Second + 2*lockFor + 10*time.Second; !t.harmed && t.took-t.stopped > most {
 			bad = append(bad, fmt.Sprintf("%s took %s", t.cmd.Args[1:], t.took.Round(time.Millisecond)))

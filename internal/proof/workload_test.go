@@ -27,8 +27,9 @@ type ask struct {
 	queue, jobType, key string
 	weight              int
 	Steps               []step `json:"steps"`
-	// told is whether the job was accepted.
-	told told
+	// told is whether the job was accepted. excuse is an error that a client made.
+	told   told
+	excuse string
 }
 
 type told int
@@ -142,7 +143,7 @@ func (r *round) heard(err error) told {
 	switch {
 	case err == nil:
 		return accepted
-	case errors.As(err, &f) && (f.code == 75 || f.code == exitKilled && r.isDark()):
+	case errors.As(err, &f) && (f.code == 75 && r.says.MatchString(f.said) || f.code == exitKilled && r.isDark()):
 	default:
 		r.t.Error(err)
 	}
@@ -221,7 +222,7 @@ func (r *round) gauge(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		var weight, n int
 		if err := r.db.QueryRowContext(ctx, query).Scan(&weight, &n); err == nil && weight > r.settings.limit && n > 1 {
-			r.over[fmt.Sprintf("%d jobs of weight %d at once under a limit of %d", n, weight, r.settings.limit)] = true
+			r.violates("%d jobs of weight %d at once under a limit of %d", n, weight, r.settings.limit)
 		}
 	}
 }
