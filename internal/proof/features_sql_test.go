@@ -59,7 +59,7 @@ func (p *play) submit(t *rapid.T) {
 			delete(options, "scheduled_run_time")
 			options["at"] = at
 		}
-		got, word := q.add(j, p.future(j), "keep")
+		got, word := q.add(j, "keep")
 		out := p.call("job_submit", q.name, j.t.name, j.key, j.data, string(dbtest.Must(json.Marshal(options))(t)))
 		if word == "added" {
 			p.expect(j)
@@ -101,7 +101,7 @@ func (p *play) sqlWorker(t *rapid.T) {
 		var out [][]string
 		switch {
 		case do == 'D':
-			out = p.call("job_complete", secret, q.name, id, token, pages)
+			out = p.call("job_complete", secret, q.name, id, token, letters['D'][3])
 		case l[0] == "finished" || l[0] == "sent":
 			out = p.call("job_complete", secret, q.name, id, token, nil)
 		default:

@@ -83,7 +83,8 @@ func (p *play) spec(q *mQueue) (*mJob, bool) {
 	}
 	do := rapid.StringOfN(rapid.RuneFrom([]rune(does)), 1, 3, -1).Draw(p.T, "do")
 	say := rapid.StringOfN(rapid.RuneFrom([]rune("lalO0xb")), 0, 2, -1).Draw(p.T, "say") + "z"
-	s := mSpec{do: do, say: say, group: pick(p.T, "group", "", "a", "b", "c"), priority: t.priority, factor: t.factor, timeout: t.timeout, shut: t.shut}
+	group := pick(p.T, "group", when(q.groups == nil, []string{""}, []string{"", "a", "b", "c"})...)
+	s := mSpec{do: do, say: say, group: group, priority: t.priority, factor: t.factor, timeout: t.timeout, shut: t.shut}
 	j := &mJob{mSpec: s, t: t, q: q, key: key}
 	switch pick(p.T, "special", "", "", "priority", "past", "future", "shut", "factor", "timeout") {
 	case "priority":
@@ -119,9 +120,6 @@ func (p *play) copies(j *mJob, own bool, n int) (list []*mJob) {
 	}
 	return list
 }
-
-// future says whether the job is due later.
-func (p *play) future(j *mJob) bool { return j.at > time.Now().UTC().Format(time.DateTime) }
 
 // fields are what an application names for a job: only what differs from the type's defaults.
 func (p *play) fields(j *mJob) map[string]any {
@@ -181,7 +179,7 @@ func (p *play) batch(t *rapid.T) {
 			continue
 		}
 		touched[j.q] = true
-		switch _, word := j.q.add(j, p.future(j), on); word {
+		switch _, word := j.q.add(j, on); word {
 		case "added":
 			p.expect(j)
 			added++
@@ -244,7 +242,7 @@ func (p *play) one(t *rapid.T) {
 		code := btoi(old != nil && (on != "replace" || !old.waits() || old.attempt > 0))
 		p.hipq(code, "", append(args, "--dry-run")...)
 	}
-	got, word := q.add(j, p.future(j), on)
+	got, word := q.add(j, on)
 	out := p.hipq(btoi(word == "refused"), "", args...)
 	if word == "added" {
 		p.expect(j)
@@ -281,9 +279,9 @@ func (p *play) insert(t *rapid.T) {
 		statement := "INSERT INTO shop_" + q.name + " (" + columns[2:] + ") VALUES (" + strings.Repeat(", ?", len(values))[2:] + ")"
 		p.Logf("%s %v", statement, values)
 		_, err := tx.Exec(statement, values...)
-		dbtest.Require(t, (err != nil) == (q.live[j.t.name+" "+j.key] != nil), "%s: %v", j.key, err)
+		_, word := q.add(j, "insert")
+		dbtest.Require(t, (err == nil) == (word == "added"), "%s: %v", j.key, err)
 		if err == nil {
-			q.insert(j)
 			p.expect(j)
 		}
 	}
@@ -511,20 +509,6 @@ func (p *play) byHand(t *rapid.T) {
 	p.hipq(code, "", "run", q.name, fmt.Sprint(j.id))
 	p.sync(k, q)
 	dbtest.Require(t, k.started == k.most, "started %d attempts instead of %d", k.started, k.most)
-}
-
-// counts are the columns of hipq status.
-func (q *mQueue) counts() map[string]int {
-	n := map[string]int{}
-	for _, j := range q.jobs {
-		column := cmp.Or(map[string]string{"submitted": "due", "later": "scheduled", "awaiting": "waiting", "undecided": "error"}[j.status], j.status)
-		if j.status == "submitted" && j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) {
-			column = "scheduled"
-		}
-		n[column] += btoi(!j.gone)
-		n["retrying"] += btoi(j.waits() && j.attempt > 0)
-	}
-	return n
 }
 
 // status compares hipq status and lists with the model.

@@ -81,7 +81,7 @@ func endpoint(w http.ResponseWriter, r *http.Request) {
 		status int
 		body   string
 	}{
-		'd': {200, ""}, 'D': {200, pages}, 's': {202, ""}, 'f': {404, "no such customer"}, 'q': {400, "no"}, 'x': {500, "broken"},
+		'd': {200, ""}, 'D': {200, letters['D'][3]}, 's': {202, ""}, 'f': {404, "no such customer"}, 'q': {400, "no"}, 'x': {500, "broken"},
 		'r': {503, `{"outcome":"retry","error":"busy"}`}, 'g': {200, `{"outcome":"nonsense"}`}, 'l': {429, "later"},
 	}
 	a := answers[letter(j.Data.Do, j.Attempt)]
@@ -91,27 +91,6 @@ func endpoint(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(a.status)
 	_, _ = io.WriteString(w, a.body)
 }
-
-// mType is a job type of the config.
-type mType struct {
-	name, kind                string // kind is exec, stream, http, or none without a handler
-	attempts                  int
-	later                     bool // the policy's delay is a day, else 0
-	async, asked              bool // asked: it has a retry handler
-	shut                      bool // its time windows are closed
-	priority, factor, timeout int
-}
-
-// letters are what handlers do: the outcome, a part of the error, and when they want to run again.
-var letters = map[byte][3]string{
-	'd': {"finished"}, 'D': {"finished"}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
-	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
-	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
-}
-
-const pages = `{"pages":3}` // the result of D
-
-func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
 
 // world returns the queues of the config. They differ in what they limit, and have the same job types.
 func world() []*mQueue {
@@ -148,13 +127,6 @@ func world() []*mQueue {
 		}
 	}
 	return queues
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // yaml is the config of the model's queues.

@@ -4,29 +4,42 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
 // The model is what SPEC.md says a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
-// in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards.
-
-// mQueue is a queue. Its order is highest, schedule, or empty for the lowest priority first; "*" in groups is all other groups.
+// in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards. An mQueue is a queue.
 type mQueue struct {
-	name, order               string
-	groups                    map[string]int
-	limit, rate, shards, lane int
-	forgetDone, forgetFailed  bool // keep_finished or keep_failed is 0
-	types                     []*mType
-	paused                    bool
-	starts                    int
-	jobs                      []*mJob
-	live                      map[string]*mJob // the jobs that are not final, by type and key
+	name, order                       string         // order is highest, schedule, or empty for the lowest priority first
+	groups                            map[string]int // "*" is all other groups
+	limit, rate, shards, lane, starts int
+	paused, forgetDone, forgetFailed  bool // to forget is that keep_finished or keep_failed is 0
+	types                             []*mType
+	jobs                              []*mJob
+	live                              map[string]*mJob // the jobs that are not final, by type and key
 }
+
+// mType is a job type of the config.
+type mType struct {
+	name, kind                          string // kind is exec, stream, http, or none without a handler
+	later, async, asked, shut           bool   // later: its retries wait a day; asked: it has a retry handler; shut: its time windows are closed
+	attempts, priority, factor, timeout int
+}
+
+// letters are what handlers do: the outcome, a part of the error, when they want to run again, and the result.
+var letters = map[byte][4]string{
+	'd': {"finished"}, 'D': {"finished", "", "", `{"pages":3}`}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
+	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
+	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
+}
+
+func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
+func btoi(b bool) int                    { return when(b, 1, 0) }
+func when[T any](is bool, a, b T) T      { return map[bool]T{true: a, false: b}[is] }
 
 // mSpec is what an application chooses for a job. Do and say are the letters of its handler and its retry handler, by attempt.
 type mSpec struct {
-	data, do, say, group, at  string // at is scheduled_run_time
+	data, do, say, group      string
 	priority, factor, timeout int
 	shut                      bool
 }
@@ -34,167 +47,115 @@ type mSpec struct {
 // mJob is a job. Its status is submitted, due, later, awaiting, undecided, finished, failed or closed.
 type mJob struct {
 	mSpec
-	q                      *mQueue
-	t                      *mType
-	id                     int64
-	key, status            string
-	attempt, shard, place  int    // place is that in the order when a tick begins
-	error, result          string // error is a part of it
-	outcome, wish          string // of the last attempt, for the retry decision
-	retryOf, retriedAs     *mJob
-	dismissed, gone, ready bool     // ready: it is promoted, so the order holds for it
-	log                    []string // what the activity says next
+	q                                             *mQueue
+	t                                             *mType
+	id                                            int64
+	key, at, status, error, result, outcome, wish string // error is a part of it; outcome and wish of the last attempt decide on a retry
+	attempt, shard, place                         int    // place is that in the order when a tick begins
+	retryOf, retriedAs                            *mJob
+	dismissed, gone, ready                        bool     // ready: it is promoted, so the order holds for it
+	log                                           []string // what the activity says next
 }
 
-func (j *mJob) final() bool        { return j.state() == "final" }
-func (j *mJob) waits() bool        { return j.state() == "initial" || j.state() == "retry" }
+// view are the states that people see of a job that doesn't wait.
+var view = map[string]string{"awaiting": "running", "undecided": "error", "finished": "final", "failed": "final", "closed": "final"}
+
+func (j *mJob) state() string      { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
+func (j *mJob) final() bool        { return view[j.status] == "final" }
+func (j *mJob) waits() bool        { return view[j.status] == "" }
+func (j *mJob) wait(later bool)    { j.status = when(later || j.shut, "later", "due") }
+func (j *mJob) future() bool       { return j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) }
+func (j *mJob) class() string      { return fmt.Sprint(j.q.name, j.shard, j.group) } // what the order holds within
 func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
-
-// state is the state that people see.
-func (j *mJob) state() string {
-	waits := map[bool]string{true: "retry", false: "initial"}[j.attempt > 0]
-	return cmp.Or(map[string]string{"submitted": waits, "due": waits, "later": waits, "awaiting": "running", "undecided": "error"}[j.status], "final")
-}
-
-// wait makes a job due, or due later, also because its windows are closed.
-func (j *mJob) wait(later bool) {
-	j.status = map[bool]string{true: "later", false: "due"}[later || j.shut]
-}
 
 // takeIn accepts a row of a plain INSERT.
 func (j *mJob) takeIn() {
 	if j.status == "submitted" {
 		j.entry("added")
-		j.wait(j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime))
+		j.wait(j.future())
 	}
 }
 
-// insert is a plain INSERT of a key that is free.
-func (q *mQueue) insert(j *mJob) {
-	j.q, j.status, j.error, j.result = q, "submitted", "NONE", "NONE"
-	q.jobs, q.live[j.t.name+" "+j.key] = append(q.jobs, j), j
-}
-
-// add enqueues a job. If a live job has its key, it returns that job, and what happens to it.
-func (q *mQueue) add(j *mJob, later bool, onDuplicate string) (*mJob, string) {
+// add enqueues a job. It returns the live job with that key, and its fate. How is keep, replace, error, or insert by plain SQL.
+func (q *mQueue) add(j *mJob, how string) (*mJob, string) {
 	old := q.live[j.t.name+" "+j.key]
 	switch {
 	case old == nil:
-		q.insert(j)
-		j.wait(later)
-		j.entry("added")
+		j.q, j.status, j.error, j.result = q, "submitted", "NONE", "NONE"
+		if q.jobs, q.live[j.t.name+" "+j.key] = append(q.jobs, j), j; how != "insert" {
+			j.takeIn()
+		}
 		return j, "added"
-	case onDuplicate == "error":
-		return old, "refused"
-	case onDuplicate == "replace" && old.waits() && old.attempt == 0:
+	case how == "replace" && old.waits() && old.attempt == 0:
 		old.takeIn()
-		old.mSpec = j.mSpec
-		old.wait(later)
+		old.mSpec, old.at = j.mSpec, j.at
+		old.wait(old.future())
 		return old, "replaced"
 	}
-	return old, "duplicate"
+	return old, when(how == "error", "refused", "duplicate")
 }
 
 // end makes a job final, with an entry of the activity.
 func (j *mJob) end(status, entry, err string) {
 	j.takeIn()
 	j.entry(entry)
-	j.status, j.error = status, err
+	j.status, j.error, j.gone = status, err, when(status == "finished", j.q.forgetDone, j.q.forgetFailed)
 	delete(j.q.live, j.t.name+" "+j.key)
-	j.gone = status == "finished" && j.q.forgetDone || status != "finished" && j.q.forgetFailed
 }
 
-// start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
-func (j *mJob) start(bySQL bool) {
-	j.attempt++
-	j.entry("starting")
-	j.q.starts++
-	do := letter(j.do, j.attempt)
-	l := letters[do]
-	if j.error, j.outcome = "NONE", ""; do == 'D' {
-		j.result = pages
-	}
-	switch {
-	case l[0] == "sent" && !bySQL, (l[0] == "sent" || l[0] == "finished") && j.t.async:
-		j.status = "awaiting"
-	case l[0] == "sent" || l[0] == "finished":
-		j.end("finished", "finished", "NONE")
-	default:
-		j.status, j.outcome, j.error, j.wish = "undecided", l[0], l[1], l[2]
-		if !bySQL || !j.t.asked {
-			j.decide()
-		}
-	}
-}
-
-// decide takes the retry decision, by the retry handler's letter if there is one: again, now, later, later with Other data,
-// z for final; with all others it fails.
+// decide takes the retry decision. A retry handler says again, 0 for now, later, Other data and later, or z for final.
 func (j *mJob) decide() {
 	again, later := j.outcome != "failed" && j.attempt < j.t.attempts, j.wish == "later" || j.wish == "" && j.t.later
-	if say := letter(j.say, j.attempt); j.t.asked && strings.IndexByte("a0lOz", say) >= 0 {
+	if say := letter(j.say, j.attempt); j.t.asked && slices.Contains([]byte("a0lOz"), say) {
 		again, later = say != 'z', say == 'l' || say == 'O' || say == 'a' && j.t.later
 		if say == 'O' {
 			j.data, j.do, j.group, j.priority = "other", "d", "", 7
 		}
 	}
-	if j.result = "NONE"; !again {
+	if j.result = "NONE"; again {
+		j.entry("error")
+		j.wait(later)
+	} else {
 		j.end("failed", "failed", j.error)
-		return
 	}
-	j.entry("error")
-	j.wait(later)
 }
 
-// answer is an outside answer, finished, failed or retry, to the job of a type and key. It returns the command's word.
-func (q *mQueue) answer(t *mType, key, with string) (*mJob, string) {
-	j, old := q.live[t.name+" "+key], q.those(func(o *mJob) bool { return o.t == t && o.key == key && !o.gone })
-	switch {
-	case j == nil && len(old) == 0:
-		return nil, "unknown"
+// answer is an outside answer, finished, failed or retry, to the last job of a type and key. It returns the command's word.
+func (q *mQueue) answer(t *mType, key, with string) (j *mJob, word string) {
+	all := append([]*mJob{nil}, q.those(func(o *mJob) bool { return o.t == t && o.key == key && !o.gone })...)
+	switch j = all[len(all)-1]; {
 	case j == nil:
-		last := old[len(old)-1]
-		return last, map[bool]string{true: "already", false: "refused"}[(last.status == "finished") == (with == "finished")]
-	case j.attempt == 0:
-		return j, "refused"
-	case with == "retry" && j.status != "awaiting":
-		return j, "already"
+		word = "unknown"
+	case j.final() && (j.status == "finished") != (with == "finished"), !j.final() && j.attempt == 0:
+		word = "refused"
+	case j.final(), with == "retry" && j.status != "awaiting":
+		word = "already"
 	case with == "retry":
 		j.status, j.outcome, j.wish, j.error = "undecided", "retry", "", "answer"
 	default:
-		j.end(with, with, map[string]string{"finished": "NONE", "failed": "answer"}[with])
+		j.end(with, with, when(with == "finished", "NONE", "answer"))
 	}
-	return j, "answered"
+	return j, cmp.Or(word, "answered")
 }
 
-// operate is an operator's command: dismiss, cancel (flag: --running), reschedule (--in and --priority), and retry (flag: --again),
-// which also returns the new job, or the live one with its key.
+// operate is an operator's command. Its flag is cancel's --running and retry's --again. It returns the word and retry's other job.
 func (j *mJob) operate(command string, flag bool, in string, priority int) (word string, other *mJob) {
-	switch {
+	switch word = "refused"; {
 	case command == "reschedule" && j.waits():
-		if j.takeIn(); in != "" {
-			j.wait(in != "0s")
-		}
-		j.priority = cmp.Or(priority, j.priority)
-		return "rescheduled", nil
+		j.takeIn()
+		j.wait(when(in == "", j.status == "later", in != "0s"))
+		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
-		j.status, j.dismissed = "closed", j.dismissed || j.status == "failed"
-		return "dismissed", nil
+		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
 	case command == "cancel" && (j.waits() || flag && !j.final()):
-		j.end("closed", map[bool]string{true: "cancelled", false: "failed"}[j.waits()], "cancelled")
-		return "cancelled", nil
+		word = "cancelled"
+		j.end("closed", when(j.waits(), "cancelled", "failed"), "cancelled")
 	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
-		now := j.mSpec
-		now.at = ""
-		c, word := j.q.add(&mJob{mSpec: now, t: j.t, key: j.key, retryOf: j}, false, "")
-		if word == "duplicate" {
-			return word, c
+		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "keep"); word == "added" {
+			word, j.retriedAs, j.status = "retried", other, when(j.status == "failed", "closed", j.status)
 		}
-		if j.retriedAs = c; j.status == "failed" {
-			j.status = "closed"
-		}
-		return "retried", c
 	}
-	return "refused", nil
+	return word, other
 }
 
 // those are the jobs for which a condition holds, in the order of their ids.
@@ -204,22 +165,30 @@ func (q *mQueue) those(are func(*mJob) bool) []*mJob {
 
 // due are the due jobs in their order.
 func (q *mQueue) due() []*mJob {
-	list, by := q.those(func(j *mJob) bool { return j.status == "due" }), map[string]int{"": 1, "highest": -1}[q.order]
-	slices.SortFunc(list, func(a, b *mJob) int {
-		return cmp.Or(by*cmp.Compare(a.priority, b.priority), strings.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	return slices.SortedFunc(slices.Values(q.those(func(j *mJob) bool { return j.status == "due" })), func(a, b *mJob) int {
+		return cmp.Or(map[string]int{"": 1, "highest": -1}[q.order]*cmp.Compare(a.priority, b.priority), cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
 	})
-	return list
+}
+
+// counts are the columns of hipq status.
+func (q *mQueue) counts() map[string]int {
+	n := map[string]int{}
+	for _, j := range q.those(func(j *mJob) bool { return !j.gone }) {
+		status := when(j.status != "submitted", j.status, when(j.future(), "later", "due"))
+		n[cmp.Or(map[string]string{"later": "scheduled", "awaiting": "waiting", "undecided": "error"}[status], status)]++
+		n["retrying"] += btoi(j.waits() && j.attempt > 0)
+	}
+	return n
 }
 
 // mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
 type mTick struct {
-	runs                 func(*mJob) bool
-	slots, most, started int // most is how many jobs it starts at most, or 0
-	beside               int // how many rounds may overtake another without a limit
-	bySQL, byHand        bool
-	running              map[*mJob]bool
-	rounds               map[string][]int  // the highest place up to each round
-	at                   map[string]string // of the latest round
+	runs                         func(*mJob) bool
+	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds may overtake another without a limit
+	bySQL, byHand                bool
+	running                      map[*mJob]bool
+	rounds                       map[string][]int  // the highest place up to each round, by class
+	at                           map[string]string // of the latest round
 }
 
 // newTick notes the order of the jobs that are due. Limits let jobs without a weight overtake.
@@ -232,20 +201,17 @@ func newTick(slots int, runs func(*mJob) bool, queues ...*mQueue) *mTick {
 	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
 }
 
-// limited says what keeps a job from starting now: the rate, its group, or the queue's limit.
+// limited says what keeps a job from starting now.
 func (k *mTick) limited(j *mJob) string {
-	sum, group := 0, 0
-	for _, o := range j.q.jobs {
-		if o != j && (o.status == "awaiting" || k.running[o]) {
-			if sum += o.factor; o.group == j.group {
-				group += o.factor
-			}
-		}
+	sum, group, lane := 0, 0, 0
+	for _, o := range j.q.those(func(o *mJob) bool { return o.status == "awaiting" || k.running[o] }) {
+		sum, group, lane = sum+o.factor, group+o.factor*btoi(o.group == j.group), lane+btoi(k.running[o])
 	}
-	limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"])
-	switch {
-	case j.q.rate > 0 && j.q.starts >= j.q.rate:
-		return "rate"
+	switch limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"]); {
+	case j.q.paused && !k.byHand, j.q.rate > 0 && j.q.starts >= j.q.rate:
+		return "pause or rate"
+	case k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+		return "slots"
 	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
 		return "group"
 	case j.factor > 0 && j.q.limit > 0 && sum > 0 && sum+j.factor > j.q.limit:
@@ -254,15 +220,14 @@ func (k *mTick) limited(j *mJob) string {
 	return ""
 }
 
-// next are the jobs that can start next, n at most. A job that waits for the limit holds back all later ones with a weight. So does,
-// for a while, one that waited for another worker: whether it did is free.
+// next are the jobs that can start next. One that waits for the limit, or perhaps for another worker, holds back others with a weight.
 func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
 	held := false
 	for _, j := range q.due() {
-		why := k.limited(j)
-		if held = held || why == "limit" || q.limit > 0 && j.factor > 0 && !k.runs(j); k.runs(j) && !q.paused && why == "" && (!held || j.factor == 0) && len(list) < n {
-			k.running[j] = true
-			list = append(list, j)
+		over := k.limited(j)
+		held = held || over == "limit" || q.limit > 0 && j.factor > 0 && !k.runs(j)
+		if k.runs(j) && over == "" && (!held || j.factor == 0) && len(list) < n {
+			k.running[j], list = true, append(list, j)
 		}
 	}
 	clear(k.running)
@@ -270,20 +235,17 @@ func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
 }
 
 // see takes the next entry about a job, and says why it may not come.
-func (k *mTick) see(j *mJob, entry, at string) error {
-	switch {
-	case len(j.log) > 0: // foretold
-	case j.status == "submitted":
-		j.takeIn()
-	case k.runs(j) && (j.status == "due" || k.byHand && j.status == "later"):
-		if err := k.start(j, at); err != nil {
-			return err
-		}
-	case j.status == "undecided" && k.runs(j):
+func (k *mTick) see(j *mJob, entry, at string) (err error) {
+	j.takeIn()
+	switch foretold := len(j.log) > 0; {
+	case foretold || !k.runs(j):
+	case j.status == "undecided":
 		j.decide()
+	case j.status == "due", j.status == "later" && k.byHand:
+		err = k.start(j, at)
 	}
 	if len(j.log) == 0 || j.log[0] != entry {
-		return fmt.Errorf("the activity says %q of a job that is %s; next should be %q", entry, j.status, j.log)
+		return cmp.Or(err, fmt.Errorf("the activity says %q of a job that is %s; next should be %q", entry, j.status, j.log))
 	}
 	if j.log = j.log[1:]; len(j.log) == 0 {
 		delete(k.running, j)
@@ -291,46 +253,48 @@ func (k *mTick) see(j *mJob, entry, at string) error {
 	return nil
 }
 
-// class is what the order holds within: the shard, and the throttle group if the queue has some.
-func (j *mJob) class() string {
-	return fmt.Sprint(j.q.name, j.shard, map[bool]string{false: j.group}[j.q.groups == nil])
-}
+// upTo is the highest place that has started in the job's class.
+func (k *mTick) upTo(j *mJob) int { return slices.Max(append(k.rounds[j.class()], 0)) }
 
-// start starts a job.
+// start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
 func (k *mTick) start(j *mJob, at string) error {
-	class, lane := j.class(), 0
-	r := k.rounds[class]
+	class, r, over := j.class(), k.rounds[j.class()], k.limited(j)
 	if at != k.at[class] || k.slots == 1 {
-		r, k.at[class] = append(r, slices.Max(append(r, 0))), at
+		r = append(r, k.upTo(j))
 	}
-	k.rounds[class] = r
-	for o, runs := range k.running {
-		lane += btoi(runs && o.q == j.q)
-	}
-	over := k.limited(j)
-	switch earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); {
-	case over != "", j.q.paused && !k.byHand, k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
-		return fmt.Errorf("started although that is over a limit (%s; %d running, %d started, paused: %v)", over, lane, k.started, j.q.paused)
-	case j.place > 0 && earlier >= 0 && j.place < r[earlier]:
+	k.rounds[class], k.at[class] = r, at
+	if earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); over != "" {
+		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
+	} else if j.place > 0 && earlier >= 0 && j.place < r[earlier] {
 		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
 	}
 	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0
-	k.started++
-	j.start(k.bySQL)
+	j.attempt, k.started, j.q.starts = j.attempt+1, k.started+1, j.q.starts+1
+	j.entry("starting")
+	does := letters[letter(j.do, j.attempt)]
+	j.error, j.outcome, j.result = "NONE", "", cmp.Or(does[3], j.result)
+	switch ends := does[0] == "sent" || does[0] == "finished"; {
+	case does[0] == "sent" && !k.bySQL, ends && j.t.async:
+		j.status = "awaiting"
+	case ends:
+		j.end("finished", "finished", "NONE")
+	default:
+		if j.status, j.outcome, j.error, j.wish = "undecided", does[0], does[1], does[2]; !k.bySQL || !j.t.asked {
+			j.decide()
+		}
+	}
 	k.running[j] = !j.t.asked || j.outcome == "" // until its outcome is seen; a retry handler's job counts no more
 	return nil
 }
 
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
-	left := append(k.next(q, 1), q.those(func(j *mJob) bool {
-		r := k.rounds[j.class()]
-		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || len(r) > 0 && j.status == "due" && j.place > 0 && j.place < r[len(r)-1])
-	})...)
-	if len(left) > 0 && (k.most == 0 || k.started < k.most) {
-		j := left[0]
-		return fmt.Errorf("job %d of %s is left %s: attempt %d, weight %d, %q; place %d, started up to %d", j.id, q.name, j.status, j.attempt,
-			j.factor, k.limited(j), j.place, k.rounds[j.class()])
+	for _, j := range append(k.next(q, 1), q.those(func(j *mJob) bool {
+		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j))
+	})...) {
+		if k.most == 0 || k.started < k.most {
+			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j))
+		}
 	}
 	return nil
 }
