@@ -226,6 +226,19 @@ func TestSilentDatabase(t *testing.T) {
 }
 
 // TestLoopback: another user of the host can take over a port, but not a socket, nor a server with a certificate.
+// TestLostDatabase: it is wrong that the database goes away between two checks.
+func TestLostDatabase(t *testing.T) {
+	proxy := dbtest.NewProxy(t)
+	found := examine(t.Context(), t, "mysql", proxy.Source, Options{Now: func() time.Time {
+		proxy.Cut()
+		return time.Now()
+	}})
+	want(t, found["database"], OK, "", "")
+	for _, check := range []string{"clock", "sysdate", "workers"} {
+		want(t, found[check], Wrong, "", "the database can't be reached")
+	}
+}
+
 func TestLoopback(t *testing.T) {
 	for dsn, result := range map[string]Result{
 		"shop:s3cret@tcp(127.0.0.1:3306)/shop": Warning, "tcp(localhost)/shop": Warning, "tcp([::1]:3306)/shop?tls=skip-verify": Warning,

@@ -3,6 +3,7 @@ package engine
 import (
 	"database/sql/driver"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -58,12 +59,18 @@ func IsDuplicate(err error) bool {
 
 // Retryable says whether the transaction may succeed if it is repeated as a whole.
 func Retryable(err error) bool {
-	if IsConflict(err) || isReadOnly(err) {
-		return true
-	}
-	// A restarting server refuses connections for a moment.
-	_, unreachable := errors.AsType[*net.OpError](err)
-	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+	return IsConflict(err) || isReadOnly(err) || isLost(err)
+}
+
+// isLost says whether there is no connection. A restarting server refuses connections for a moment.
+func isLost(err error) bool {
+	_, refused := errors.AsType[*net.OpError](err)
+	return refused || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}
+
+// IsUnreachable says whether the database can't be reached, has no connection to spare, or is shutting down.
+func IsUnreachable(err error) bool {
+	return isLost(err) || errors.Is(err, io.ErrUnexpectedEOF) || isOf(err, 1040, 1203, 1226, 1053, 1077, 1079, 1080, 1927)
 }
 
 // isBusy says whether another process locks SQLite's file. Readers get PROTOCOL if a process, perhaps a stopped one, has held
