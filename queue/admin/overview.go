@@ -46,6 +46,9 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	return d, nil
 }
 
+// Misplaced is Overview's, if the queue isn't divided otherwise. It reads only those jobs.
+func (q *Queue) Misplaced(ctx context.Context) (int64, error) { return q.s.Misplaced(ctx) }
+
 // ShardState is the state of one shard.
 type ShardState struct {
 	// Counts are of the shard's jobs. Rows from plain SQL are in no shard before they are ingested.
