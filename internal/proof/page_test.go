@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -34,6 +35,48 @@ func (s sum) Name() string       { return s.name }
 func (s sum) Versions() string   { return strings.Join(s.Engines, ", ") }
 func (s sum) FaultsText() string { return thousands(s.Faults) }
 func (s sum) JobsText() string   { return thousands(s.Jobs) }
+
+// costs are what the turns of scale measured: rows of tables.
+type costs struct {
+	Small, Large            string
+	Commands, Bytes, HoldUp []string
+}
+
+func costsOf(t *testing.T, notes []string) (c costs) {
+	between := func(n []float64) string {
+		if len(n) < 2 || n[0]+n[1] == 0 {
+			return ""
+		}
+		return thousands(int(math.Round(n[0]))) + " → " + thousands(int(math.Round(n[1])))
+	}
+	for _, note := range notes {
+		var m struct {
+			Engine, What, Grows string
+			Due                 any // of both queues for a command, otherwise of one
+			MS, Rows            []float64
+			Job                 int  `json:"scale_mail_bytes"`
+			Entry               int  `json:"scale_activity_bytes"`
+			Init                *int `json:"init_ms"`
+			Enqueue             int  `json:"enqueue_longest_ms"`
+			Work                int  `json:"work_longest_ms"`
+			Insert              int  `json:"insert_longest_ms"`
+		}
+		dbtest.OK(t, json.Unmarshal([]byte(note), &m))
+		both, _ := m.Due.([]any)
+		one, _ := m.Due.(float64)
+		switch {
+		case len(both) == 2:
+			c.Small, c.Large = thousands(int(both[0].(float64))), thousands(int(both[1].(float64)))
+			c.Commands = append(c.Commands, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.What, m.Engine, between(m.MS), between(m.Rows), m.Grows))
+		case m.Job > 0:
+			c.Bytes = append(c.Bytes, fmt.Sprintf("| %s | %s | %d | %d |", m.Engine, thousands(int(one)), m.Job, m.Entry))
+		case m.Init != nil:
+			c.HoldUp = append(c.HoldUp, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", m.What, m.Engine,
+				thousands(*m.Init), thousands(m.Enqueue), thousands(m.Work), thousands(m.Insert)))
+		}
+	}
+	return c
+}
 
 // thousands writes a number as the pages do: 10,000.
 func thousands(n int) string {
@@ -73,7 +116,9 @@ func TestPage(t *testing.T) {
 		}
 	}
 	var page strings.Builder
-	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{"Kinds": rows, "Commits": commits}))
+	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{
+		"Kinds": rows, "Commits": commits, "Scale": costsOf(t, sums["scale"].Notes), "Costlier": sums["scale"].Bad,
+	}))
 	if *pageFlag {
 		dbtest.OK(t, os.WriteFile(pageFile, []byte(page.String()), 0o644))
 	}

@@ -70,6 +70,11 @@ var kinds = []kind{
 		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
 	},
+	{
+		name: "scale", title: "Commands beside a long queue and a short one",
+		must: "costs that grow with the queue without a known reason, plans that differ", rounds: 1,
+		turns: []engineTurns{{"sqlite", 1}, {"mariadb", 1}}, round: longQueue,
+	},
 }
 
 // turn is a part of the campaign that runs at once.

@@ -22,6 +22,9 @@ type large struct {
 	t      *testing.T
 	driver string
 	db     *sqlx.DB
+	// engine is what the results name, which notes collects.
+	engine string
+	notes  *[]string
 	// due is how many jobs are due. As many are scheduled; four times as many are final.
 	due int
 	// programs and configs by name

@@ -177,5 +177,5 @@ func comparePlans(t *testing.T, pair [2]*large, traces [2]string) {
 			t.Errorf("beside %d due jobs the plan is\n%s\nand beside %d\n%s\n%.2000s", pair[0].due, plans[0], pair[1].due, plans[1], shape)
 		}
 	}
-	scaleLine(t, map[string]any{"engine": pair[0].driver, "what": "plans", "statements": len(all), "same": same})
+	pair[1].tell(map[string]any{"what": "plans", "statements": len(all), "same": same})
 }

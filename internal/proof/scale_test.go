@@ -26,6 +26,7 @@ import (
 var (
 	scaleDue   = flag.Int("scale.due", 2_000, "TestScale: how many jobs are due in the long queue; as many are scheduled, four times as many final")
 	scaleSmall = flag.Int("scale.small", 1_000, "TestScale: the same for the short queue")
+	scaleTurn  = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue; a fifth as many in the short one")
 )
 
 // sizes are how many jobs are due in the instances to compare.
@@ -34,10 +35,16 @@ type sizes struct{ small, large int }
 // TestScale compares what commands cost beside a long queue and a short one.
 func TestScale(t *testing.T) {
 	size := sizes{*scaleSmall, *scaleDue}
-	t.Run("sqlite", func(t *testing.T) { scale(t, "sqlite", dbtest.SQLite(t), size) })
-	t.Run("mysql", func(t *testing.T) {
-		scale(t, "mysql", dbtest.OwnMySQL(t, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G"), size)
-	})
+	for _, engine := range []string{"sqlite", "mysql"} {
+		t.Run(engine, func(t *testing.T) { scale(t, engine, size, new([]string)) })
+	}
+}
+
+// longQueue is a round of scale, which takes a whole turn.
+func longQueue(r *round) {
+	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{*scaleTurn / 5, *scaleTurn}, &r.notes) }) {
+		r.over["hipq costs more beside a long queue: the test's output has the commands"] = true
+	}
 }
 
 // scaleOps are the commands to measure: how often, the command, and why its cost may grow with the queue; without a reason
@@ -51,7 +58,7 @@ const scaleOps = `
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
 3 status: counts all jobs
-3 doctor: counts all jobs, for 10 s
+3 doctor: reads SQLite's file for the tables' sizes, up to 256 MiB
 5 jobs
 3 jobs --state due: may sort the ids of that state
 3 jobs --state scheduled: may sort the ids of that state
@@ -94,17 +101,23 @@ type cost [4]float64
 
 var costNames = [...]string{"ms", "cpu_ms", "server_ms", "rows"}
 
-// scaleLine adds a result to the test's output and to the ledger.
-func scaleLine(t *testing.T, line map[string]any) {
-	t.Helper()
-	line["scale"] = true
-	t.Logf("%s", dbtest.Must(json.Marshal(line))(t))
-	record(t, line)
+// tell adds a result to the test's output and to the notes of the turn.
+func (l *large) tell(line map[string]any) {
+	l.t.Helper()
+	line["engine"] = l.engine
+	text := string(dbtest.Must(json.Marshal(line))(l.t))
+	l.t.Log(text)
+	*l.notes = append(*l.notes, text)
 }
 
 // scale builds two instances, and compares what commands cost in them.
-func scale(t *testing.T, driver, source string, size sizes) {
-	dir := t.TempDir()
+func scale(t *testing.T, engine string, size sizes, notes *[]string) {
+	driver, source, dir := turn{engine: engine}.driver(), "", t.TempDir()
+	if driver == "sqlite" {
+		source = dbtest.SQLite(t)
+	} else {
+		source = dbtest.OwnMySQL(t, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G")
+	}
 	programs, pair := buildScale(t, dir), [2]*large{}
 	for _, side := range []int{1, 0} {
 		due := size.large
@@ -121,7 +134,8 @@ func scale(t *testing.T, driver, source string, size sizes) {
 		}
 		began := time.Now()
 		pair[side] = newLarge(t, driver, source, due, programs)
-		scaleLine(t, map[string]any{"engine": driver, "what": "build", "due": due, "seconds": int(time.Since(began).Seconds())})
+		pair[side].engine, pair[side].notes = engine, notes
+		pair[side].tell(map[string]any{"what": "build", "due": due, "seconds": int(time.Since(began).Seconds())})
 		pair[side].hipq("work", "monitor", "--missing", "--since", "20d")
 		pair[side].content()
 	}
@@ -141,11 +155,11 @@ func scale(t *testing.T, driver, source string, size sizes) {
 			}
 		}
 		small, big := least[0], least[1]
-		line := map[string]any{"engine": driver, "what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big[0]/small[0]) / 100}
+		line := map[string]any{"what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big[0]/small[0]) / 100}
 		for k, name := range costNames {
 			line[name] = [2]float64{small[k], big[k]}
 		}
-		scaleLine(t, line)
+		pair[1].tell(line)
 		// On a busy machine commands take longer without doing more. Short ones vary by some milliseconds.
 		over := func(a, b float64) bool { return b > mostGrowth*a+30 }
 		if grows == "" && (over(small[0], big[0]) && over(small[1]+small[2], big[1]+big[2]) || big[3] > mostGrowth*small[3]+1000) {
@@ -214,7 +228,7 @@ func (l *large) server() (cpu, rows float64) {
 // bytes reports the bytes of the tables for each row, indexes included.
 func (l *large) bytes() {
 	l.t.Helper()
-	line := map[string]any{"engine": l.driver, "what": "bytes", "due": l.due}
+	line := map[string]any{"what": "bytes", "due": l.due}
 	for _, table := range []string{"scale_mail", "scale_activity"} {
 		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
 		if l.driver == "mysql" {
@@ -224,14 +238,14 @@ func (l *large) bytes() {
 		size, rows := column[float64](l, query, table)[0], column[float64](l, "SELECT COUNT(*) FROM "+table)[0]
 		line[table+"_bytes"], line[table+"_rows"] = math.Round(size/rows), rows
 	}
-	scaleLine(l.t, line)
+	l.tell(line)
 }
 
 // holdUps measures for how long hipq init, of this program and to the config "order", holds up an application that inserts
 // jobs, and commands with the config before.
 func (l *large) holdUps(what, program, before string) {
 	l.t.Helper()
-	line := map[string]any{"engine": l.driver, "what": what, "due": l.due}
+	line := map[string]any{"what": what, "due": l.due}
 	var all sync.WaitGroup
 	var lines sync.Mutex
 	var over atomic.Bool
@@ -270,5 +284,5 @@ func (l *large) holdUps(what, program, before string) {
 	time.Sleep(time.Second)
 	over.Store(true)
 	all.Wait()
-	scaleLine(l.t, line)
+	l.tell(line)
 }
