@@ -26,7 +26,7 @@ import (
 var (
 	scaleDue   = flag.Int("scale.due", 2_000, "TestScale: how many jobs are due in the long queue; as many are scheduled, four times as many final")
 	scaleSmall = flag.Int("scale.small", 1_000, "TestScale: the same for the short queue")
-	scaleTurn  = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue; a fifth as many in the short one")
+	scaleTurn  = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue, 5,000 or more; a fifth as many in the short one")
 )
 
 // sizes are how many jobs are due in the instances to compare.
@@ -43,7 +43,7 @@ func TestScale(t *testing.T) {
 // longQueue is a round of scale, which takes a whole turn.
 func longQueue(r *round) {
 	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{*scaleTurn / 5, *scaleTurn}, &r.notes) }) {
-		r.over["hipq costs more beside a long queue: the test's output has the commands"] = true
+		r.over["commands beside a long queue cost more or failed: the test's output has them"] = true
 	}
 }
 
