@@ -100,10 +100,10 @@ func resources(r *round) {
 // lack lets something be missing for a while.
 func (s *scarcity) lack(now *shortage, who string) string {
 	u := s.rng.Float64()
-	last := 500*time.Millisecond + time.Duration(u*u*float64(lockFor+time.Second))
+	last := time.Second + time.Duration(u*u*float64(lockFor+time.Second))
 	s.mu.Lock()
 	s.now, s.who, s.met, s.hits = now, who, 0, 0
-	s.from, s.every = 1+s.rng.IntN(20), []int{1, 1, 2, 5}[s.rng.IntN(4)]
+	s.from, s.every = 1+s.rng.IntN([]int{1, 4, 20}[s.rng.IntN(3)]), []int{1, 1, 2, 5}[s.rng.IntN(4)]
 	s.mu.Unlock()
 	time.Sleep(last)
 	s.mu.Lock()
