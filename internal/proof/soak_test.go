@@ -39,8 +39,8 @@ type point struct {
 	value float64
 }
 
-// judgedJobs counts what must grow.
-const judgedJobs = "judged jobs"
+// ended is how many jobs have ended since the last step.
+const ended = "jobs ended in half a minute"
 
 // slack is how much more the second half may have, beyond a quarter, because some is always by chance.
 var slack = map[string]float64{
@@ -80,7 +80,7 @@ func soak(r *round) {
 
 // step judges the jobs that have ended, so that they may be purged, and purges.
 func (s *soaking) step(n int) {
-	jobs := dbtest.Must(s.see())(s.t)
+	jobs, before := dbtest.Must(s.see())(s.t), len(s.judged)
 	s.found = append(s.found, s.tooMany(jobs)...)
 	for i, j := range jobs {
 		if j.state != "final" || len(j.asks) == 0 {
@@ -92,14 +92,14 @@ func (s *soaking) step(n int) {
 		s.judged[i] = j.name()
 	}
 	// Purge keeps workers for two weeks, so those that ended a minute ago are made older.
-	aged, before := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format("2006-01-02 15:04:05.000000")
-	dbtest.Must(s.db.Exec("UPDATE proof_workers SET start_time = ?, end_time = ? WHERE end_time < ?", aged, aged, before))(s.t)
+	aged, from := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format("2006-01-02 15:04:05.000000")
+	dbtest.Must(s.db.Exec("UPDATE proof_workers SET start_time = ?, end_time = ? WHERE end_time < ?", aged, aged, from))(s.t)
 	for _, args := range [][]string{{"monitor"}, {"purge", "--older-than", "1m", "--force"}, {"status"}, {"monitor", "--report", filepath.Join(s.dir, "report.html")}} {
 		if _, err := s.run(args...); err != nil {
 			s.heard(err)
 		}
 	}
-	s.note(judgedJobs, "", float64(len(s.judged)))
+	s.note(ended, "", float64(len(s.judged)-before))
 	for _, table := range s.tables() {
 		rows := 0
 		dbtest.OK(s.t, s.db.QueryRow("SELECT COUNT(*) FROM "+table).Scan(&rows))
@@ -190,7 +190,7 @@ func (s *soaking) judge(load time.Duration) {
 		dbtest.Require(s.t, len(values) > 0, "nothing was measured from %s to %s: is the time too short?", from, to)
 		return values[len(values)/10]
 	}
-	busier := max(1, s.jobs(half, load)/max(1, s.jobs(from, half)))
+	busier := max(1, floor(s.points[ended], half, load)/max(1, floor(s.points[ended], from, half)))
 	for _, name := range slices.Sorted(maps.Keys(s.points)) {
 		was, is, more := floor(s.points[name], from, half), floor(s.points[name], half, load), 1.25
 		kind := ""
@@ -203,24 +203,9 @@ func (s *soaking) judge(load time.Duration) {
 			more *= busier
 		}
 		text := fmt.Sprintf("%s: %.0f, then %.0f", name, was, is)
-		if s.notes = append(s.notes, text); name != judgedJobs && is > was*more+slack[kind] {
+		if s.notes = append(s.notes, text); name != ended && is > was*more+slack[kind] {
 			s.found = append(s.found, "growth of "+text)
 		}
 		s.t.Log(text)
 	}
-	s.t.Logf("load of the second half by that of the first: %.2f", busier)
-}
-
-// jobs is how many jobs were judged between two times: about how many came.
-func (s *soaking) jobs(from, to time.Duration) float64 {
-	var last, n float64
-	for _, p := range s.points[judgedJobs] {
-		if p.at < from {
-			n = p.value
-		}
-		if p.at < to {
-			last = p.value
-		}
-	}
-	return last - n
 }
