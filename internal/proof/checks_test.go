@@ -29,6 +29,8 @@ type seen struct {
 	notes                              []note  // what its handlers wrote, in the order of their writes
 	// jumped is when locks ended early: a worker that lives learns it when it renews them.
 	jumped func(nanos int64) bool
+	// blamed says whether an error names the round's cause.
+	blamed func(text string) bool
 }
 
 // event is a row of the activity.
@@ -49,6 +51,8 @@ type note struct {
 	pid, parent int
 	nanos       int64
 }
+
+func (j *seen) name() string { return j.queue + "/" + j.jobType + "/" + j.key }
 
 func (j *seen) String() string {
 	var b strings.Builder
@@ -90,15 +94,15 @@ func (r *round) judge() (bad []string) {
 // see reads everything.
 func (r *round) see() (map[id]*seen, error) {
 	jobs, asks := map[id]*seen{}, map[string][]ask{}
-	for _, a := range r.asks {
+	for _, a := range r.allAsks() {
 		name := a.queue + "/" + a.jobType + "/" + a.key
 		asks[name] = append(asks[name], a)
 	}
 	for _, q := range queues {
 		err := r.each("SELECT id, job_type, job_key, state, status, error, attempt, COALESCE(throttle_factor, 1) FROM proof_"+q, func(rows *sql.Rows) error {
-			j := &seen{id: id{queue: q}, jumped: r.jumped}
+			j := &seen{id: id{queue: q}, jumped: r.jumped, blamed: r.blamed}
 			err := rows.Scan(&j.id.id, &j.jobType, &j.key, &j.state, &j.status, &j.error, &j.attempt, &j.weight)
-			j.asks = asks[q+"/"+j.jobType+"/"+j.key]
+			j.asks = asks[j.name()]
 			jobs[j.id] = j
 			return err
 		})
@@ -132,6 +136,9 @@ func (r *round) see() (map[id]*seen, error) {
 		of(n.id).notes = append(of(n.id).notes, n)
 	}
 	maps.Copy(jobs, stray)
+	for i := range r.judged {
+		delete(jobs, i)
+	}
 	return jobs, err
 }
 
@@ -159,8 +166,11 @@ func readNotes(file string) (notes []note, err error) {
 // missing compares what clients asked for with what is there: a total queue.
 func (r *round) missing(jobs map[id]*seen) (bad []string) {
 	there := map[string]int{}
+	for _, name := range r.judged {
+		there[name]++
+	}
 	for _, j := range jobs {
-		there[j.queue+"/"+j.jobType+"/"+j.key]++
+		there[j.name()]++
 		if len(j.asks) == 0 && slices.Contains(queues, j.queue) {
 			bad = append(bad, "nobody asked for "+j.String())
 		}
@@ -243,7 +253,7 @@ func (j *seen) reason(e event) string {
 		}
 		return ""
 	}
-	if slices.ContainsFunc(outside, func(text string) bool { return strings.HasPrefix(e.error, text) }) {
+	if j.blamed(e.error) || slices.ContainsFunc(outside, func(text string) bool { return strings.HasPrefix(e.error, text) }) {
 		return ""
 	}
 	if step.Do == "done" || step.Do == "hang" || !reached && step.Do != "crash" {

@@ -61,6 +61,8 @@ type round struct {
 	// says is what a command with exit code 75 says. flags are more arguments of all ticks.
 	says  *regexp.Regexp
 	flags []string
+	// blames, if not nil, is the cause of any failure that says it, of commands and of attempts.
+	blames *regexp.Regexp
 
 	mu     sync.Mutex
 	asks   []ask
@@ -80,6 +82,8 @@ type round struct {
 	// made is the number of jobs that were made up, by inventor.
 	made     int
 	inventor *rand.Rand
+	// judged are the names of jobs that were judged already, and may be gone since.
+	judged map[id]string
 	// more counts jobs without an ask.
 	more int
 }
@@ -211,6 +215,9 @@ func (r *round) start(c *exec.Cmd) (wait func(), err error) {
 	}
 	return r.starter(c)
 }
+
+// blamed says whether a text names the round's cause.
+func (r *round) blamed(text string) bool { return r.blames != nil && r.blames.MatchString(text) }
 
 func (r *round) isDark() bool {
 	r.mu.Lock()

@@ -217,10 +217,14 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 	}
 	if dryRun {
 		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
-	} else if res, failed := t.db.SQL.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
-		err = failed
 	} else {
-		n, err = res.RowsAffected()
+		err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+			res, err := tx.ExecContext(ctx, "DELETE"+where, args...)
+			if err == nil {
+				n, err = res.RowsAffected()
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("purge schedules: %w", err)

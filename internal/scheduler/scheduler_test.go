@@ -499,3 +499,17 @@ func TestPurge(t *testing.T) {
 		dbtest.Ensure(s.t, err == nil && len(rows) == 2 && rows["held"].Name != "" && rows["here"].Name != "", "%+v, %v", rows, err)
 	})
 }
+
+// TestPurgeWaits: a purge waits for another writer as all other writes do, longer than SQLite itself does.
+func TestPurgeWaits(t *testing.T) {
+	t.Parallel()
+	source := dbtest.SQLite(t)
+	s := openShop(t, "sqlite", source, of(t, "gone", "@hourly"))
+	s.begin()
+	s.noWorkerFor(48 * time.Hour)
+	s.have()
+	writer := dbtest.Must(dbtest.Open(t, "sqlite", source, "emails", "reports").SQL.Begin())(t)
+	time.AfterFunc(time.Second, func() { _ = writer.Rollback() })
+	n, err := s.table.Purge(t.Context(), s.now().Add(-24*time.Hour), false)
+	dbtest.Ensure(t, n == 1 && err == nil, "%d, %v", n, err)
+}

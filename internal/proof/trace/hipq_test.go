@@ -165,7 +165,7 @@ func TestFullDisk(t *testing.T) {
 	h := newHipq(t)
 	h.run(t, "enqueue", "q", "j")
 	full := false
-	cmd := h.command("work")
+	cmd := h.command("work", "--linger", "--verbose")
 	cmd.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=")
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -177,4 +177,5 @@ func TestFullDisk(t *testing.T) {
 	}}))(t)
 	dbtest.OK(t, tr.Wait(patience))
 	dbtest.Ensure(t, cmd.ProcessState.ExitCode() == 75 && strings.Contains(said.String(), "the disk is full"), "%s: %s", cmd.ProcessState, said.String())
+	dbtest.Ensure(t, !strings.Contains(said.String(), "answers again"), "it was full all the time: %s", said.String())
 }

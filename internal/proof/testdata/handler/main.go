@@ -113,6 +113,7 @@ func note(ledger *os.File, event string, j job) {
 
 func must(err error) {
 	if err != nil {
-		panic(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
