@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,13 +88,25 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	return ParseTime(now)
 }
 
+// errBehind means that a cluster node doesn't get what the others committed.
+var errBehind = errors.New("the node didn't get it in time")
+
 // CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
 // it. Without a cluster it does nothing.
 func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
 	}
-	if _, err := db.ExecContext(ctx, db.catchUp); err != nil {
+	// A node that loses the others while it waits reports a lock timeout. The next try then reaches another node.
+	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
+	err := Patiently(ctx, passes, func() error {
+		_, err := db.ExecContext(ctx, db.catchUp)
+		if IsLockTimeout(err) {
+			err = errBehind
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
 	}
 	return nil
