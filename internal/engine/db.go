@@ -91,17 +91,22 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 // errBehind means that a cluster node doesn't get what the others committed.
 var errBehind = errors.New("the node didn't get it in time")
 
+// catchUpFor is how long one try of CatchUp lasts.
+const catchUpFor = 3 * time.Second
+
 // CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
 // it. Without a cluster it does nothing.
 func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
 	}
-	// A node that loses the others while it waits reports a lock timeout. The next try then reaches another node.
+	// A node that lost the others waits for them, and then reports a lock timeout. A new try leaves it for another node.
 	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
 	err := Patiently(ctx, passes, func() error {
-		_, err := db.ExecContext(ctx, db.catchUp)
-		if IsLockTimeout(err) {
+		try, cancel := context.WithTimeout(ctx, catchUpFor)
+		defer cancel()
+		_, err := db.ExecContext(try, db.catchUp)
+		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
 			err = errBehind
 		}
 		return err
