@@ -100,13 +100,19 @@ func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
 	}
-	// A node that lost the others waits for them, and then reports a lock timeout. A new try leaves it for another node.
 	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
 	err := Patiently(ctx, passes, func() error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
 		try, cancel := context.WithTimeout(ctx, catchUpFor)
 		defer cancel()
-		_, err := db.ExecContext(try, db.catchUp)
+		_, err = conn.ExecContext(try, db.catchUp)
 		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
+			// A node that lost the others says so to new connections only. The next try makes one, perhaps to another node.
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 			err = errBehind
 		}
 		return err
