@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What .ci/with-mariadb, .ci/with-mysql and .ci/with-galera have in common, each of which sources it: servers that live as long as
+# What .ci/with-mariadb, .ci/with-mysql, .ci/with-galera and .ci/with-group have in common, each of which sources it: servers that live as long as
 # a command. It takes the options from the arguments: --durable, --keep, and --server=OPTION, which goes into options. Where the
 # variable that $given names is set, there are such servers already, and the command is run with them.
 

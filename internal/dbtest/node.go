@@ -48,6 +48,21 @@ func OwnNode(t testing.TB) *Node {
 	return nodesOf(t, []string{create(t, server)})[0]
 }
 
+// OwnGroup starts a MySQL group for one test that takes members away, creates a database there, and returns the members. The
+// first is the primary.
+func OwnGroup(t testing.TB) (all []*Node) {
+	t.Helper()
+	if os.Getenv(dsnVar) == "" {
+		MySQL(t) // it says why there is none
+	}
+	dsns := strings.Fields(own(t, "with-group", groupVar, nil))
+	name := nameIn(create(t, dsns[0]))
+	for i := range dsns {
+		dsns[i] = withDatabase(t, dsns[i], name)
+	}
+	return nodesOf(t, dsns)
+}
+
 func nodesOf(t testing.TB, dsns []string) (all []*Node) {
 	t.Helper()
 	for _, dsn := range dsns {

@@ -43,7 +43,7 @@ func (r *round) acting() *acts {
 	_, err := r.run("init", "--yes")
 	dbtest.OK(r.t, err)
 	if r.driver == "mysql" {
-		dbtest.Must(r.db.Exec("CREATE TABLE witness (n INT)"))(r.t)
+		dbtest.Must(r.db.Exec("CREATE TABLE witness (n INT AUTO_INCREMENT PRIMARY KEY)"))(r.t)
 	}
 	return &acts{r: r, ended: map[id]string{}}
 }
@@ -123,7 +123,7 @@ func (a *acts) watch(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
 		ended, err := a.read()
 		if err == nil && a.r.driver == "mysql" {
-			_, err = a.r.db.Exec("INSERT INTO witness VALUES (1)")
+			_, err = a.r.db.Exec("INSERT INTO witness VALUES (NULL)")
 		}
 		if err == nil {
 			maps.Copy(ended, a.ended) // what was read first counts

@@ -117,7 +117,11 @@ func (r *round) see() (map[id]*seen, error) {
 		}
 		return cmp.Or(jobs[i], stray[i])
 	}
-	err := r.each("SELECT queue, job_id, at, state, attempt, error FROM proof_activity WHERE kind = 'job' ORDER BY id", func(rows *sql.Rows) error {
+	order := "id"
+	if r.ways != nil { // each node counts its own ids
+		order = "attempt, at"
+	}
+	err := r.each("SELECT queue, job_id, at, state, attempt, error FROM proof_activity WHERE kind = 'job' ORDER BY "+order, func(rows *sql.Rows) error {
 		var i id
 		var e event
 		var at string
@@ -368,7 +372,7 @@ func (r *round) left() (left []string) {
 		for _, dir := range dirs {
 			env, _ := os.ReadFile(filepath.Join(dir, "environ"))
 			argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-			if strings.Contains(string(env)+string(argv), r.config+"\x00") || strings.Contains(string(argv), r.ledger+"\x00") {
+			if strings.Contains(string(env)+string(argv), r.config) || strings.Contains(string(argv), r.ledger+"\x00") {
 				left = append(left, fmt.Sprintf("left behind: process %s: %s", filepath.Base(dir), strings.ReplaceAll(string(argv), "\x00", " ")))
 			}
 		}

@@ -66,6 +66,16 @@ var kinds = []kind{
 		turns: []engineTurns{{"mariadb", 3}, {"sqlite", 1}}, round: outagesOf,
 	},
 	{
+		name: "galera", title: "A node of three in a Galera cluster killed, stopped, cut off from the others, slow or read-only",
+		must: "lost, doubled, errors 1213 and 1205 that reach a user", faults: 85,
+		turns: []engineTurns{{"galera", 2}}, round: galera,
+	},
+	{
+		name: "group", title: "The primary of three members with MySQL Group Replication killed or stopped",
+		must: "lost, doubled, errors 1213 and 1205 that reach a user", faults: 30,
+		turns: []engineTurns{{"group", 1}}, round: group,
+	},
+	{
 		name: "features", title: "Random operations with all features, compared with a model of the queue",
 		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ type round struct {
 	db     *sql.DB
 	dir    string
 	config string
+	// ways, if not nil, are configs that name the nodes of a cluster in different orders, for one command each in turn.
+	ways []string
+	way  atomic.Int32
 	// ledger is the handlers' file.
 	ledger   string
 	settings settings
@@ -63,6 +67,8 @@ type round struct {
 	flags []string
 	// blames, if not nil, is the cause of any failure that says it, of commands and of attempts.
 	blames *regexp.Regexp
+	// never, if not nil, is what no command says.
+	never *regexp.Regexp
 
 	mu     sync.Mutex
 	asks   []ask
@@ -167,7 +173,11 @@ func (r *round) configure(source string) {
 
 // command returns a command of hipq that nothing ends but the proof.
 func (r *round) command(args ...string) *exec.Cmd {
-	c := exec.Command(r.bin.hipq, append(args, "--config", r.config)...)
+	config := r.config
+	if r.ways != nil {
+		config = r.ways[int(r.way.Add(1))%len(r.ways)]
+	}
+	c := exec.Command(r.bin.hipq, append(args, "--config", config)...)
 	c.Env = append(os.Environ(), "HOME="+r.dir, "XDG_CACHE_HOME=", "HIPQ_MAIL=off") // jobs fail for good on purpose
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return c
@@ -199,7 +209,11 @@ func (r *round) run(args ...string) (string, error) {
 	if err != nil {
 		return "", failed{strings.Join(args, " "), err.Error(), exitKilled}
 	}
-	if wait(); !c.ProcessState.Success() {
+	wait()
+	if r.never != nil && r.never.MatchString(said.String()) {
+		r.violates("hipq %s says %s", strings.Join(args, " "), said.String())
+	}
+	if !c.ProcessState.Success() {
 		return out.String(), failed{strings.Join(args, " "), said.String(), c.ProcessState.ExitCode()}
 	}
 	return out.String(), nil
@@ -243,6 +257,9 @@ func (r *round) violates(format string, args ...any) {
 
 // version is the engine's.
 func (r *round) version() (version string) {
+	if r.turn.engine == "galera" {
+		return os.Getenv("HIPQ_TEST_VERSION")
+	}
 	query := "SELECT VERSION()"
 	if r.driver == "sqlite" {
 		query = "SELECT 'SQLite ' || sqlite_version()"

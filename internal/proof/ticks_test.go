@@ -119,6 +119,9 @@ func (r *round) badTicks() (bad []string) {
 		if i := strings.Index(said, "panic: "); i >= 0 && (!t.harmed || !strings.Contains(said[i:], "OOM")) { // so ends SQLite's library without memory
 			bad = append(bad, fmt.Sprintf("%s panicked: %.400s", t.cmd.Args[1:], said[i:]))
 		}
+		if r.never != nil && r.never.MatchString(said) {
+			bad = append(bad, fmt.Sprintf("%s says %s", t.cmd.Args[1:], said))
+		}
 		killed := t.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
 		if !t.harmed && !r.blamed(said) && (killed || code != 0 && code != 75) {
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %.400s", t.cmd.Args[1:], t.cmd.ProcessState, said))
