@@ -147,7 +147,7 @@ func entryRow(at string, e activity.Entry) []string {
 	case e.Attempt == 0:
 	case e.State == activity.Starting:
 		attempt, waited = strconv.Itoa(e.Attempt), millis(e.WaitMS)
-	case e.RunMS == activity.NoRun:
+	case e.RunMS < 1: // also a lost attempt
 		attempt = strconv.Itoa(e.Attempt)
 	default:
 		attempt, ran = strconv.Itoa(e.Attempt), millis(e.RunMS)

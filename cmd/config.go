@@ -181,7 +181,7 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	if err != nil {
 		return err
 	}
-	said := "not asked (--database)"
+	said := "not checked; add --database"
 	if done.Database {
 		said = "initialised"
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -83,8 +84,8 @@ type located struct{ advised }
 // config.
 func locate(c *config.Config, err error) error {
 	switch address := c.Database.Address(); {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, files.ErrUntrusted): // that names the file
+		return err
 	case errors.Is(err, schema.ErrConfig):
 		m := c.Mistake("database", err)
 		if !strings.HasPrefix(c.DSNFrom, "database.") {
@@ -198,7 +199,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.Is(err, config.ErrNotFound) && a.configFile != "":
 		return exitConfig, "run hipq init to create one there"
 	case errors.Is(err, config.ErrNotFound):
-		return exitConfig, "run hipq init to create one, or name one with --config"
+		return exitConfig, "run hipq init to create one, or name one with --config or HIPQ_CONFIG"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):

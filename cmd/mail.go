@@ -74,7 +74,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 			return unsaid{err}
 		}
 		if e == nil {
-			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this is repeated every 15 minutes until it is over", a.command, zonedTime(since, c.Location)))
+			said = append(said, fmt.Sprintf("hipq %s first failed at %s; this message is repeated every 15 minutes until the problem is solved", a.command, zonedTime(since, c.Location)))
 		}
 	}
 	if len(said) > 0 {
@@ -244,7 +244,7 @@ func (i *instance) runAs() string {
 	if passwd, _ := os.ReadFile("/etc/passwd"); asService(string(passwd), name) != "" {
 		name = "root"
 	}
-	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
+	return fmt.Sprintf("run as: %s on %s (instance %s)", name, host, i.Name)
 }
 
 // mailInTurn mails schedules that keep starting over. It looks once an hour.

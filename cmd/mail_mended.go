@@ -131,5 +131,5 @@ func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, noti
 	if more := len(notices) - most; more > 0 {
 		some = append(some, fmt.Sprintf("and %d more", more))
 	}
-	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": no such job is left, and none waits for its retry")
+	return a.tell("resolved: the failures of " + strings.Join(some, ", ") + ": none is open, and no such job waits for an automatic retry")
 }

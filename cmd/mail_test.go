@@ -39,7 +39,7 @@ func TestMailOutage(t *testing.T) {
 	since := zonedTime(at, time.UTC)
 	ends(worker.Summary{Started: 5, Finished: 2, Errors: 1, Answered: at}, schema.ErrNoAnswer, "hipq: the database does not answer\n",
 		"  the database last answered at "+since+", 3 min ago; the results of 2 jobs could not be saved: the jobs count as lost with their worker, and are retried",
-		"; hipq work first failed at "+since+"; this is repeated every 15 minutes")
+		"; hipq work first failed at "+since+"; this message is repeated every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
 	// an interrupted tick always reports; a lost lock alone doesn't prove an outage
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work first failed at "+since)

@@ -107,7 +107,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"activity --state fialed", `--state: "fialed" is not one of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
 	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is not one of keep, replace, error; did you mean keep?`, ""},
 
-	{"schedules pause nightly", `unknown schedule: "nightly"; there is none`, ""},
+	{"schedules pause nightly", `unknown schedule: "nightly"; the config has no schedules`, ""},
 
 	// flags
 	{"jobs --stat failed", `jobs: there is no flag --stat; did you mean --state?`, "jobs [QUEUE]"},

@@ -128,15 +128,15 @@ func (a *app) operate(cmd *cobra.Command, i *instance, q *queue.Queue, o operati
 		if all, err = o.find(cmd, i, q); err != nil {
 			return err
 		}
+		if len(all) == 0 && !o.dryRun {
+			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
+			return nil
+		}
 		if o.ask && (!a.onTerminal() || a.json) {
 			return usagef("%s: no terminal to ask on: %s of %s would be %s; add --yes to do it, or --dry-run to list them",
 				o.verb, texts.Count(len(all), "job"), q.Name, o.result)
 		}
-		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
-			a.say(fmt.Sprintf("%s: no job of %s matches; nothing was changed", o.verb, q.Name))
-			return nil
-		}
-		if o.ask && len(all) > 0 {
+		if o.ask {
 			if err := a.confirm(cmd.Context(), fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)); err != nil {
 				return err
 			}
@@ -198,8 +198,11 @@ func (a *app) summarize(d operated) error {
 		a.say(d.verb + ": " + of) // standard output has the ids of new jobs
 	}
 	if d.refused > 0 {
-		if d.refused+len(d.changed) == 1 {
+		switch {
+		case d.refused == 1 && len(d.changed) == 0:
 			return fmt.Errorf("%s: the job was not %s", d.verb, d.result)
+		case d.refused == 1:
+			return fmt.Errorf("%s: 1 of %s was not %s", d.verb, texts.Count(1+len(d.changed), "job"), d.result)
 		}
 		return fmt.Errorf("%s: %d of %s were not %s", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"), d.result)
 	}

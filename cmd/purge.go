@@ -310,7 +310,7 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		p.a.printMissing(p.a.err, missing)
 	}
 	if open > 0 {
-		p.a.err.line("hipq: purge: %d activity entries stay: hipq monitor has not aggregated their hour yet", open)
+		p.a.err.line("hipq: purge: %d activity entries were kept: hipq monitor has not aggregated their hour yet", open)
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (i *instance) knownSchedules(ctx context.Context, names []string, learn boo
 	known := i.scheduleNames(rows)
 	for _, name := range names {
 		if err == nil && !slices.Contains(known, name) {
-			text := "there is none"
+			text := "the config has no schedules"
 			if len(known) > 0 {
 				text = "known: " + and(known)
 			}

@@ -171,7 +171,7 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	if len(places) == 1 {
 		return "", nil, false, fmt.Errorf("%w: %s%s does not exist", ErrNotFound, path, named)
 	}
-	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
+	return "", nil, false, fmt.Errorf("%w: looked for %s", ErrNotFound, strings.Join(places, ", "))
 }
 
 // Places are where Load searches for a config in this environment; the first that exists is used. Relative paths are in

@@ -140,7 +140,7 @@ func (j *judgement) disk(v *Disk) {
 	}
 	f := Finding{Severity: Warning, What: "disk", Unit: "part", Text: "the disk is nearly full: " + v.String() + "; make room, or hipq purge --older-than 3d"}
 	if v.Full() {
-		f.Severity, f.Text = Critical, "the disk is full: "+v.String()+"; make room outside of the database, then hipq purge --older-than 3d"
+		f.Severity, f.Text = Critical, "the disk is full: "+v.String()+"; free disk space outside the database, then hipq purge --older-than 3d"
 	}
 	f.Value, f.Limit = v.Used()
 	j.find(f)

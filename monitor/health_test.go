@@ -43,7 +43,7 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			"disk full", func(s *State, _ *Alert) { s.Disk = &Disk{Folder: "/srv", Free: 99e6, All: 20e9} }, "critical disk",
-			"the disk is full: 99.0 MB of 20.0 GB are free in /srv; make room outside of the database, then hipq purge --older-than 3d",
+			"the disk is full: 99.0 MB of 20.0 GB are free in /srv; free disk space outside the database, then hipq purge --older-than 3d",
 		},
 		{"disk nearly full", func(s *State, _ *Alert) { s.Disk = &Disk{Folder: "/srv", Free: 999e6, All: 20e9} }, "warning disk", "the disk is nearly full: "},
 		{"enough of a large disk", func(s *State, _ *Alert) { s.Disk = &Disk{Free: 2e9, All: 1e12} }, "", ""},

@@ -52,7 +52,7 @@ func (o Options) Check() error {
 	}
 	switch err := files.CheckDatabase(o.Path); {
 	case errors.Is(err, files.ErrUntrusted):
-		return fmt.Errorf("%w: database.path: %s %w", ErrConfig, o.Path, err)
+		return fmt.Errorf("%w: database.path %w", ErrConfig, err)
 	case err != nil:
 		return fmt.Errorf("%w: database.path: %w", ErrConfig, err)
 	}

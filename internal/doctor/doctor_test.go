@@ -96,7 +96,7 @@ func TestExamine(t *testing.T) {
 		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$claim", "mysql": "DROP INDEX shop_emails$claim ON shop_emails"}[driver]
 		execute(t, db.SQL, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
-		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
+		want(t, found["tables"], Wrong, "shop_emails comes from an older hipq: it has version 0", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {
 			theirs := func() (troubles, foreign []string) { return nil, []string{"ours.sh belongs to user 65534"} }
@@ -154,7 +154,7 @@ func TestProcedures(t *testing.T) {
 	t.Cleanup(func() { execute(t, db.SQL, "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, ""
 	source = cfg.FormatDSN()
-	want(t, look(), Unknown, "this user sees none", "hipq init")
+	want(t, look(), Unknown, "this user has no right to call any", "hipq init")
 }
 
 // TestServer: what a server's settings do to jobs is reported, and what they allow applications' sessions and other users of its host.
@@ -204,7 +204,7 @@ func settings(t *testing.T, db *schema.DB, source string) {
 	found := look()
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
-	want(t, found["procedures"], Unknown, "this user sees none", "hipq init")
+	want(t, found["procedures"], Unknown, "this user has no right to call any", "hipq init")
 	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now from my.cnf")
 	execute(t, db.SQL, fmt.Sprintf(flush, 1))
 	want(t, look()["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")

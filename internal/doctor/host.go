@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/monitor"
 )
@@ -50,7 +52,8 @@ func lookAtFile(_ context.Context, p *patient) Finding {
 	if err != nil {
 		return found(Wrong, err.Error()).but(noFile)
 	}
-	if err := p.Config.Database.Check(); err != nil {
+	err = cmp.Or(p.Config.Database.Check(), files.Writable(path), files.Writable(filepath.Dir(path)))
+	if err != nil {
 		what, remedy, _ := strings.Cut(err.Error(), "; ")
 		return found(Wrong, what).but(remedy)
 	}
@@ -78,7 +81,7 @@ func lookAtDisk(_ context.Context, p *patient) Finding {
 		return found(Wrong, what+", which is a network file system: SQLite needs a local one").
 			but("move database.path to a local disk, or use MariaDB or MySQL")
 	case v.Full():
-		return found(Wrong, what).but("make room outside of the database, then hipq purge --older-than 3d")
+		return found(Wrong, what).but("free disk space outside the database, then hipq purge --older-than 3d")
 	case v.Memory:
 		return found(Warning, what+", which is memory: all jobs are gone when this host restarts").but("move database.path to a disk")
 	case v.Scarce():

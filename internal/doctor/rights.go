@@ -13,12 +13,18 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-func (p *patient) rights() (schema.Rights, error) {
+// unmade reports whether a queue's tables were never made, if this user may know. The check of the tables reports it.
+func (p *patient) unmade(ctx context.Context, queue string) bool {
+	owned, err := p.db.Owned(ctx)
+	return err == nil && !slices.Contains(owned[p.Config.Name], queue)
+}
+
+func (p *patient) rights(queues []schema.Queue) (schema.Rights, error) {
 	names, err := p.Config.Names()
 	if err != nil {
 		return schema.Rights{}, err
 	}
-	return schema.Grants(p.Config.Database, names, p.Config.QueueTables())
+	return schema.Grants(p.Config.Database, names, queues)
 }
 
 // lookAtRights checks whether this user has the rights for all commands but init.
@@ -31,7 +37,8 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 		_ = tx.Rollback()
 		return found(OK, "this user may write the file")
 	}
-	rights, err := p.rights()
+	made := slices.DeleteFunc(p.Config.QueueTables(), func(q schema.Queue) bool { return p.unmade(ctx, q.Name) })
+	rights, err := p.rights(made)
 	if err != nil {
 		return trouble(err)
 	}

@@ -18,6 +18,9 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		return trouble(err)
 	}
 	for _, c := range p.Config.Queues {
+		if p.unmade(ctx, c.Name) {
+			continue
+		}
 		q, err := queue.New(p.db, c.Options)
 		if err != nil {
 			return trouble(err)

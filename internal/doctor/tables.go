@@ -52,7 +52,7 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case len(unseen) > 0 && p.makesProcedures(ctx):
 		return found(Wrong, fmt.Sprintf("%d are missing, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:
-		return found(Unknown, "this user sees none: it may call none, or hipq init left them out; hipq's commands don't need them").but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
+		return found(Unknown, "this user has no right to call any, or hipq init left them out; hipq's commands don't need them").but("if programs use hipq by SQL, run hipq doctor as the user of hipq init")
 	case len(unseen) > 0:
 		return found(OK, fmt.Sprintf("this user sees %d, but not %s", seen, strings.Join(unseen, ", ")))
 	}
@@ -74,7 +74,7 @@ func lookAtSizes(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {
 		return p.sizesOfSQLite(ctx)
 	}
-	rights, err := p.rights()
+	rights, err := p.rights(p.Config.QueueTables())
 	if err != nil {
 		return trouble(err)
 	}

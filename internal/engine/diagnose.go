@@ -113,7 +113,7 @@ func diagnoseSQLite(code int, text string) (Trouble, string) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return TryLater, "another process holds the database file"
 	case sqlite3.SQLITE_FULL:
-		return TryLater, "the disk is full: make room outside of the database, then hipq purge --older-than 3d"
+		return TryLater, "the disk is full: free disk space outside the database, then hipq purge --older-than 3d"
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return Misconfigured, "check that this user may write the database file and its folder, and that there are not too many open files"
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:

@@ -241,7 +241,7 @@ func (q *Queue) Get(ctx context.Context, from engine.Reader, id int64, lock stri
 	case err != nil:
 		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
 	case found == nil:
-		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
+		return nil, fmt.Errorf("job %d of %s: %w", id, q.Name, ErrNotFound)
 	}
 	return found, nil
 }

@@ -47,6 +47,8 @@ func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 			}
 			if err != nil && !IsRefusal(err) {
 				return err
+			} else if errors.Is(err, store.ErrNotFound) {
+				refused[n] = err // names the job
 			} else if err != nil {
 				refused[n] = fmt.Errorf("%s job %d of %s: %w", o.verb, id, q.s.Name, err)
 			}

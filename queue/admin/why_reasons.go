@@ -191,7 +191,7 @@ func (w *Why) groupFull() {
 	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
 	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
 	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
-		w.add("group_full", "throttled: %d of %d are taken in group %s, and its factor is %d", used, limit, group, factor)
+		w.add("group_full", "throttled: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", used, limit, group, factor)
 	case throttled && limit == 0:
 		w.add("held", "its throttle group was full, and no longer has a limit: the next worker starts it")
 	case throttled:
@@ -209,7 +209,7 @@ func (w *Why) limitFull() {
 		w.add("limit_full", "throttled: its shard holds %d of %d, %d are taken there, and its factor is %d%s",
 			share, limit, used, factor, w.others(limit, max(share, used)))
 	default:
-		w.add("limit_full", "throttled: %d of %d are taken, and its factor is %d", used, limit, factor)
+		w.add("limit_full", "throttled: jobs use %d of throttle_limit %d, and this one counts %d: wait, or raise throttle_limit", used, limit, factor)
 	}
 }
 
