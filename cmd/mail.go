@@ -47,7 +47,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
-	case a.isRead() || a.signals.ended() != 0:
+	case !a.mailsOutages():
 		return err
 	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
 		return unsaid{err}
@@ -105,7 +105,7 @@ func misconfigured(a *app, command string, what []string) (*alert.Outage, error)
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
 	outage, none := misconfigured(a, a.command, what)
-	if code != exitConfig || none != nil || a.isRead() || a.signals.ended() != 0 {
+	if code != exitConfig || none != nil || !a.mailsOutages() {
 		return err
 	}
 	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
@@ -127,7 +127,7 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 
 // mailBack prints that an outage is over.
 func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
-	if none == nil && !a.isRead() && a.signals.ended() == 0 {
+	if none == nil && a.mailsOutages() {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			if why != "" {
 				why = ": " + why
@@ -142,6 +142,9 @@ func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() }
 
 // isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
 func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
+
+// mailsOutages reports whether cron mails outages: a caller who reads along, or ended the command, hears of them anyway.
+func (a *app) mailsOutages() bool { return !a.isRead() && a.signals.ended() == 0 }
 
 func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
 	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))

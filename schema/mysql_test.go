@@ -129,7 +129,7 @@ func TestVariablesOfTheDSN(t *testing.T) {
 	err := db.SQL.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
 	dbtest.Ensure(t, err == nil && depth == "7" && size == "65536", "%s, %s, %v", depth, size, err)
 	for option, want := range map[string]string{
-		"net_read_timeout=hunter2": "refuses to set net_read_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
+		"net_read_timeout=hunter2": "refuses to set net_read_timeout, or the given value (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
 		"nobodys=hunter2": "refuses to set nobodys,", "net_read_timeout=hunter2 hunter3&sql_notes=1": "refuses to set net_read_timeout, sql_notes,",
 		"collation=utf8mb4_hunter2": "",
 	} {

@@ -13,10 +13,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// unmade reports whether a queue's tables were never made, if this user may know. The check of the tables reports it.
-func (p *patient) unmade(ctx context.Context, queue string) bool {
+// unmade returns whether a queue's tables were never made, if this user may know. The check of the tables reports it.
+func (p *patient) unmade(ctx context.Context) func(queue string) bool {
 	owned, err := p.db.Owned(ctx)
-	return err == nil && !slices.Contains(owned[p.Config.Name], queue)
+	return func(queue string) bool { return err == nil && !slices.Contains(owned[p.Config.Name], queue) }
 }
 
 func (p *patient) rights(queues []schema.Queue) (schema.Rights, error) {
@@ -37,7 +37,8 @@ func lookAtRights(ctx context.Context, p *patient) Finding {
 		_ = tx.Rollback()
 		return found(OK, "this user may write the file")
 	}
-	made := slices.DeleteFunc(p.Config.QueueTables(), func(q schema.Queue) bool { return p.unmade(ctx, q.Name) })
+	unmade := p.unmade(ctx)
+	made := slices.DeleteFunc(p.Config.QueueTables(), func(q schema.Queue) bool { return unmade(q.Name) })
 	rights, err := p.rights(made)
 	if err != nil {
 		return trouble(err)

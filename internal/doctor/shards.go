@@ -17,8 +17,9 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	if err != nil {
 		return trouble(err)
 	}
+	unmade := p.unmade(ctx)
 	for _, c := range p.Config.Queues {
-		if p.unmade(ctx, c.Name) {
+		if unmade(c.Name) {
 			continue
 		}
 		q, err := queue.New(p.db, c.Options)
