@@ -132,7 +132,7 @@ func (a *acts) watch(ctx context.Context) {
 	}
 }
 
-// read returns how jobs have ended. What is closed afterwards ended all the same.
+// read returns how jobs have ended. A job that is closed later has still ended.
 func (a *acts) read() (map[id]string, error) {
 	ended := map[id]string{}
 	for _, q := range append([]string{actsQueue}, queues...) {

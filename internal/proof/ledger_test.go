@@ -29,7 +29,7 @@ type ending struct {
 	Seconds float64 `json:"seconds"`
 	Version string  `json:"version"`
 	Commit  string  `json:"commit"`
-	// Notes are what a turn measured besides.
+	// Notes are what a turn measured.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -283,7 +283,7 @@ func (k *mTick) start(j *mJob, at string) error {
 			j.decide()
 		}
 	}
-	k.running[j] = !j.t.asked || j.outcome == "" // until its outcome is seen; a retry handler's job counts no more
+	k.running[j] = !j.t.asked || j.outcome == "" // until its outcome is seen; a retry handler's job doesn't count
 	return nil
 }
 

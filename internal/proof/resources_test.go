@@ -36,7 +36,7 @@ type scarcity struct {
 	*plight
 
 	mu sync.Mutex
-	// now is what is missing to whom, nil for nothing.
+	// now is what is missing and for which process; nil if nothing is.
 	now *shortage
 	who string
 	// The calls from this one on fail, each so many. met counts them all, hits the failed ones.
@@ -66,7 +66,7 @@ var (
 	tight = []func(*scarcity) string{(*scarcity).crowd, (*scarcity).space, (*scarcity).data, (*scarcity).soft}
 )
 
-// causes is what is said by whoever lacked something.
+// causes matches what a process says if it lacks something.
 const causes = "no space left on device|disk is full|input/output error|disk I/O error|too many open files|resource temporarily unavailable|" +
 	"out of memory|cannot allocate memory"
 
@@ -161,7 +161,7 @@ func (s *scarcity) start(c *exec.Cmd) (wait func(), err error) {
 	}, err
 }
 
-// looks are commands that clients run besides.
+// looks are commands that clients also run.
 var looks = [][]string{{"status"}, {"purge"}, {"monitor"}, {"activity"}, {"monitor", "--report", "REPORT"}}
 
 // look runs commands whose output goes to a file. A command whose output is incomplete must not end well.

@@ -80,7 +80,7 @@ func kinds(s subject, names string, numbers ...int) (k []syscallKind) {
 	return k
 }
 
-// The groups of calls that fail for want of something: of room on the disk (ENOSPC, EIO), of descriptors (EMFILE), of
+// The groups of calls that fail if something is missing: of room on the disk (ENOSPC, EIO), of descriptors (EMFILE), of
 // processes (EAGAIN).
 var (
 	Writes      = []string{"write", "pwrite64", "writev", "fallocate", "ftruncate", "fsync", "fdatasync"}

@@ -86,7 +86,7 @@ func (t *Trace) Log() []Change { return t.o.Log.Changes() }
 // Mark adds a text to the log, such as what was acknowledged so far.
 func (t *Trace) Mark(text string) { t.o.Log.add(Change{Kind: Mark, Path: text}) }
 
-// within is a path relative to the recorded folder. SQLite's shared memory is of no account: it isn't read after a
+// within is a path relative to the recorded folder. SQLite's shared memory is left out: it isn't read after a
 // crash.
 func (t *Trace) within(path string) (relative string, is bool) {
 	relative, err := filepath.Rel(t.o.Record, path)

@@ -120,7 +120,7 @@ func onOwnThread(found chan struct{}, f func()) {
 }
 
 // begin starts the command, lets it install the filter in itself, and attaches to it once more. Only PTRACE_SEIZE lets
-// a traced process stop by SIGSTOP as if nobody traced it.
+// a traced process stop by SIGSTOP as if it weren't traced.
 func (t *Trace) begin() error {
 	if t.cmd.SysProcAttr == nil {
 		t.cmd.SysProcAttr = &syscall.SysProcAttr{}
