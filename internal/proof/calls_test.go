@@ -66,7 +66,7 @@ func calls(r *round) {
 func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 	after, kind := rng.IntN(2) == 0, rng.IntN(10)
 	pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
-	t := &tick{cmd: r.command("work", "--run-for", "2s"), began: time.Now(), ended: make(chan struct{})}
+	t := &tick{cmd: r.command("work", "--run-for", "2s", "--json"), began: time.Now(), ended: make(chan struct{})}
 	t.cmd.Stderr, t.cmd.Stdout = &t.said, &t.said
 	number := 0
 	tr, err := trace.Start(t.cmd, trace.Options{Hook: func(c *trace.Call) {

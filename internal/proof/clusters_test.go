@@ -109,7 +109,6 @@ func (r *round) clustered(nodes []*dbtest.Node, serves, whole string) *cluster {
 	r.begin()
 	r.says = regexp.MustCompile("can't be reached|does not answer|another transaction|busy|lost its lock|read-only")
 	r.never = regexp.MustCompile("Error 1213|Error 1205|Deadlock found|Lock wait timeout")
-	r.flags = []string{"--json"}
 	return c
 }
 

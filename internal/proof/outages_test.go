@@ -70,7 +70,7 @@ func outagesOf(r *round) {
 		p.proxy = dbtest.ProxyTo(r.t, p.as)
 		r.configure(p.proxy.Source)
 	}
-	r.says, r.flags = regexp.MustCompile(o.says+"|lost its lock"), []string{"--json"}
+	r.says = regexp.MustCompile(o.says + "|lost its lock")
 	r.live(workload{ticks: 2, backlog: 25}, stuckAfter, func(context.Context) {
 		for n := 0; n < 12 && time.Now().Before(r.until); n++ {
 			time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)

@@ -74,7 +74,7 @@ const causes = "no space left on device|disk is full|input/output error|disk I/O
 func resources(r *round) {
 	s := &scarcity{plight: &plight{round: r, rng: r.random(10)}, lost: map[string]bool{}}
 	r.starter, r.blames = s.start, regexp.MustCompile(causes)
-	r.says, r.flags = regexp.MustCompile(causes+"|lost its lock"), []string{"--json"}
+	r.says = regexp.MustCompile(causes + "|lost its lock")
 	const each = 5
 	r.live(workload{ticks: 3, backlog: 40}, time.Minute, func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)

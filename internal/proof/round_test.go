@@ -62,9 +62,8 @@ type round struct {
 	// ledger is the handlers' file.
 	ledger   string
 	settings settings
-	// says is what a command with exit code 75 says. flags are more arguments of all ticks.
-	says  *regexp.Regexp
-	flags []string
+	// says is what a command with exit code 75 says.
+	says *regexp.Regexp
 	// blames, if not nil, is the cause of any failure that says it, of commands and of attempts.
 	blames *regexp.Regexp
 	// never, if not nil, is what no command says.

@@ -41,7 +41,7 @@ func (r *round) cron(ctx context.Context, n int) {
 		if rng.IntN(2) == 0 {
 			args = append(args, "--linger")
 		}
-		t := r.tick(append(args, r.flags...)...)
+		t := r.tick(args...)
 		go func() {
 			<-t.ended
 			<-slots
@@ -53,9 +53,9 @@ func (r *round) cron(ctx context.Context, n int) {
 	}
 }
 
-// tick starts a process of hipq work.
+// tick starts a process of hipq work. With --json it prints each error, also one that cron would mail again.
 func (r *round) tick(args ...string) *tick {
-	t := &tick{cmd: r.command(args...), began: time.Now(), ended: make(chan struct{})}
+	t := &tick{cmd: r.command(append(args, "--json")...), began: time.Now(), ended: make(chan struct{})}
 	t.cmd.Stderr = &t.said
 	t.cmd.Stdout = &t.said
 	wait, err := r.start(t.cmd)
