@@ -225,7 +225,6 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// TestLoopback: another user of the host can take over a port, but not a socket, nor a server with a certificate.
 // TestLostDatabase: it is wrong that the database goes away between two checks.
 func TestLostDatabase(t *testing.T) {
 	proxy := dbtest.NewProxy(t)
@@ -239,6 +238,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
+// TestLoopback: another user of the host can take over a port, but not a socket, nor a server with a certificate.
 func TestLoopback(t *testing.T) {
 	for dsn, result := range map[string]Result{
 		"shop:s3cret@tcp(127.0.0.1:3306)/shop": Warning, "tcp(localhost)/shop": Warning, "tcp([::1]:3306)/shop?tls=skip-verify": Warning,
