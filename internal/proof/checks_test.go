@@ -208,7 +208,7 @@ func (r *round) missing(jobs map[id]*seen) (bad []string) {
 func (r *round) twice(jobs map[id]*seen) (bad []string) {
 	same := map[string][]*seen{}
 	for _, j := range jobs {
-		if len(j.log) > 0 {
+		if len(j.log) > 0 && len(j.asks) > 0 {
 			same[j.name()] = append(same[j.name()], j)
 		}
 	}
@@ -277,7 +277,7 @@ func (j *seen) judge() (bad []string) {
 }
 
 // outside are errors that no handler made.
-var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not begun: its quarantine: ", "stream: ", "the program "}
+var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: quarantine: ", "stream: ", "the program "}
 
 // timeouts are those of the job types that don't have the instance's.
 var timeouts = map[string]time.Duration{"brief": time.Second, "sent": 3 * time.Second}
