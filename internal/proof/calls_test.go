@@ -16,7 +16,7 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "calls", title: "SIGKILL, SIGSTOP and SIGTERM just before and just after a system call of workers, guards, forks and handlers",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: calls,
 	})
 }
