@@ -118,7 +118,7 @@ func (r *round) see() (map[id]*seen, error) {
 	}
 	order := "id"
 	if r.turn.engine == "galera" { // each node counts its own ids
-		order = "at, attempt"
+		order = "attempt, at"
 	}
 	place := 0
 	err := r.each("SELECT queue, job_id, at, state, attempt, error FROM proof_activity WHERE kind = 'job' ORDER BY "+order, func(rows *sql.Rows) error {
@@ -213,10 +213,11 @@ func (r *round) twice(jobs map[id]*seen) (bad []string) {
 		}
 	}
 	for _, all := range same {
-		slices.SortFunc(all, func(a, b *seen) int { return a.log[0].place - b.log[0].place })
+		slices.SortFunc(all, func(a, b *seen) int { return cmp.Or(a.log[0].at.Compare(b.log[0].at)*btoi(r.ways != nil), a.log[0].place-b.log[0].place) })
 		for i, j := range all[1:] {
-			if before := all[i]; before.log[len(before.log)-1].place > j.log[0].place {
-				bad = append(bad, "added although its key was taken: "+j.String()+"\n"+before.String())
+			before := all[i].log[len(all[i].log)-1]
+			if r.ways == nil && before.place > j.log[0].place || r.ways != nil && before.at.After(j.log[0].at) {
+				bad = append(bad, "added although its key was taken: "+j.String()+"\n"+all[i].String())
 			}
 		}
 	}
@@ -245,7 +246,7 @@ func (j *seen) judge() (bad []string) {
 		case last.state == "finished" || last.state == "failed":
 			say("something happened after its end")
 		case e.state == "starting":
-			if !over || e.attempt != attempt+1 {
+			if !over || e.attempt != attempt+1 || i > 1 && e.at.Before(last.at) && len(j.r.jumps) == 0 {
 				say("attempt %d started after attempt %d (over: %v)", e.attempt, attempt, over)
 			}
 			attempt, over, started = e.attempt, false, e.at
