@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -76,6 +77,20 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 		n.place.CompareAndSwap(place, place+1)
 	}
 	return nil, cmp.Or(failed, driver.ErrBadConn)
+}
+
+// watch calls moved when another node is in use. A node that lost the others refuses new connections, but says nothing on old
+// ones, so watch makes one each second until ctx ends.
+func (n *nodes) watch(ctx context.Context, moved func()) {
+	for place := n.place.Load(); n.place.Load() == place; {
+		if !sleep(ctx, time.Second) {
+			return
+		}
+		if conn, err := (preparing{Connector: n}).Connect(ctx); err == nil {
+			_ = conn.Close()
+		}
+	}
+	moved()
 }
 
 // nodeConn is a connection that stays valid while its node is the current one.
