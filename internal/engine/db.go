@@ -105,6 +105,9 @@ func (db *DB) CatchUp(ctx context.Context) error {
 			go db.nodes.watch(try, cancel)
 		}
 		_, err := db.ExecContext(try, db.catchUp)
+		if db.nodes != nil && IsLockTimeout(err) {
+			db.nodes.probe(ctx)
+		}
 		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
 			err = errBehind
 		}

@@ -79,15 +79,18 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, cmp.Or(failed, driver.ErrBadConn)
 }
 
-// watch calls moved when another node is in use. A node that lost the others refuses new connections, but says nothing on old
-// ones, so watch makes one each second until ctx ends.
+// probe leaves the node if it refuses a new connection. A node that lost the others does, but says nothing on old connections.
+func (n *nodes) probe(ctx context.Context) {
+	if conn, err := (preparing{Connector: n}).Connect(ctx); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// watch probes the node each second until ctx ends, and calls moved when another one is in use.
 func (n *nodes) watch(ctx context.Context, moved func()) {
-	for place := n.place.Load(); n.place.Load() == place; {
+	for place := n.place.Load(); n.place.Load() == place; n.probe(ctx) {
 		if !sleep(ctx, time.Second) {
 			return
-		}
-		if conn, err := (preparing{Connector: n}).Connect(ctx); err == nil {
-			_ = conn.Close()
 		}
 	}
 	moved()
