@@ -113,6 +113,9 @@ func (db *DB) CatchUp(ctx context.Context) error {
 		}
 		return err
 	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errBehind
+	}
 	if err != nil {
 		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
 	}
