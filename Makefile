@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
+.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,9 +79,14 @@ race: ## run the shorter tests under the race detector (needs a C compiler)
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
 	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
+	.ci/proof --for $(if $(SHORT),30s,5m) 'signals/mariadb/1'
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 80m -run TestHourOfCron ./internal/crash -crash.cron 60 -v)
+
+proof: ## run the campaign of faults: up to eight hours, in turns; TURNS='signals/*/*' chooses
+	@.ci/clients faketime
+	.ci/proof $(TURNS)
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/store ./internal/bench

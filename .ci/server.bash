@@ -1,17 +1,21 @@
 # shellcheck shell=bash
-# What .ci/with-mariadb, .ci/with-mysql and .ci/with-galera have in common, each of which sources it: servers that live as long as
-# a command. It takes the options from the arguments: --durable, and --server=OPTION, which goes into options. Where the variable
-# that $given names is set, there are such servers already, and the command is run with them.
+# What .ci/with-mariadb, .ci/with-mysql, .ci/with-galera and .ci/with-group have in common: servers that live as long as a command.
+# The scripts source it. It takes the options from the arguments: --durable, --keep, and --server=OPTION, which goes into $options.
+# If the variable that $given names is set, there are such servers already, and the command runs with them.
 
 say() { echo "${0##*/}: $*" >&2; }
 
 # shellcheck disable=SC2034 # the scripts ask for them
-durable='' options=()
-while [[ ${1:-} == --durable || ${1:-} == --server=* ]]; do
-  if [[ $1 == --durable ]]; then durable=1; else options+=("${1#--server=}"); fi
+durable='' keep=() options=()
+while [[ ${1:-} == --durable || ${1:-} == --keep || ${1:-} == --server=* ]]; do
+  case $1 in
+    --durable) durable=1 ;;
+    --keep) keep=(keep) ;;
+    *) options+=("${1#--server=}") ;;
+  esac
   shift
 done
-if [[ $# == 0 || $1 == -* ]]; then say "usage: $0 [--durable] [--server=OPTION]... COMMAND..." && exit 64; fi
+if [[ $# == 0 || $1 == -* ]]; then say "usage: $0 [--durable] [--keep] [--server=OPTION]... COMMAND..." && exit 64; fi
 if [[ ${!given:-} ]]; then exec "$@"; fi
 
 PATH=$PATH:/usr/sbin:/usr/local/sbin # where Debian keeps servers, but not in everybody's PATH
@@ -89,12 +93,25 @@ start() {
   done
 }
 
+# keep SERVER...: runs it, and runs it again when it was killed; with the options in $first, then with those in $again
+# shellcheck disable=SC2317 # start calls it
+keep() {
+  local status how=(${first[@]+"${first[@]}"})
+  trap - EXIT
+  while status=0; do
+    "$@" ${how[@]+"${how[@]}"} &
+    wait $! || status=$?
+    if [[ $status != 137 ]]; then return; fi
+    how=(${again[@]+"${again[@]}"})
+  done
+}
+
 # start_one SERVER...: starts it on a free port, which is in $port then
 start_one() {
   local attempt
   for attempt in 1 2 3 4 5; do
     port=$(free_ports 1) || { report "no free port" && exit 1; }
-    if start "$dir/log" "$@" --port="$port" --bind-address=127.0.0.1 --socket="$dir/sock" --pid-file="$dir/pid" \
+    if start "$dir/log" ${keep[@]+"${keep[@]}"} "$@" --port="$port" --bind-address=127.0.0.1 --socket="$dir/sock" --pid-file="$dir/pid" \
       --max-connections=500 ${options[@]+"${options[@]}"}; then return; fi
     # Somebody else may have taken the port in between; any other reason will not go away.
     if [[ $attempt == 5 ]] || ! grep -qi 'address already in use' "$dir/log"; then report "the server did not start" && exit 1; fi

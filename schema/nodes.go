@@ -77,9 +77,12 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 	switch {
 	case err != nil:
 	case is["wsrep_cluster_status"] == "" || is["wsrep_cluster_status"] == "Disconnected": // no Galera cluster
-		is, err = pairs(ctx, asked, "SELECT 'read_only', IF(@@GLOBAL.read_only, 'yes', 'no')")
-		if is["read_only"] == "yes" {
+		is, err = pairs(ctx, asked, "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'group_replication_consistency')")
+		if is["read_only"] != "OFF" && err == nil {
 			err = fmt.Errorf("the server is read-only: %w", driver.ErrBadConn)
+		}
+		if level := is["group_replication_consistency"]; level != "" && err == nil {
+			err = heardByGroup(ctx, conn.(driver.ExecerContext), level)
 		}
 	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
 		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
@@ -92,6 +95,18 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 		return nil, err
 	}
 	return conn, nil
+}
+
+// heardByGroup makes sure that the other members of a group answer. A primary that was stopped or cut off may have been
+// replaced: until it learns this, it isn't read-only, and shows old rows. level is the session's consistency, which it
+// restores. Outside a group it does nothing.
+func heardByGroup(ctx context.Context, conn driver.ExecerContext, level string) error {
+	_, err := conn.ExecContext(ctx, "SET group_replication_consistency = 'BEFORE'; SELECT 1 FROM (SELECT 1) AS waits;"+
+		" SET group_replication_consistency = '"+level+"'", nil)
+	if err != nil {
+		return fmt.Errorf("the member doesn't hear from its group (%w): %w", err, driver.ErrBadConn)
+	}
+	return nil
 }
 
 // synced is wsrep_local_state of a node that is neither joining nor sending its data to one that joins.

@@ -3,6 +3,7 @@ package schema_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -164,4 +165,39 @@ func TestServersAreTheNodes(t *testing.T) {
 	for i, one := range alone {
 		dbtest.Ensure(t, strings.Contains(one.DSN, "tcp("+addrs[i]+")") && one.Nodes == nil, "%s: %+v", addrs[i], one)
 	}
+}
+
+// A primary that was replaced while it was stopped isn't used, although it doesn't know yet.
+func TestGroupReplacedPrimary(t *testing.T) {
+	if testing.Short() || os.Getenv("HIPQ_TEST_OWN") != "with-mysql" {
+		t.Skip("takes as long as a MySQL group needs for a new primary")
+	}
+	nodes := dbtest.OwnGroup(t)
+	var dsns []string
+	for _, n := range nodes {
+		dsns = append(dsns, n.DSN)
+	}
+	open := func(dsn string) (*schema.DB, error) {
+		return schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dsn}, schema.Named("shop"))
+	}
+	end := nodes[0].Stop()
+	newPrimary := dbtest.AnyOf(t, dsns[1:]...)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		db, err := open(newPrimary)
+		if err == nil {
+			_ = db.SQL.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no new primary after a minute: %v", err)
+		}
+	}
+	end()
+	db := dbtest.Must(open(dbtest.AnyOf(t, dsns...) + "?group_replication_consistency='AFTER'"))(t)
+	defer db.SQL.Close()
+	var port int
+	var level string
+	dbtest.OK(t, db.SQL.QueryRowContext(t.Context(), "SELECT @@port, @@group_replication_consistency").Scan(&port, &level))
+	dbtest.Ensure(t, !strings.Contains(dsns[0], fmt.Sprint(":", port, ")")), "the old primary was used")
+	dbtest.Same(t, level, "AFTER", "consistency that the DSN sets")
 }

@@ -150,7 +150,9 @@ func (b Log) Purge(ctx context.Context, before time.Time) error {
 		var old []any
 		err := b.db.SQL.SelectContext(ctx, &old, "SELECT notice FROM "+b.db.Notices()+" WHERE said_time < ? LIMIT ?", engine.At(before), engine.PurgeBatch)
 		if err == nil && len(old) > 0 {
-			_, err = b.db.SQL.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
+			err = b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+				return tx.Write(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("purge notices: %w", err)

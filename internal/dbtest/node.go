@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Node is a cluster node that a test manipulates.
+// Node is a server that a test manipulates.
 type Node struct {
 	// DSN is the test's database on it.
 	DSN string
@@ -33,7 +33,34 @@ func OwnNodes(t testing.TB) (all []*Node) {
 	if os.Getenv(galeraVar) == "" {
 		return Nodes(t) // it says why there is none
 	}
-	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar))))
+	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar, nil))))
+}
+
+// OwnNode starts a server for one test that kills it, and creates a database there. Unlike OwnMySQL's, this server restarts
+// after the kill and still has what it acknowledged.
+func OwnNode(t testing.TB) *Node {
+	t.Helper()
+	if os.Getenv(dsnVar) == "" {
+		MySQL(t) // it says why there is none
+	}
+	// A large pool would only make each start longer.
+	server := ownServer(t, nil, "--durable", "--keep", "--server=--innodb-buffer-pool-size=64M")
+	return nodesOf(t, []string{create(t, server)})[0]
+}
+
+// OwnGroup starts a MySQL group for one test that takes members away, creates a database there, and returns the members. The
+// first is the primary.
+func OwnGroup(t testing.TB) (all []*Node) {
+	t.Helper()
+	if os.Getenv(dsnVar) == "" {
+		MySQL(t) // it says why there is none
+	}
+	dsns := strings.Fields(own(t, "with-group", groupVar, nil))
+	name := nameIn(create(t, dsns[0]))
+	for i := range dsns {
+		dsns[i] = withDatabase(t, dsns[i], name)
+	}
+	return nodesOf(t, dsns)
 }
 
 func nodesOf(t testing.TB, dsns []string) (all []*Node) {
@@ -127,7 +154,7 @@ func (n *Node) Isolate() (end func()) {
 	return func() { n.provide("gmcast.isolate=0") }
 }
 
-// Kill kills the node's process. .ci/with-galera restarts it.
+// Kill kills the node's process. The program in .ci that has started it restarts it.
 func (n *Node) Kill() {
 	n.t.Helper()
 	n.signal(n.pid(), syscall.SIGKILL)

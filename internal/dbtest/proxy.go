@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -38,6 +39,10 @@ type Proxy struct {
 	// caught then gets prey, the connection's number, once the server has the statements.
 	caught chan uint32
 	prey   uint32
+	// broken is the cut of BreaksAt, if any.
+	broken *broken
+	// slow delays all that is forwarded.
+	slow time.Duration
 }
 
 // NewProxy creates a database and forwards connections to it until the test ends.
@@ -72,15 +77,18 @@ func ProxyTo(t testing.TB, direct string) *Proxy {
 	return p
 }
 
-// Mend forwards connections again.
+// Mend forwards connections again, after a Cut.
 func (p *Proxy) Mend() {
 	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil {
+		return
+	}
 	listener, err := net.Listen("unix", p.path)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.listener = listener
 	p.all.Go(func() {
 		for {
@@ -186,6 +194,13 @@ func (p *Proxy) LosesQuestions(yes bool) {
 	p.questions = yes
 }
 
+// Slow delays everything that is forwarded by so much.
+func (p *Proxy) Slow(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = by
+}
+
 func (p *Proxy) serve(client net.Conn) {
 	server, err := net.Dial(p.net, p.server)
 	if err != nil {
@@ -199,7 +214,7 @@ func (p *Proxy) serve(client net.Conn) {
 		_ = client.Close() // accepted while it was cut
 	}
 	p.mu.Unlock()
-	tap := &tap{proxy: p}
+	tap := &tap{proxy: p, client: client, server: server}
 	var both sync.WaitGroup
 	both.Go(func() { p.pass(client, server, tap.ask) })
 	both.Go(func() { p.pass(server, client, tap.answer) })
@@ -230,8 +245,9 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
-		silent := p.silent
+		silent, slow := p.silent, p.slow
 		p.mu.Unlock()
+		time.Sleep(slow)
 		if silent != nil {
 			<-silent
 		}

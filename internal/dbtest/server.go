@@ -15,12 +15,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Environment variables: the test server, the program in .ci that starts another one, the nodes of a cluster, and whether
-// tests may be skipped without a server.
+// Environment variables: the test server, the program in .ci that starts another one, the nodes of a cluster, the members
+// of a group, and whether tests may be skipped without a server.
 const (
 	dsnVar     = "HIPQ_TEST_MYSQL_DSN"
 	ownVar     = "HIPQ_TEST_OWN"
 	galeraVar  = "HIPQ_TEST_GALERA_DSNS"
+	groupVar   = "HIPQ_TEST_GROUP_DSNS"
 	requireVar = "HIPQ_TEST_REQUIRE_MYSQL"
 	ciVar      = "CI"
 )

@@ -3,14 +3,16 @@ package dbtest
 import (
 	"bytes"
 	"encoding/binary"
+	"net"
 	"strings"
 	"sync"
 )
 
 // tap reads the statements of one connection.
 type tap struct {
-	proxy *Proxy
-	mu    sync.Mutex
+	proxy          *Proxy
+	client, server net.Conn
+	mu             sync.Mutex
 	// number is the server's number for the connection; 0 before its greeting.
 	number uint32
 	// since is what was sent since the transaction began.
@@ -19,6 +21,8 @@ type tap struct {
 	mute bool
 	// heard is what arrived of it.
 	heard []byte
+	// broken, if not nil, breaks the connection once the server has answered.
+	broken *broken
 }
 
 // ask judges what the client sends.
@@ -27,6 +31,12 @@ func (t *tap) ask(sent []byte) verdict {
 	defer t.mu.Unlock()
 	if t.proxy.catches(sent, t.number) {
 		return catch
+	}
+	if b := t.proxy.breaks(sent); b != nil && b.part == TheQuestion {
+		b.happens()
+		return hangUp
+	} else if b != nil {
+		t.broken = b
 	}
 	if bytes.Contains(sent, []byte("\x03START TRANSACTION")) {
 		t.since.Reset()
@@ -57,6 +67,10 @@ func (t *tap) answer(sent []byte) verdict {
 	if t.number == 0 { // the greeting has it after the header, the protocol version and the server version
 		version := bytes.IndexByte(sent[5:], 0)
 		t.number = binary.LittleEndian.Uint32(sent[5+version+1:])
+	}
+	if t.broken != nil {
+		defer t.mu.Unlock()
+		return t.swallows(sent)
 	}
 	mute := t.mute
 	if mute {

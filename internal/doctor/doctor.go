@@ -69,10 +69,10 @@ func joined(a, b string) string {
 
 func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
 
-// trouble turns an error into a finding: something is wrong, or the result is unknown.
+// trouble turns an error into a finding: something is wrong, such as a lost connection, or the result is unknown.
 func trouble(err error) Finding {
 	kind, remedy := schema.Diagnose(err)
-	if kind == schema.Misconfigured {
+	if kind == schema.Misconfigured || engine.IsUnreachable(err) {
 		return found(Wrong, err.Error()).but(remedy)
 	}
 	return found(Unknown, err.Error()).but(remedy)

@@ -225,6 +225,19 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
+// TestLostDatabase: a database that goes away between two checks is reported as wrong, not as unknown.
+func TestLostDatabase(t *testing.T) {
+	proxy := dbtest.NewProxy(t)
+	found := examine(t.Context(), t, "mysql", proxy.Source, Options{Now: func() time.Time {
+		proxy.Cut()
+		return time.Now()
+	}})
+	want(t, found["database"], OK, "", "")
+	for _, check := range []string{"clock", "sysdate", "workers"} {
+		want(t, found[check], Wrong, "", "the database can't be reached")
+	}
+}
+
 // TestLoopback: another user of the host can take over a port, but not a socket, nor a server with a certificate.
 func TestLoopback(t *testing.T) {
 	for dsn, result := range map[string]Result{

@@ -26,11 +26,10 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return trouble(err)
 		}
-		o, err := admin.Of(q).Overview(ctx)
+		d, err := admin.Of(q).Division(ctx)
 		if err != nil {
 			return trouble(err)
 		}
-		d := o.Division
 		if d.Otherwise != nil {
 			wrong = append(wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise))
 			continue
@@ -42,8 +41,12 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if flaw != "" {
 			wrong = append(wrong, "queue "+c.Name+": "+flaw)
 		}
-		if o.Misplaced > 0 {
-			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, o.Misplaced))
+		misplaced, err := admin.Of(q).Misplaced(ctx)
+		if err != nil {
+			return trouble(err)
+		}
+		if misplaced > 0 {
+			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced))
 		}
 		if d.Of > 1 {
 			said = append(said, fmt.Sprintf("%s has %d", c.Name, d.Of))

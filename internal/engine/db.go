@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,13 +88,35 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	return ParseTime(now)
 }
 
+// errBehind means that a cluster node doesn't get what the others committed.
+var errBehind = errors.New("the node is behind the others")
+
 // CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
 // it. Without a cluster it does nothing.
 func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
 	}
-	if _, err := db.ExecContext(ctx, db.catchUp); err != nil {
+	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
+	err := Patiently(ctx, passes, func() error {
+		try, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if db.nodes != nil {
+			go db.nodes.watch(try, cancel)
+		}
+		_, err := db.ExecContext(try, db.catchUp)
+		if db.nodes != nil && IsLockTimeout(err) {
+			db.nodes.probe(ctx)
+		}
+		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
+			err = errBehind
+		}
+		return err
+	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errBehind
+	}
+	if err != nil {
 		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
 	}
 	return nil

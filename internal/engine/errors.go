@@ -3,6 +3,7 @@ package engine
 import (
 	"database/sql/driver"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ const (
 	erCheckExists     = 3822
 )
 
+// crowded are the error numbers of a server without a connection to spare, closing those of one that shuts down.
+var crowded, closing = []uint16{1040, 1203, 1226}, []uint16{1053, 1077, 1079, 1080, 1927}
+
 func isOf(err error, numbers ...uint16) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, my.Number)
@@ -58,12 +62,20 @@ func IsDuplicate(err error) bool {
 
 // Retryable says whether the transaction may succeed if it is repeated as a whole.
 func Retryable(err error) bool {
-	if IsConflict(err) || isReadOnly(err) {
-		return true
-	}
-	// A restarting server refuses connections for a moment.
-	_, unreachable := errors.AsType[*net.OpError](err)
-	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+	return IsConflict(err) || isReadOnly(err) || isLost(err)
+}
+
+// isLost says whether there is no connection. A restarting server refuses connections for a moment.
+func isLost(err error) bool {
+	_, refused := errors.AsType[*net.OpError](err)
+	return refused || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}
+
+// IsUnreachable says whether the database can't be reached, has no connection to spare, is shutting down, or has lost its
+// cluster.
+func IsUnreachable(err error) bool {
+	return isLost(err) || isNoNode(err) || errors.Is(err, io.ErrUnexpectedEOF) || isOf(err, crowded...) || isOf(err, closing...) ||
+		isOf(err, erGroupUnheard)
 }
 
 // isBusy says whether another process locks SQLite's file. Readers get PROTOCOL if a process, perhaps a stopped one, has held

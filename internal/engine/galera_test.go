@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
@@ -115,4 +116,18 @@ func TestGaleraWaitsFirst(t *testing.T) {
 	if err := other.Rollback(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A command that waits for the others' commits goes on at another node when its own is cut off.
+func TestGaleraCatchesUpElsewhere(t *testing.T) {
+	nodes := dbtest.OwnNodes(t)
+	db := dbtest.Open(t, "mysql", dbtest.AnyOf(t, nodes[1].DSN, nodes[2].DSN)).SQL
+	end := nodes[1].Isolate()
+	defer end()
+	for apart := time.Now().Add(10 * time.Second); time.Now().Before(apart); time.Sleep(10 * time.Millisecond) {
+		if err := db.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dbtest.Ensure(t, db.NodesTried() != nil && len(db.NodesTried()) == 2, "the node was not cut off: %v", db.NodesTried())
 }

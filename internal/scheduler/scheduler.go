@@ -217,10 +217,18 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 	}
 	if dryRun {
 		err = t.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
-	} else if res, failed := t.db.SQL.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
-		err = failed
 	} else {
-		n, err = res.RowsAffected()
+		err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+			res, err := tx.ExecContext(ctx, "DELETE"+where, args...)
+			if err != nil {
+				return err
+			}
+			deleted, err := res.RowsAffected()
+			if deleted > 0 || !tx.MayBeDone { // otherwise an earlier try deleted n
+				n = deleted
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("purge schedules: %w", err)

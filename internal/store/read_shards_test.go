@@ -84,6 +84,7 @@ func TestShardStates(t *testing.T) {
 		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
 		equal(t, must[admin.Overview](t)(s.Overview(t.Context())).Misplaced, 2, "misplaced")
+		equal(t, must[int64](t)(s.Misplaced(t.Context())), 2, "misplaced")
 		d := must[admin.Division](t)(s.otherwise(8).Division(t.Context()))
 		ensure(t, d.Of == 4 && errors.Is(d.Otherwise, queue.ErrShards), "%+v", d)
 		d = must[admin.Division](t)(s.otherwise(0).Division(t.Context()))

@@ -49,6 +49,18 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
 	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
 
+// Misplaced counts the jobs, except final ones and rows from plain SQL, that are placed under another division. It reads no
+// others.
+func (q *Queue) Misplaced(ctx context.Context) (n int64, err error) {
+	count := "(SELECT COUNT(*) FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + misplacedOf + " AND "
+	where := q.misplaced()
+	err = q.db.SQL.GetContext(ctx, &n, "SELECT "+count+where[0]+") + "+count+where[1]+")")
+	if err != nil {
+		return 0, fmt.Errorf("count the jobs of %s in none of its shards: %w", q.Name, err)
+	}
+	return n, nil
+}
+
 const relocateMax = 1000
 
 var placeColumns = Only("id", "job_type", "job_key", "shard_key")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -91,5 +92,23 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 			n := s.reads(func() { s.doWith(candidates, "w", 10) })
 			ensure(s.t, n <= 1000, "round %d read %d", i, n)
 		}
+	})
+}
+
+// The newest jobs of a frequent status are found without all others of that status, and no older one is missing.
+func TestNewestOfManyReadsLittle(t *testing.T) {
+	suite(t, func(s env) {
+		s.multiply("send", job.StatusFailed, 1, 1, 500, 5) // 16,000
+		newest := func(most int) (ids []int64) {
+			return must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Status: admin.Failed, Limit: most}))
+		}
+		ids := newest(100)
+		equal(s.t, len(ids), 100, "jobs")
+		if s.db.SQL.Engine == "mysql" {
+			n := s.reads(func() { newest(100) })
+			ensure(s.t, n <= 6000, "it read %d", n)
+		}
+		s.multiply("send", job.StatusScheduled, 1, 1, 500, 2) // 2,000: all of the newest
+		equal(s.t, newest(100), ids, "with others that are newer")
 	})
 }

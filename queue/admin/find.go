@@ -145,9 +145,23 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, err
 }
 
+// likely is how many of the newest jobs are searched first for a status that most jobs may have. Its index would give all
+// jobs of the status, to be sorted by ID.
+const likely = 2000
+
 // newest returns the IDs of selected jobs, newest first; most 0 means all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
+	if most > 0 && most < likely && by.Among == 0 && by.Key == "" && by.Status != "" {
+		few := by
+		few.Among = likely
+		if ids, err := q.newest(ctx, few, most); err != nil || len(ids) == most {
+			return ids, err
+		}
+	}
 	w, hint := q.where(by)
+	if most > 0 && by.Key == "" { // SQLite would take the type's index, and sort all of the type
+		hint = cmp.Or(hint, q.s.DB().SQL.ByID)
+	}
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	err = q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...)
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)

@@ -50,6 +50,10 @@ func (q *Queue) division(number int) Division {
 	return d
 }
 
+// Misplaced counts jobs, except final ones and rows from plain SQL, that are placed by another division than that of the
+// queue's options. It reads no other jobs.
+func (q *Queue) Misplaced(ctx context.Context) (int64, error) { return q.s.Misplaced(ctx) }
+
 // ShardState is the state of one shard.
 type ShardState struct {
 	// Counts are of the shard's jobs. Rows from plain SQL are in no shard before they are ingested.

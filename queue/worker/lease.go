@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/workers"
+	"github.com/hipq/hipq/schema"
 )
 
 // lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which are never set.
@@ -15,6 +16,8 @@ type lease struct {
 	*loop
 	// until is when jobs must stop unless the lock is renewed, in nanoseconds. All goroutines read it.
 	until atomic.Int64
+	// full is the error of the last renewal if it failed because the disk is full.
+	full atomic.Pointer[error]
 }
 
 // keep renews the lock every third of its life until ctx ends, also while interrupted jobs end. If it can't, it stops the
@@ -47,6 +50,10 @@ func (l *lease) keep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
+			l.full.Store(nil)
+			if schema.IsFull(err) {
+				l.full.Store(&err)
+			}
 			l.Log.Log(ctx, levelOf(said), "could not renew the lock yet", "error", err)
 			said = true // until the next renewal
 			next.Reset(min(time.Second, l.LockFor/10))
@@ -56,6 +63,7 @@ func (l *lease) keep(ctx context.Context) {
 
 // holds records that the database granted the lock that was requested at asked.
 func (l *lease) holds(asked time.Duration) {
+	l.full.Store(nil)
 	l.until.Store(int64(asked + l.LockFor - l.Grace - min(time.Second, l.LockFor/10)))
 	l.hear()
 	if l.Renewed != nil {

@@ -64,8 +64,7 @@ func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
 		l.hear()
-		// requests sent before the trouble may be answered during it
-		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
+		if !l.awaySince.IsZero() && time.Now().After(l.backAt()) {
 			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
 			l.awaySince = time.Time{}
 		}
@@ -82,6 +81,15 @@ func (l *loop) trouble(err error) error {
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(pollEvery)
 	return nil
+}
+
+// backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
+// full disk still answers reads; within 4 polls the worker also writes, and fails again.
+func (l *loop) backAt() time.Time {
+	if missed := l.missed.Load(); missed != nil && schema.IsFull(*missed) {
+		return l.pausedUntil.Add(4 * pollEvery)
+	}
+	return l.pausedUntil
 }
 
 // levelOf returns the level of a warning that is logged as such once.

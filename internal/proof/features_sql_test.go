@@ -1,0 +1,129 @@
+package proof
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// call calls a stored procedure and returns the rows of its result.
+func (p *play) call(procedure string, args ...any) (list [][]string) {
+	p.Helper()
+	statement := "CALL shop_" + procedure + "(" + strings.Repeat(", ?", len(args))[2:] + ")"
+	p.Logf("%s %v", statement, args)
+	rows := dbtest.Must(p.db.Query(statement, args...))(p.T)
+	defer rows.Close()
+	columns := dbtest.Must(rows.Columns())(p.T)
+	for rows.Next() {
+		cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		dbtest.OK(p.T, rows.Scan(into...))
+		var texts []string
+		for _, c := range cells {
+			texts = append(texts, c.String)
+		}
+		list = append(list, texts)
+	}
+	dbtest.OK(p.T, rows.Err())
+	return list
+}
+
+// publish writes a changed config into the database, where the procedures read it.
+func (p *play) publish() {
+	if p.stale {
+		p.hipq(0, "", "init")
+		p.stale = false
+	}
+}
+
+// submit enqueues by the stored procedure.
+func (p *play) submit(t *rapid.T) {
+	p.T = t
+	p.publish()
+	q := pick(t, "queue", p.queues[:4]...)
+	j, own := p.spec(q)
+	for _, j := range p.copies(j, own, pick(t, "copies", 1, 2, 20)) {
+		options := p.fields(j)
+		for _, name := range []string{"queue", "job_type", "job_key", "job_data"} {
+			delete(options, name)
+		}
+		if at := options["scheduled_run_time"]; at != nil {
+			delete(options, "scheduled_run_time")
+			options["at"] = at
+		}
+		got, word := q.add(j, "keep")
+		out := p.call("job_submit", q.name, j.t.name, j.key, j.data, string(dbtest.Must(json.Marshal(options))(t)))
+		if word == "added" {
+			p.expect(j)
+		}
+		p.sync(nil, q)
+		want := fmt.Sprint([]string{fmt.Sprint(got.id), fmt.Sprint(btoi(word != "added"))})
+		dbtest.Require(t, len(out) == 1 && fmt.Sprint(out[0]) == want, "job_submit returned %v, want %s", out, want)
+	}
+}
+
+// sqlWorker is a worker in SQL: it grabs jobs, starts some of them, settles those, and gives the others back.
+func (p *play) sqlWorker(t *rapid.T) {
+	p.T = t
+	p.publish()
+	q := pick(t, "queue", p.queues[:3]...)
+	types := rapid.SliceOfNDistinct(rapid.SampledFrom(q.types), 1, 4, func(t *mType) string { return t.name }).Draw(t, "types")
+	names := []string{}
+	for _, kind := range types {
+		names = append(names, kind.name)
+	}
+	n := pick(t, "n", 1, 3, 20)
+	k := newTick(n, func(j *mJob) bool { return j.q == q && slices.Contains(names, j.t.name) }, q)
+	k.bySQL = true
+	want := k.next(q, n)
+	p.secrets++
+	secret := fmt.Sprintf("%032d%x", p.secrets, p.start.UnixNano())
+	p.call("worker_register", secret, "test", 1, 60)
+	jobs := p.call("job_grab", secret, q.name, string(dbtest.Must(json.Marshal(names))(t)), n)
+	got := []*mJob{}
+	for _, r := range jobs {
+		got = append(got, p.byID[q.name+" "+r[0]])
+	}
+	dbtest.Require(t, slices.Equal(got, want) || q.limit > 0 && len(got) >= len(want), "job_grab returned %v, want %s", jobs, idsOf(want))
+	for i, j := range got[:rapid.IntRange(0, len(got)).Draw(t, "starts")] {
+		id, token := jobs[i][0], jobs[i][6]
+		p.call("job_start", secret, q.name, id, token)
+		do := letter(j.do, j.attempt+1)
+		l := letters[do]
+		var out [][]string
+		switch {
+		case do == 'D':
+			out = p.call("job_complete", secret, q.name, id, token, letters['D'][3])
+		case l[0] == "finished" || l[0] == "sent":
+			out = p.call("job_complete", secret, q.name, id, token, nil)
+		default:
+			options := map[string]any{}
+			if l[0] == "failed" {
+				options["final"] = true
+			}
+			if l[2] != "" {
+				options["retry_after"] = map[string]string{"now": "0s", "later": "3d"}[l[2]]
+			}
+			out = p.call("job_fail", secret, q.name, id, token, "sql "+l[1], string(dbtest.Must(json.Marshal(options))(t)))
+		}
+		p.sync(k, q)
+		dbtest.Require(t, len(out) == 1 && out[0][0] == j.state(), "job %s: the procedure returned %v, want %s", id, out, j.state())
+	}
+	p.call("worker_deregister", secret)
+	p.sync(nil, q)
+}
+
+func idsOf(jobs []*mJob) (text string) {
+	for _, j := range jobs {
+		text += fmt.Sprint(j.id, " ")
+	}
+	return text
+}

@@ -1,0 +1,300 @@
+package proof
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The model is what SPEC.md says a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
+// in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards. An mQueue is a queue.
+type mQueue struct {
+	name, order                       string         // order is highest, schedule, or empty for the lowest priority first
+	groups                            map[string]int // "*" is all other groups
+	limit, rate, shards, lane, starts int
+	paused, forgetDone, forgetFailed  bool // to forget is that keep_finished or keep_failed is 0
+	types                             []*mType
+	jobs                              []*mJob
+	live                              map[string]*mJob // the jobs that are not final, by type and key
+}
+
+// mType is a job type of the config.
+type mType struct {
+	name, kind                          string // kind is exec, stream, http, or none without a handler
+	later, async, asked, shut           bool   // later: its retries wait a day; asked: it has a retry handler; shut: its time windows are closed
+	attempts, priority, factor, timeout int
+}
+
+// letters are what handlers do: the outcome, a part of the error, when they want to run again, and the result.
+var letters = map[byte][4]string{
+	'd': {"finished"}, 'D': {"finished", "", "", `{"pages":3}`}, 's': {"sent"}, 'f': {"failed", "no such customer"}, 'q': {"failed", ""},
+	'r': {"retry", "busy"}, '0': {"retry", "busy", "now"}, 'l': {"retry", "later", "later"},
+	'g': {"retry", ""}, 'x': {"retry", ""}, 'k': {"retry", "killed"}, 't': {"retry", "timeout after"},
+}
+
+func letter(of string, attempt int) byte { return of[min(attempt, len(of))-1] }
+func btoi(b bool) int                    { return when(b, 1, 0) }
+func when[T any](is bool, a, b T) T      { return map[bool]T{true: a, false: b}[is] }
+
+// mSpec is what an application chooses for a job. Do and say are the letters of its handler and its retry handler, by attempt.
+type mSpec struct {
+	data, do, say, group      string
+	priority, factor, timeout int
+	shut                      bool
+}
+
+// mJob is a job. Its status is submitted, due, later, awaiting, undecided, finished, failed or closed.
+type mJob struct {
+	mSpec
+	q                                             *mQueue
+	t                                             *mType
+	id                                            int64
+	key, at, status, error, result, outcome, wish string // error is a part of it; outcome and wish of the last attempt decide on a retry
+	attempt, shard, place                         int    // place is that in the order when a tick begins
+	retryOf, retriedAs                            *mJob
+	dismissed, gone, ready                        bool     // ready: it is promoted, so the order holds for it
+	log                                           []string // what the activity says next
+}
+
+// view are the states that people see of a job that doesn't wait.
+var view = map[string]string{"awaiting": "running", "undecided": "error", "finished": "final", "failed": "final", "closed": "final"}
+
+func (j *mJob) state() string      { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
+func (j *mJob) final() bool        { return view[j.status] == "final" }
+func (j *mJob) waits() bool        { return view[j.status] == "" }
+func (j *mJob) wait(later bool)    { j.status = when(later || j.shut, "later", "due") }
+func (j *mJob) future() bool       { return j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) }
+func (j *mJob) class() string      { return fmt.Sprint(j.q.name, j.shard, j.group) } // what the order holds within
+func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
+
+// takeIn accepts a row of a plain INSERT.
+func (j *mJob) takeIn() {
+	if j.status == "submitted" {
+		j.entry("added")
+		j.wait(j.future())
+	}
+}
+
+// add enqueues a job. It returns the live job with that key, and its fate. How is keep, replace, error, or insert by plain SQL.
+func (q *mQueue) add(j *mJob, how string) (*mJob, string) {
+	old := q.live[j.t.name+" "+j.key]
+	switch {
+	case old == nil:
+		j.q, j.status, j.error, j.result = q, "submitted", "NONE", "NONE"
+		if q.jobs, q.live[j.t.name+" "+j.key] = append(q.jobs, j), j; how != "insert" {
+			j.takeIn()
+		}
+		return j, "added"
+	case how == "replace" && old.waits() && old.attempt == 0:
+		old.takeIn()
+		old.mSpec, old.at = j.mSpec, j.at
+		old.wait(old.future())
+		return old, "replaced"
+	}
+	return old, when(how == "error", "refused", "duplicate")
+}
+
+// end makes a job final, with an entry of the activity.
+func (j *mJob) end(status, entry, err string) {
+	j.takeIn()
+	j.entry(entry)
+	j.status, j.error, j.gone = status, err, when(status == "finished", j.q.forgetDone, j.q.forgetFailed)
+	delete(j.q.live, j.t.name+" "+j.key)
+}
+
+// decide takes the retry decision. A retry handler says again, 0 for now, later, Other data and later, or z for final.
+func (j *mJob) decide() {
+	again, later := j.outcome != "failed" && j.attempt < j.t.attempts, j.wish == "later" || j.wish == "" && j.t.later
+	if say := letter(j.say, j.attempt); j.t.asked && slices.Contains([]byte("a0lOz"), say) {
+		again, later = say != 'z', say == 'l' || say == 'O' || say == 'a' && j.t.later
+		if say == 'O' {
+			j.data, j.do, j.group, j.priority = "other", "d", "", 7
+		}
+	}
+	if j.result = "NONE"; again {
+		j.entry("error")
+		j.wait(later)
+	} else {
+		j.end("failed", "failed", j.error)
+	}
+}
+
+// answer is an outside answer, finished, failed or retry, to the last job of a type and key. It returns the command's word.
+func (q *mQueue) answer(t *mType, key, with string) (j *mJob, word string) {
+	all := append([]*mJob{nil}, q.those(func(o *mJob) bool { return o.t == t && o.key == key && !o.gone })...)
+	switch j = all[len(all)-1]; {
+	case j == nil:
+		word = "unknown"
+	case j.final() && (j.status == "finished") != (with == "finished"), !j.final() && j.attempt == 0:
+		word = "refused"
+	case j.final(), with == "retry" && j.status != "awaiting":
+		word = "already"
+	case with == "retry":
+		j.status, j.outcome, j.wish, j.error = "undecided", "retry", "", "answer"
+	default:
+		j.end(with, with, when(with == "finished", "NONE", "answer"))
+	}
+	return j, cmp.Or(word, "answered")
+}
+
+// operate is an operator's command. Its flag is cancel's --running and retry's --again. It returns the word and retry's other job.
+func (j *mJob) operate(command string, flag bool, in string, priority int) (word string, other *mJob) {
+	switch word = "refused"; {
+	case command == "reschedule" && j.waits():
+		j.takeIn()
+		j.wait(when(in == "", j.status == "later", in != "0s"))
+		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
+	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
+		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
+	case command == "cancel" && (j.waits() || flag && !j.final()):
+		word = "cancelled"
+		j.end("closed", when(j.waits(), "cancelled", "failed"), "cancelled")
+	case command == "retry" && j.final() && (flag || j.status != "finished" && j.retriedAs == nil && !j.dismissed):
+		if other, word = j.q.add(&mJob{mSpec: j.mSpec, t: j.t, key: j.key, retryOf: j}, "keep"); word == "added" {
+			word, j.retriedAs, j.status = "retried", other, when(j.status == "failed", "closed", j.status)
+		}
+	}
+	return word, other
+}
+
+// those are the jobs for which a condition holds, in the order of their ids.
+func (q *mQueue) those(are func(*mJob) bool) []*mJob {
+	return slices.DeleteFunc(slices.Clone(q.jobs), func(j *mJob) bool { return !are(j) })
+}
+
+// due are the due jobs in their order.
+func (q *mQueue) due() []*mJob {
+	return slices.SortedFunc(slices.Values(q.those(func(j *mJob) bool { return j.status == "due" })), func(a, b *mJob) int {
+		return cmp.Or(map[string]int{"": 1, "highest": -1}[q.order]*cmp.Compare(a.priority, b.priority), cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	})
+}
+
+// counts are the columns of hipq status.
+func (q *mQueue) counts() map[string]int {
+	n := map[string]int{}
+	for _, j := range q.those(func(j *mJob) bool { return !j.gone }) {
+		status := when(j.status != "submitted", j.status, when(j.future(), "later", "due"))
+		n[cmp.Or(map[string]string{"later": "scheduled", "awaiting": "waiting", "undecided": "error"}[status], status)]++
+		n["retrying"] += btoi(j.waits() && j.attempt > 0)
+	}
+	return n
+}
+
+// mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
+type mTick struct {
+	runs                         func(*mJob) bool
+	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds may overtake another without a limit
+	bySQL, byHand                bool
+	running                      map[*mJob]bool
+	rounds                       map[string][]int  // the highest place up to each round, by class
+	at                           map[string]string // of the latest round
+}
+
+// newTick notes the order of the jobs that are due. Limits let jobs without a weight overtake.
+func newTick(slots int, runs func(*mJob) bool, queues ...*mQueue) *mTick {
+	for _, q := range queues {
+		for i, j := range q.due() {
+			j.place = (i + 1) * btoi(j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil))
+		}
+	}
+	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
+}
+
+// limited says what keeps a job from starting now.
+func (k *mTick) limited(j *mJob) string {
+	sum, group, lane := 0, 0, 0
+	for _, o := range j.q.those(func(o *mJob) bool { return o.status == "awaiting" || k.running[o] }) {
+		sum, group, lane = sum+o.factor, group+o.factor*btoi(o.group == j.group), lane+btoi(k.running[o])
+	}
+	switch limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"]); {
+	case j.q.paused && !k.byHand, j.q.rate > 0 && j.q.starts >= j.q.rate:
+		return "pause or rate"
+	case k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+		return "slots"
+	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
+		return "group"
+	case j.factor > 0 && j.q.limit > 0 && sum > 0 && sum+j.factor > j.q.limit:
+		return "limit"
+	}
+	return ""
+}
+
+// next are the jobs that can start next. One that waits for the limit, or perhaps for another worker, holds back others with a weight.
+func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
+	held := false
+	for _, j := range q.due() {
+		over := k.limited(j)
+		held = held || over == "limit" || q.limit > 0 && j.factor > 0 && !k.runs(j)
+		if k.runs(j) && over == "" && (!held || j.factor == 0) && len(list) < n {
+			k.running[j], list = true, append(list, j)
+		}
+	}
+	clear(k.running)
+	return list
+}
+
+// see takes the next entry about a job, and says why it may not come.
+func (k *mTick) see(j *mJob, entry, at string) (err error) {
+	j.takeIn()
+	switch foretold := len(j.log) > 0; {
+	case foretold || !k.runs(j):
+	case j.status == "undecided":
+		j.decide()
+	case j.status == "due", j.status == "later" && k.byHand:
+		err = k.start(j, at)
+	}
+	if len(j.log) == 0 || j.log[0] != entry {
+		return cmp.Or(err, fmt.Errorf("the activity says %q of a job that is %s; next should be %q", entry, j.status, j.log))
+	}
+	if j.log = j.log[1:]; len(j.log) == 0 {
+		delete(k.running, j)
+	}
+	return nil
+}
+
+// upTo is the highest place that has started in the job's class.
+func (k *mTick) upTo(j *mJob) int { return slices.Max(append(k.rounds[j.class()], 0)) }
+
+// start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
+func (k *mTick) start(j *mJob, at string) error {
+	class, r, over := j.class(), k.rounds[j.class()], k.limited(j)
+	if at != k.at[class] || k.slots == 1 {
+		r = append(r, k.upTo(j))
+	}
+	k.rounds[class], k.at[class] = r, at
+	if earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); over != "" {
+		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
+	} else if j.place > 0 && earlier >= 0 && j.place < r[earlier] {
+		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
+	}
+	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0
+	j.attempt, k.started, j.q.starts = j.attempt+1, k.started+1, j.q.starts+1
+	j.entry("starting")
+	does := letters[letter(j.do, j.attempt)]
+	j.error, j.outcome, j.result = "NONE", "", cmp.Or(does[3], j.result)
+	switch ends := does[0] == "sent" || does[0] == "finished"; {
+	case does[0] == "sent" && !k.bySQL, ends && j.t.async:
+		j.status = "awaiting"
+	case ends:
+		j.end("finished", "finished", "NONE")
+	default:
+		if j.status, j.outcome, j.error, j.wish = "undecided", does[0], does[1], does[2]; !k.bySQL || !j.t.asked {
+			j.decide()
+		}
+	}
+	k.running[j] = !j.t.asked || j.outcome == "" // until its outcome is seen; a retry handler's job doesn't count
+	return nil
+}
+
+// rest says what should not be left in a queue after a tick.
+func (k *mTick) rest(q *mQueue) error {
+	for _, j := range append(k.next(q, 1), q.those(func(j *mJob) bool {
+		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j))
+	})...) {
+		if k.most == 0 || k.started < k.most {
+			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package proof
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+var (
+	scaleDue   = flag.Int("scale.due", 2_000, "TestScale: how many jobs are due in the long queue; as many are scheduled, four times as many final")
+	scaleSmall = flag.Int("scale.small", 1_000, "TestScale: the same for the short queue")
+	scaleTurn  = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue, 5,000 or more; a fifth as many in the short one")
+)
+
+// sizes are how many jobs are due in the instances to compare.
+type sizes struct{ small, large int }
+
+// TestScale compares what commands cost beside a long queue and a short one.
+func TestScale(t *testing.T) {
+	size := sizes{*scaleSmall, *scaleDue}
+	for _, engine := range []string{"sqlite", "mysql"} {
+		t.Run(engine, func(t *testing.T) { scale(t, engine, size, new([]string)) })
+	}
+}
+
+// longQueue is a round of scale, which takes a whole turn.
+func longQueue(r *round) {
+	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{*scaleTurn / 5, *scaleTurn}, &r.notes) }) {
+		r.over["commands beside a long queue cost more or failed: the test's output has them"] = true
+	}
+}
+
+// scaleOps are the commands to measure: how often, the command, and why its cost may grow with the queue; without a reason
+// it may not. ID1 to ID5 stand for the id of a job by its sample (see sampleOf), KEY1 to KEY5 for its key, DIR for a folder,
+// HOUR for the hour to count, MANY for a twentieth of the short queue. None spoils another's work.
+const scaleOps = `
+3 work --max-jobs MANY
+3 work --max-jobs MANY --config limit
+9 work --type idle
+20 enqueue mail send --data {"user":1234567,"action":"mail"}
+9 enqueue mail send --key KEY4
+3 enqueue --ndjson DIR/jobs
+3 status: counts all jobs
+3 doctor: reads SQLite's file for the tables' sizes, up to 256 MiB
+5 jobs
+3 jobs --state due: may sort the ids of that state
+3 jobs --state scheduled: may sort the ids of that state
+3 jobs --state finished: may sort the ids of that state
+5 jobs --state failed
+5 jobs --state running
+5 jobs --type send --since 30d
+3 jobs --error nobody: searches all jobs
+5 jobs --type send --key KEY1
+3 jobs --key KEY1: searches all jobs
+5 show mail ID1
+5 why mail ID5
+3 why mail ID4: counts the due jobs before it
+5 activity
+5 activity --queue mail --job ID1
+5 activity --since 3h
+3 activity --state failed: searches for 3 s
+3 activity --key KEY1: searches for 3 s
+3 failures: reads the failed ones of a million jobs
+3 failures --since 1d: reads the failed ones of a million jobs
+5 complete mail send KEY1
+3 retry mail --again ID3
+5 cancel mail ID5
+5 reschedule mail ID4 --in 50d
+3 monitor --again --at HOUR
+3 monitor: counts the backlog
+3 monitor --check: counts up to 100,000 due jobs
+3 monitor --json: counts the backlog
+3 monitor --report DIR/report.html: counts the backlog
+1 purge --dry-run: reads all jobs
+1 purge: reads all jobs
+`
+
+// mostGrowth is how much more a command may cost beside the long queue, unless its cost may grow.
+const mostGrowth = 2
+
+// cost is what a command took, by costNames: milliseconds, those of processor time of hipq and of a server on this host, and
+// the rows and index entries that a server read. What is unknown is 0.
+type cost [4]float64
+
+var costNames = [...]string{"ms", "cpu_ms", "server_ms", "rows"}
+
+// tell adds a result to the test's output and to the notes of the turn.
+func (l *large) tell(line map[string]any) {
+	l.t.Helper()
+	line["engine"] = l.engine
+	text := string(dbtest.Must(json.Marshal(line))(l.t))
+	l.t.Log(text)
+	*l.notes = append(*l.notes, text)
+}
+
+// scale builds two instances, and compares what commands cost in them.
+func scale(t *testing.T, engine string, size sizes, notes *[]string) {
+	driver, source, dir := turn{engine: engine}.driver(), "", t.TempDir()
+	if driver == "sqlite" {
+		source = dbtest.SQLite(t)
+	} else {
+		source = dbtest.OwnMySQL(t, "--innodb-buffer-pool-size=1G", "--loose-innodb-log-file-size=1G")
+	}
+	programs, pair := buildScale(t, dir), [2]*large{}
+	for _, side := range []int{1, 0} {
+		due := size.large
+		if side == 0 {
+			due = size.small
+			source += "_small"
+			if driver == "mysql" {
+				cfg := dbtest.Must(mysql.ParseDSN(strings.TrimSuffix(source, "_small")))(t)
+				cfg.DBName += "_small"
+				source = cfg.FormatDSN()
+				pair[1].exec("CREATE DATABASE " + cfg.DBName + " CHARACTER SET utf8mb4")
+				t.Cleanup(func() { _, _ = pair[1].db.Exec("DROP DATABASE " + cfg.DBName) })
+			}
+		}
+		began := time.Now()
+		pair[side] = newLarge(t, driver, source, due, programs)
+		pair[side].engine, pair[side].notes = engine, notes
+		pair[side].tell(map[string]any{"what": "build", "due": due, "seconds": int(time.Since(began).Seconds())})
+		pair[side].hipq("work", "monitor", "--missing", "--since", "20d")
+		pair[side].content()
+	}
+	job := `{"queue":"mail","job_type":"send","job_data":{"user":1234567,"action":"welcome mail"}}` + "\n"
+	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(strings.Repeat(job, 10_000)), 0o600))
+	for n, text := range strings.Split(strings.TrimSpace(strings.ReplaceAll(scaleOps, "MANY", strconv.Itoa(size.small/20))), "\n") {
+		text, grows, _ := strings.Cut(text, ": ")
+		number, what, _ := strings.Cut(text, " ")
+		var least [2]cost
+		for i := range dbtest.Must(strconv.Atoi(number))(t) {
+			for side, l := range pair { // in turn, so that whatever else the machine does disturbs both
+				for k, c := range l.measure(filepath.Join(dir, fmt.Sprintf("trace%d.%d", side, n)), what, dir, 10*n+i) {
+					if i == 0 || c < least[side][k] {
+						least[side][k] = c
+					}
+				}
+			}
+		}
+		small, big := least[0], least[1]
+		line := map[string]any{"what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big[0]/small[0]) / 100}
+		for k, name := range costNames {
+			line[name] = [2]float64{small[k], big[k]}
+		}
+		pair[1].tell(line)
+		// On a busy machine commands take longer without doing more. Short ones vary by some milliseconds.
+		over := func(a, b float64) bool { return b > mostGrowth*a+30 }
+		if grows == "" && (over(small[0], big[0]) && over(small[1]+small[2], big[1]+big[2]) || big[3] > mostGrowth*small[3]+1000) {
+			t.Errorf("%s: hipq %s grows with the queue: %v beside %d due jobs, %v beside %d", driver, what, small, size.small, big, size.large)
+			s := slices.MaxFunc(slices.Collect(maps.Values(pair[1].executed(filepath.Join(dir, fmt.Sprint("trace1.", n))))), func(a, b executed) int { return int(a.MS - b.MS) })
+			t.Logf("its slowest statement took %.0f ms: %.2000s\n%v\nplan: %s", s.MS, s.Query, s.Args, pair[1].plan(s))
+		}
+	}
+	comparePlans(t, pair, [2]string{filepath.Join(dir, "trace0.*"), filepath.Join(dir, "trace1.*")})
+	for _, l := range pair {
+		l.bytes()
+	}
+	pair[1].holdUps("init, of another order", "hipq", "work")
+	pair[1].holdUps("init, of the next layout", "next", "order")
+}
+
+// jobIn matches what stands for a job.
+var jobIn = regexp.MustCompile(`(ID|KEY)(\d)`)
+
+// measure runs a command on the n-th job.
+func (l *large) measure(trace, what, dir string, n int) cost {
+	what = jobIn.ReplaceAllStringFunc(what, func(of string) string {
+		sample := int(of[len(of)-1] - '0')
+		id := (l.first+l.last)/12*6 + []int{0, 1, 6, 0, 4, 5}[sample] + 6*n
+		if sample == 3 {
+			id = l.last / 6000 * 6000
+		}
+		if strings.HasPrefix(of, "KEY") {
+			return column[string](l, "SELECT job_key FROM scale_mail WHERE id = ?", id)[0]
+		}
+		return strconv.Itoa(id)
+	})
+	args, config := strings.Fields(strings.NewReplacer("DIR", dir, "HOUR", l.busy.Format(time.RFC3339)).Replace(what)), "work"
+	if last := len(args) - 1; last > 0 && args[last-1] == "--config" {
+		args, config = args[:last-1], args[last]
+	}
+	server, rows := l.server()
+	began := time.Now()
+	_, state := l.command("hipq", config, trace, args...)
+	took := time.Since(began)
+	serverAfter, rowsAfter := l.server()
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return cost{ms(took), ms(state.UserTime() + state.SystemTime()), serverAfter - server, rowsAfter - rows}
+}
+
+// server returns the milliseconds of processor time of a server on this host, and the rows and index entries that it read.
+func (l *large) server() (cpu, rows float64) {
+	if l.driver != "mysql" {
+		return 0, 0
+	}
+	const status = "SELECT SUM(variable_value) FROM %s.global_status WHERE variable_name LIKE 'Handler_read%%'"
+	if l.db.GetContext(l.t.Context(), &rows, fmt.Sprintf(status, "information_schema")) != nil { // MySQL
+		rows = column[float64](l, fmt.Sprintf(status, "performance_schema"))[0]
+	}
+	pid, _ := os.ReadFile(column[string](l, "SELECT @@pid_file")[0])
+	stat, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	_, after, _ := strings.Cut(string(stat), ") ")
+	if fields := strings.Fields(after); len(pid) > 0 && len(fields) > 13 {
+		for _, ticks := range fields[11:13] { // hundredths of a second
+			cpu += 10 * dbtest.Must(strconv.ParseFloat(ticks, 64))(l.t)
+		}
+	}
+	return cpu, rows
+}
+
+// bytes reports the bytes of the tables for each row, indexes included.
+func (l *large) bytes() {
+	l.t.Helper()
+	line := map[string]any{"what": "bytes", "due": l.due}
+	for _, table := range []string{"scale_mail", "scale_activity"} {
+		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
+		if l.driver == "mysql" {
+			l.exec("ANALYZE TABLE " + table)
+			query = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+		}
+		size, rows := column[float64](l, query, table)[0], column[float64](l, "SELECT COUNT(*) FROM "+table)[0]
+		line[table+"_bytes"], line[table+"_rows"] = math.Round(size/rows), rows
+	}
+	l.tell(line)
+}
+
+// holdUps measures for how long hipq init, of this program and to the config "order", holds up an application that inserts
+// jobs, and commands with the config before.
+func (l *large) holdUps(what, program, before string) {
+	l.t.Helper()
+	line := map[string]any{"what": what, "due": l.due}
+	var all sync.WaitGroup
+	var lines sync.Mutex
+	var over atomic.Bool
+	repeat := func(name string, do func() (exit int)) {
+		all.Go(func() {
+			exits, longest := map[int]int{}, time.Duration(0)
+			for ; !over.Load(); time.Sleep(5 * time.Millisecond) {
+				began := time.Now()
+				exits[do()]++
+				longest = max(longest, time.Since(began))
+			}
+			lines.Lock()
+			defer lines.Unlock()
+			line[name+"_exits"], line[name+"_longest_ms"] = exits, longest.Milliseconds()
+		})
+	}
+	hipq := func(args ...string) func() int {
+		return func() int {
+			c := exec.Command(l.programs["hipq"], append(args, "--config", l.configs[before])...)
+			c.Env = append(os.Environ(), "HIPQ_MAIL=off")
+			_ = c.Run()
+			return c.ProcessState.ExitCode()
+		}
+	}
+	repeat("enqueue", hipq("enqueue", "mail", "send"))
+	repeat("work", hipq("work", "--max-jobs", "1"))
+	repeat("insert", func() int {
+		_, err := l.db.Exec("INSERT INTO scale_mail (job_type, job_data) VALUES ('idle', 'x')")
+		dbtest.Ensure(l.t, err == nil, "an INSERT during %s: %v", what, err)
+		return 0
+	})
+	time.Sleep(time.Second)
+	began := time.Now()
+	l.command(program, "order", "", "init")
+	line["init_ms"] = time.Since(began).Milliseconds()
+	time.Sleep(time.Second)
+	over.Store(true)
+	all.Wait()
+	l.tell(line)
+}

@@ -1,0 +1,319 @@
+//go:build linux && amd64
+
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options is how a run is traced.
+type Options struct {
+	// Hook is called at the entry of each counted call, and at its return after Call.AwaitReturn. It runs in one
+	// goroutine while the caller is held; the other processes run on.
+	Hook func(*Call)
+	// Program is the binary whose processes are workers and guards. The default is that of the command.
+	Program string
+	// Only limits the counted calls to these names; an empty list to none. The default, nil, is all that is known.
+	Only []string
+	// Record is a folder of which Log gets every change; empty for none. Several runs at once may have the same Log.
+	Record string
+	Log    *Log
+	// Clock is the real-time clock of the processes; nil for that of the host.
+	Clock *Clock
+}
+
+// Trace is one traced run. Its methods are safe for concurrent use.
+type Trace struct {
+	o       Options
+	cmd     *exec.Cmd
+	threads map[int]*thread // of the tracer's goroutine only
+
+	rootEnded chan struct{}
+	ended     chan struct{}
+	state     *os.ProcessState // of the command
+	err       error
+
+	mu        sync.Mutex
+	killed    bool
+	processes map[int]*Process
+	calls     int
+	names     map[string]int
+}
+
+// thread is what the tracer knows of a thread between two stops.
+type thread struct {
+	pid  int
+	call *Call // the call whose return is awaited
+	// repeats is the call that was put off for a signal, and is made again afterwards.
+	repeats *Call
+}
+
+// options make the kernel attach everything that a traced process starts, and kill it all if the tracer dies.
+const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC |
+	unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL
+
+// Start starts a command. Instead of its Wait, call that of the trace in any case.
+func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
+	t := &Trace{
+		o: o, cmd: cmd, threads: map[int]*thread{}, rootEnded: make(chan struct{}), ended: make(chan struct{}),
+		processes: map[int]*Process{}, names: map[string]int{},
+	}
+	if t.o.Program == "" {
+		t.o.Program = cmd.Path
+	}
+	if t.o.Log == nil {
+		t.o.Log = &Log{}
+	}
+	var err error
+	for _, path := range []*string{&t.o.Program, &t.o.Record} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.EvalSymlinks(*path); err != nil {
+			return nil, err
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	started := make(chan error)
+	onOwnThread(make(chan struct{}), func() {
+		err := t.begin()
+		started <- err
+		if err == nil {
+			t.follow()
+			_ = cmd.Wait() // the process is reaped: this awaits the copies of its output
+			cmd.ProcessState = t.state
+			close(t.ended)
+		}
+	})
+	return t, <-started
+}
+
+// onOwnThread runs f in a goroutine whose thread has no other goroutine and no children: ptrace belongs to a thread, and
+// children that others have started from it would be taken for traced ones. The thread ends with f.
+func onOwnThread(found chan struct{}, f func()) {
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+		if !errors.Is(err, unix.ECHILD) || unix.Gettid() == unix.Getpid() {
+			onOwnThread(found, f)
+			<-found // meanwhile this thread isn't found again
+			runtime.UnlockOSThread()
+			return
+		}
+		close(found)
+		f()
+	}()
+}
+
+// begin starts the command, lets it install the filter in itself, and attaches to it once more. Only PTRACE_SEIZE lets
+// a traced process stop by SIGSTOP as if it weren't traced.
+func (t *Trace) begin() error {
+	if t.cmd.SysProcAttr == nil {
+		t.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	t.cmd.SysProcAttr.Ptrace = true
+	if err := t.cmd.Start(); err != nil {
+		return err
+	}
+	pid := t.cmd.Process.Pid
+	var status unix.WaitStatus
+	_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+	if err == nil && !status.Stopped() {
+		err = fmt.Errorf("it ended at once: %v", status)
+	}
+	if err == nil {
+		err = t.install(pid)
+	}
+	if err == nil && t.o.Clock != nil {
+		err = hideVDSO(pid)
+	}
+	if err == nil {
+		err = errors.Join(unix.Kill(pid, unix.SIGSTOP), unix.PtraceDetach(pid), ptrace(unix.PTRACE_SEIZE, pid, options))
+	}
+	if err == nil {
+		t.processes[pid] = &Process{PID: pid, Role: t.roleOf(pid)}
+		t.threads[pid] = &thread{pid: pid}
+		err = unix.Kill(pid, unix.SIGCONT)
+	}
+	if err != nil {
+		_ = t.cmd.Process.Kill()
+		_ = t.cmd.Wait()
+		return fmt.Errorf("trace %s: %w", t.cmd.Path, err)
+	}
+	return nil
+}
+
+// follow handles stops until nothing of the command is left. WNOTHREAD spares the children of other threads, so the
+// program may start others meanwhile, and trace them.
+func (t *Trace) follow() {
+	for {
+		// first without reaping, because only the command's own Wait knows how to make a ProcessState
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+		pid := int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 16)))
+		const exited, dumped = 1, 3
+		switch root := t.cmd.Process.Pid; {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil: // ECHILD
+			return
+		case pid == root && info.Code >= exited && info.Code <= dumped:
+			t.state, err = t.cmd.Process.Wait()
+			t.fail(err)
+			t.gone(pid)
+			close(t.rootEnded)
+			continue
+		}
+		if info.Code >= exited && info.Code <= dumped {
+			_, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD, nil)
+			t.gone(pid)
+			continue
+		}
+		// Only the stop: a command that was killed since then must have its own Wait.
+		info = unix.Siginfo{}
+		err = unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WALL|unix.WNOTHREAD, nil)
+		if status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)); err == nil && status != 0 {
+			t.stopped(pid, unix.WaitStatus(status<<8|0x7f))
+		}
+	}
+}
+
+func (t *Trace) gone(tid int) {
+	delete(t.threads, tid)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.processes, tid)
+}
+
+func (t *Trace) stopped(tid int, status unix.WaitStatus) {
+	th := t.threads[tid]
+	if th == nil {
+		if th = (&thread{pid: statusOf(tid, "Tgid:")}); th.pid == 0 { // it has just been killed
+			_ = ptrace(unix.PTRACE_CONT, tid, 0)
+			return
+		}
+		t.threads[tid] = th
+	}
+	p := t.processOf(th.pid)
+	t.mu.Lock()
+	killed := t.killed
+	t.mu.Unlock()
+	if killed {
+		_ = unix.Kill(th.pid, unix.SIGKILL)
+	}
+	signal, event := status.StopSignal(), int(status)>>16
+	deliver := 0
+	switch {
+	case event == unix.PTRACE_EVENT_SECCOMP:
+		t.enters(tid, th, p)
+	case signal == unix.SIGTRAP|0x80:
+		t.returns(tid, th)
+	case event == unix.PTRACE_EVENT_EXEC:
+		t.executes(tid)
+	case event == unix.PTRACE_EVENT_STOP && signal != unix.SIGTRAP:
+		_ = ptrace(unix.PTRACE_LISTEN, tid, 0) // a SIGSTOP: it stays stopped until its SIGCONT
+		return
+	case event == 0:
+		deliver = int(signal)
+	}
+	how := unix.PTRACE_CONT
+	if th := t.threads[tid]; th != nil && th.call != nil {
+		how = unix.PTRACE_SYSCALL // the next stop is the return
+	}
+	_ = ptrace(how, tid, deliver)
+}
+
+// executes is called when a process has begun a new program. Its other threads are gone, and the one that made the call
+// has now the process's id.
+func (t *Trace) executes(pid int) {
+	if former, err := unix.PtraceGetEventMsg(pid); err == nil && int(former) != pid {
+		if th := t.threads[int(former)]; th != nil {
+			t.threads[pid] = th
+			delete(t.threads, int(former))
+		}
+	}
+	if t.o.Clock != nil {
+		t.fail(hideVDSO(pid))
+	}
+	p := t.processOf(pid)
+	role := t.roleOf(pid)
+	t.mu.Lock()
+	p.Role = role
+	t.mu.Unlock()
+}
+
+// fail keeps the first error of the tracer for Wait, and ends the run.
+func (t *Trace) fail(err error) {
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		if t.err == nil {
+			t.err = err
+		}
+		t.Kill()
+	}
+}
+
+// Signal sends a signal to each process with this role. It returns how many there are.
+func (t *Trace) Signal(to Role, signal syscall.Signal) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for pid, p := range t.processes {
+		if p.Role == to && unix.Kill(pid, signal) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Kill kills everything at once, also what is just being started.
+func (t *Trace) Kill() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.killed = true
+	for pid := range t.processes {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// RootEnded is closed when the command itself has ended; what it has started may still run.
+func (t *Trace) RootEnded() <-chan struct{} { return t.rootEnded }
+
+// Calls is the number of counted calls so far, and of each name.
+func (t *Trace) Calls() (n int, names map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls, maps.Clone(t.names)
+}
+
+// Wait waits until nothing of the command is left. Then the command has its ProcessState, as after its own Wait, and all
+// of its output. After the given time, Wait kills everything and returns an error.
+func (t *Trace) Wait(patience time.Duration) error {
+	select {
+	case <-t.ended:
+		return t.err
+	case <-time.After(patience):
+	}
+	t.Kill()
+	<-t.ended
+	return errors.Join(t.err, fmt.Errorf("%s was not over after %s", t.cmd.Path, patience))
+}
+
+func ptrace(request, pid, data int) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(pid), 0, uintptr(data), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
