@@ -167,7 +167,7 @@ func (s *Server) changeJobs(v *view) error {
 		}
 		return v.show("confirm", fmt.Sprintf("%s %s?", c.Label, texts.Count(c.Jobs, "job")), c)
 	}
-	t := s.work.begin(c.action, q, v.who(), c.IDs, c.Back, func() {
+	t := s.work.begin(c, q, v.who(), func() {
 		s.health.forget()
 		s.changed(touched(q.Name, c.IDs)...)
 	})
@@ -287,10 +287,10 @@ const batch = 100
 // kept are the tasks of which the server still tells.
 const tasksKept = 50
 
-func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back string, then func()) *task {
+func (w *work) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := &task{ID: 1, Back: back, Total: len(ids), action: a, queue: q.Name, ended: make(chan struct{})}
+	t := &task{ID: 1, Back: c.Back, Total: len(c.IDs), action: c.action, queue: q.Name, ended: make(chan struct{})}
 	if n := len(w.all); n > 0 {
 		t.ID = w.all[n-1].ID + 1
 	}
@@ -298,7 +298,7 @@ func (w *work) begin(a action, q *queue.Queue, who string, ids []int64, back str
 	w.all = w.all[max(0, len(w.all)-tasksKept):]
 	go func() {
 		defer close(t.ended)
-		t.run(w.ctx, admin.Of(q).By(who), ids)
+		t.run(w.ctx, admin.Of(q).By(who), c.IDs)
 		then()
 	}()
 	return t

@@ -57,7 +57,7 @@ func (s *Server) overview(v *view) error {
 	if o.Hosts, err = v.hosts(); err != nil {
 		return err
 	}
-	if o.Schedules, err = s.Instance.Schedules(v.r.Context()); err != nil {
+	if o.Schedules, err = s.Schedules(v.r.Context()); err != nil {
 		return err
 	}
 	slices.SortStableFunc(o.Schedules, func(a, b Schedule) int { return a.Next.Compare(b.Next) })
@@ -174,7 +174,7 @@ func (s *Server) metricsPage(v *view) error {
 }
 
 func (s *Server) schedules(v *view) error {
-	all, err := s.Instance.Schedules(v.r.Context())
+	all, err := s.Schedules(v.r.Context())
 	if err != nil {
 		return err
 	}
@@ -185,10 +185,10 @@ func (s *Server) schedules(v *view) error {
 // Of writes the number of jobs of a status; empty if there is none.
 func (q queueRow) Of(status string) string {
 	n, most := q.Tally[admin.Status(status)], admin.TallyMost(admin.Status(status))
-	switch {
-	case n == 0:
+	switch n {
+	case 0:
 		return ""
-	case n == most:
+	case most:
 		return texts.Thousands(n) + "+"
 	}
 	return texts.Thousands(n)

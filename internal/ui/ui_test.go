@@ -238,7 +238,10 @@ func TestOtherOrigins(t *testing.T) {
 	id := d.add(job.Params{Type: "send"})[0]
 	form := url.Values{"do": {"cancel"}, "id": {fmt.Sprint(id)}, "sure": {"yes"}}
 	for _, headers := range [][]string{
-		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"},
+		{"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-site"},
+		{"Origin", "http://evil.example"},
+		{"Origin", "null"},
 		{"Origin", "http://127.0.0.1:1"},
 	} {
 		for _, path := range []string{"/queues/emails/jobs", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {

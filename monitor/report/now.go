@@ -124,20 +124,20 @@ func overMS(l monitor.Limits, ms *int64) tone {
 	return over(l, float64(*ms)/1000)
 }
 
-// due is how many jobs were due at the end of the last hour, and how long the oldest had been due.
-type due struct {
+// Due is how many jobs were due at the end of the last hour, and how long the oldest had been due.
+type Due struct {
 	Jobs, OldestMS int64
 	Many, Old      tone
 }
 
 // Due returns the due jobs of a queue, or of all without a name; nil if not measured.
-func (v View) Due(queue string) (d *due) {
+func (v View) Due(queue string) (d *Due) {
 	for _, g := range v.Gauges {
 		if queue != "" && g.Queue != queue {
 			continue
 		}
 		if d == nil {
-			d = &due{}
+			d = &Due{}
 		}
 		limits := v.Alert.Of(g.Queue, g.JobType)
 		d.Jobs, d.OldestMS = d.Jobs+g.Backlog, max(d.OldestMS, g.OldestDueMS)

@@ -141,7 +141,7 @@ type QueueView struct {
 	// Columns has the sums of the shown windows, including Day.
 	Columns []column
 	// Due is nil if it was not measured.
-	Due *due
+	Due *Due
 	// Spark shows the week's finished jobs as bars.
 	Spark string
 	// Chart is nil if nothing happened in the week.
@@ -217,13 +217,14 @@ func (v View) ID(queue string) string {
 	return fmt.Sprint("queue-", 1+slices.IndexFunc(v.Window("1w").Queues, func(q monitor.QueueSums) bool { return q.Queue == queue }))
 }
 
-type ranked struct {
+// Ranked is a job type with its queue.
+type Ranked struct {
 	Queue string
 	monitor.TypeSums
 }
 
 // Slowest returns the job types with the longest runs in the last day, by the 95th percentile.
-func (v View) Slowest() []ranked {
+func (v View) Slowest() []Ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 {
 		if t.Run.P95MS == nil {
 			return 0
@@ -233,23 +234,23 @@ func (v View) Slowest() []ranked {
 }
 
 // Failing returns the job types with most bad attempts in the last day, by failed jobs, then retried errors.
-func (v View) Failing() []ranked {
+func (v View) Failing() []Ranked {
 	return v.ranked(func(t monitor.TypeSums) int64 { return t.Failed<<20 + t.Errors })
 }
 
 // ranked returns the types with the highest values, without zeros.
-func (v View) ranked(by func(monitor.TypeSums) int64) (types []ranked) {
+func (v View) ranked(by func(monitor.TypeSums) int64) (types []Ranked) {
 	const most = 8
 	if day := v.Window("1d"); day != nil {
 		for _, q := range day.Queues {
 			for _, t := range q.JobTypes {
 				if by(t) > 0 {
-					types = append(types, ranked{q.Queue, t})
+					types = append(types, Ranked{q.Queue, t})
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(types, func(a, b ranked) int { return cmp.Compare(by(b.TypeSums), by(a.TypeSums)) })
+	slices.SortStableFunc(types, func(a, b Ranked) int { return cmp.Compare(by(b.TypeSums), by(a.TypeSums)) })
 	return types[:min(len(types), most)]
 }
 

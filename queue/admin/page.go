@@ -199,7 +199,7 @@ func parsePlace(text string) (p place, err error) {
 	return p, nil
 }
 
-// ErrPage: PageOptions.After is not a text from Page.
+// ErrPage is the error if PageOptions.After is not a text from Page.
 var ErrPage = errors.New("this is not where a page ended")
 
 // lookByID looks at all jobs by their IDs. take returns how many of them it takes, -1 for all.
@@ -412,8 +412,8 @@ func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take f
 		}
 		after = &p
 	}
-	for size := min(by.Limit+1, 2000); ; size = min(4*size, 2000) {
-		some, err := q.merged(ctx, by, stretches, after, size, o.Oldest)
+	for by.Limit = min(by.Limit+1, 2000); ; by.Limit = min(4*by.Limit, 2000) {
+		some, err := q.merged(ctx, by, stretches, after, o.Oldest)
 		if err != nil || len(some) == 0 {
 			return "", looked, err
 		}
@@ -426,11 +426,11 @@ func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take f
 		switch {
 		case err != nil:
 			return "", looked, err
-		case end > 0 && matching[end-1] == last && len(some) < size:
+		case end > 0 && matching[end-1] == last && len(some) < by.Limit:
 			return "", looked, nil
 		case end > 0:
 			return matching[end-1].String(), looked, nil
-		case len(some) < size:
+		case len(some) < by.Limit:
 			return "", looked, nil
 		case time.Now().After(deadline):
 			return last.String(), looked, nil
@@ -440,7 +440,7 @@ func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take f
 }
 
 // merged returns the next places of all stretches together.
-func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, after *place, most int, oldest bool) (all []place, err error) {
+func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, after *place, oldest bool) (all []place, err error) {
 	order, beyond := " DESC", "<"
 	if oldest {
 		order, beyond = "", ">"
@@ -450,7 +450,7 @@ func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, afte
 	add := func(w engine.Where) {
 		parts = append(parts, "SELECT * FROM (SELECT id, "+q.s.DB().SQL.TimeText("t.scheduled_run_time")+" AS at, attempt FROM "+q.s.Table()+" AS t "+q.s.ClaimIndex()+w.SQL()+
 			" ORDER BY t.scheduled_run_time"+order+", id"+order+" LIMIT ?) AS a")
-		args = append(append(args, w.Args...), most)
+		args = append(append(args, w.Args...), by.Limit)
 	}
 	now := "(SELECT " + q.s.DB().SQL.NowSQL + ")"
 	for _, s := range stretches {
@@ -472,7 +472,7 @@ func (q *Queue) merged(ctx context.Context, by Filter, stretches []stretch, afte
 		w.And("t.scheduled_run_time "+beyond+" ?", after.At)
 		add(w)
 	}
-	err = q.s.DB().SQL.SelectContext(ctx, &all, "SELECT * FROM ("+strings.Join(parts, " UNION ALL ")+") AS a ORDER BY at"+order+", id"+order+" LIMIT ?", append(args, most)...)
+	err = q.s.DB().SQL.SelectContext(ctx, &all, "SELECT * FROM ("+strings.Join(parts, " UNION ALL ")+") AS a ORDER BY at"+order+", id"+order+" LIMIT ?", append(args, by.Limit)...)
 	return all, err
 }
 

@@ -57,8 +57,11 @@ func TestPictures(t *testing.T) {
 		name, path, scheme string
 		width, height      int64
 	}{
-		{"ui", "/", "light", 1200, 750}, {"ui-queue", "/queues/emails?status=due", "light", 1200, 620}, {"ui-job", fmt.Sprint("/queues/emails/jobs/", waiting), "light", 1200, 800},
-		{"ui-failures", "/failures", "light", 1200, 560}, {"ui-phone", "/", "dark", 390, 800},
+		{"ui", "/", "light", 1200, 750},
+		{"ui-queue", "/queues/emails?status=due", "light", 1200, 620},
+		{"ui-job", fmt.Sprint("/queues/emails/jobs/", waiting), "light", 1200, 800},
+		{"ui-failures", "/failures", "light", 1200, 560},
+		{"ui-phone", "/", "dark", 390, 800},
 	} {
 		b.look(p.width, p.scheme)
 		call(b, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"})
