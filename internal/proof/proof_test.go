@@ -182,7 +182,7 @@ func (u turn) run(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if failed || *roundFlag > 0 {
+	if failed || *roundFlag > 0 || end.Rounds < u.kind.rounds { // perhaps the time was over
 		return
 	}
 	end.Seconds = time.Since(began).Seconds()
