@@ -53,7 +53,7 @@ type mJob struct {
 	key, at, status, error, result, outcome, wish string // error is a part of it; outcome and wish of the last attempt decide on a retry
 	attempt, shard, place                         int    // place is that in the order when a tick begins
 	retryOf, retriedAs                            *mJob
-	dismissed, gone, ready                        bool     // ready: it is promoted, so the order holds for it
+	dismissed, gone, ready, moved                 bool     // ready: it is promoted, so the order holds for it; moved: its time may have changed
 	log                                           []string // what the activity says next
 }
 
@@ -63,7 +63,7 @@ var view = map[string]string{"awaiting": "running", "undecided": "error", "finis
 func (j *mJob) state() string      { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
 func (j *mJob) final() bool        { return view[j.status] == "final" }
 func (j *mJob) waits() bool        { return view[j.status] == "" }
-func (j *mJob) wait(later bool)    { j.status = when(later || j.shut, "later", "due") }
+func (j *mJob) wait(later bool)    { j.status, j.moved = when(later || j.shut, "later", "due"), true }
 func (j *mJob) future() bool       { return j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) }
 func (j *mJob) class() string      { return fmt.Sprint(j.q.name, j.shard, j.group) } // what the order holds within
 func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
@@ -143,7 +143,7 @@ func (j *mJob) operate(command string, flag bool, in string, priority int) (word
 	switch word = "refused"; {
 	case command == "reschedule" && j.waits():
 		j.takeIn()
-		j.wait(when(in == "", j.status == "later", in != "0s"))
+		j.status, j.moved = when(in == "", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
 		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
 		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
@@ -210,7 +210,7 @@ func (k *mTick) limited(j *mJob) string {
 	switch limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"]); {
 	case j.q.paused && !k.byHand, j.q.rate > 0 && j.q.starts >= j.q.rate:
 		return "pause or rate"
-	case k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+	case lane >= k.slots*(1+btoi(k.beside > 0)), j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
 		return "slots"
 	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
 		return "group"

@@ -33,6 +33,8 @@ type kind struct {
 	faults int
 	// rounds, if not 0, is how many rounds each turn has instead. beside is how many run at once, because they mostly wait.
 	rounds, beside int
+	// jobs, if not 0, is how many jobs each turn has instead.
+	jobs int
 	// round injects the faults of one round.
 	round func(*round)
 }
@@ -77,7 +79,7 @@ var kinds = []kind{
 	},
 	{
 		name: "features", title: "Random operations with all features, compared with a model of the queue",
-		must: "differences in outputs, exit codes, tables, activity and order", faults: 1000,
+		must: "differences in outputs, exit codes, tables, activity and order", jobs: 250_000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
 	},
 	{
@@ -148,7 +150,7 @@ func (u turn) run(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		n, next = next, next+1
-		is = !failed && time.Since(began) < *forFlag && (u.kind.rounds > 0 && n <= u.kind.rounds || end.Faults < u.kind.faults)
+		is = !failed && time.Since(began) < *forFlag && (u.kind.rounds > 0 && n <= u.kind.rounds || end.Faults < u.kind.faults || end.Jobs < u.kind.jobs)
 		return n, is && (*roundFlag == 0 || n == *roundFlag)
 	}
 	play := func(n int) (judged bool) {

@@ -1,15 +1,19 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -31,7 +35,9 @@ type soaking struct {
 	// temporary is the folder of temporary files.
 	temporary string
 	began     time.Time
-	points    map[string][]point
+	// newest is the id of the newest entry of the activity that lost has read.
+	newest int
+	points map[string][]point
 }
 
 type point struct {
@@ -42,13 +48,12 @@ type point struct {
 // ended is how many jobs have ended since the last step.
 const ended = "jobs ended in half a minute"
 
-// slack is how much more the second half may have, beyond a quarter, because some is always by chance.
-var slack = map[string]float64{
-	"rows": 100, "bytes of files": 2 << 20, "bytes of memory": 4 << 20, "descriptors": 4, "temporary files": 2, "connections": 5, "processes": 6,
+// perHour is how much may be added in an hour, beyond what may be chance.
+var perHour = map[string]float64{
+	"rows": 20, "bytes of files": 8 << 20, "bytes of memory": 8 << 20, "descriptors": 2, "temporary files": 2, "connections": 2, "processes": 2,
 }
 
-// soak lets two workers live on beside the usual ones, purges what is older than a minute, and compares the second half of
-// the time with the first.
+// soak lets two workers live on beside the usual ones, purges what is older than a minute, and looks for growth.
 func soak(r *round) {
 	s := &soaking{round: r, temporary: filepath.Join(r.dir, "tmp"), began: time.Now(), points: map[string][]point{}}
 	dbtest.OK(r.t, os.Mkdir(s.temporary, 0o700))
@@ -75,7 +80,21 @@ func soak(r *round) {
 			<-t.ended
 		}
 	})
+	s.lost()
 	s.judge(load)
+}
+
+// lost finds attempts that lost their worker, because nothing happens to workers here.
+func (s *soaking) lost() {
+	dbtest.OK(s.t, s.each(fmt.Sprint("SELECT id, queue, job_id, error FROM proof_activity WHERE id > ", s.newest, " ORDER BY id"), func(rows *sql.Rows) error {
+		var queue, text string
+		var job int
+		err := rows.Scan(&s.newest, &queue, &job, &text)
+		if strings.HasPrefix(text, "worker lost") {
+			s.found = append(s.found, fmt.Sprintf("%s %d: %s", queue, job, text))
+		}
+		return err
+	}))
 }
 
 // step judges the jobs that have ended, so that they may be purged, and purges.
@@ -91,6 +110,7 @@ func (s *soaking) step(n int) {
 		}
 		s.judged[i] = j.name()
 	}
+	s.lost()
 	// Purge keeps workers for two weeks, so those that ended a minute ago are made older.
 	aged, from := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format("2006-01-02 15:04:05.000000")
 	dbtest.Must(s.db.Exec("UPDATE proof_workers SET start_time = ?, end_time = ? WHERE end_time < ?", aged, aged, from))(s.t)
@@ -174,38 +194,86 @@ func (s *soaking) measure() {
 	}
 }
 
-// judge compares the floors of the halves, without the first sixth: a leak raises them, a busy moment doesn't. Rows and files
-// may grow with the load.
+// judge fits a line to each kind of points, without the first sixth. Its slope may exceed the bound by three standard errors.
 func (s *soaking) judge(load time.Duration) {
-	from := load / 6
-	half := from + (load-from)/2
-	floor := func(points []point, from, to time.Duration) float64 {
-		var values []float64
-		for _, p := range points {
-			if from <= p.at && p.at < to {
-				values = append(values, p.value)
-			}
-		}
-		slices.Sort(values)
-		dbtest.Require(s.t, len(values) > 0, "nothing was measured from %s to %s: is the time too short?", from, to)
-		return values[len(values)/10]
-	}
-	busier := max(1, floor(s.points[ended], half, load)/max(1, floor(s.points[ended], from, half)))
+	jobs := s.points[ended]
 	for _, name := range slices.Sorted(maps.Keys(s.points)) {
-		was, is, more := floor(s.points[name], from, half), floor(s.points[name], half, load), 1.25
-		kind := ""
-		for k := range slack {
-			if strings.HasPrefix(name, k) {
-				kind = k
+		var hours, values, busy []float64
+		for _, p := range s.points[name] {
+			if p.at < load/6 || p.at > load {
+				continue
 			}
+			n, _ := slices.BinarySearchFunc(jobs, p.at, func(q point, at time.Duration) int { return cmp.Compare(q.at, at) })
+			hours, values, busy = append(hours, p.at.Hours()), append(values, p.value), append(busy, jobs[min(n, len(jobs)-1)].value)
 		}
-		if kind == "rows" || kind == "bytes of files" {
-			more *= busier
-		}
-		text := fmt.Sprintf("%s: %.0f, then %.0f", name, was, is)
-		if s.notes = append(s.notes, text); name != ended && is > was*more+slack[kind] {
-			s.found = append(s.found, "growth of "+text)
+		dbtest.Require(s.t, len(values) > 5, "%s was measured only %d times: is the time too short?", name, len(values))
+		slope, deviation := growth(hours, values, busy)
+		text := fmt.Sprintf("%s: %.0f, per hour %+.1f ± %.1f", name, mean(values), slope, deviation)
+		s.notes = append(s.notes, text)
+		for kind, most := range perHour {
+			if strings.HasPrefix(name, kind) && slope-3*deviation > most {
+				s.found = append(s.found, "growth of "+text)
+			}
 		}
 		s.t.Log(text)
+	}
+}
+
+// growth is the slope of values over time, by least squares, if the load had been the same all the time, and its standard
+// error. Neighbours are alike, so there are in truth fewer points.
+func growth(hours, values, load []float64) (slope, deviation float64) {
+	times, _ := rest(hours, load)
+	values, _ = rest(values, load)
+	errors, slope := rest(values, times)
+	squares, alike := product(errors, errors), 0.0
+	if squares > 0 {
+		alike = min(max(0, product(errors[1:], errors)/squares), 0.95)
+	}
+	return slope, math.Sqrt(squares / float64(len(errors)-3) / product(times, times) * (1 + alike) / (1 - alike))
+}
+
+// rest is what a line over xs doesn't explain of ys, and the line's slope.
+func rest(ys, xs []float64) (left []float64, slope float64) {
+	x, y := mean(xs), mean(ys)
+	var dx, dy []float64
+	for i := range xs {
+		dx, dy = append(dx, xs[i]-x), append(dy, ys[i]-y)
+	}
+	if square := product(dx, dx); square > 0 {
+		slope = product(dx, dy) / square
+	}
+	for i := range dy {
+		left = append(left, dy[i]-slope*dx[i])
+	}
+	return left, slope
+}
+
+func mean(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v / float64(len(values))
+	}
+	return sum
+}
+
+func product(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+// TestGrowth checks that a small leak is found among noise and load, and that noise isn't growth.
+func TestGrowth(t *testing.T) {
+	for _, leak := range []float64{0, 16 << 20} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		var hours, values, load []float64
+		noise := 0.0
+		for n := range 190 {
+			noise = 0.8*noise + rng.NormFloat64()*2e5
+			hours, load = append(hours, float64(n)*5/3600), append(load, 600+100*rng.Float64())
+			values = append(values, 5e7+noise+1e4*load[n]+leak*hours[n])
+		}
+		slope, deviation := growth(hours, values, load)
+		dbtest.Ensure(t, (slope-3*deviation > perHour["bytes of memory"]) == (leak > 0), "%.0f bytes an hour: found %.0f ± %.0f", leak, slope, deviation)
 	}
 }
