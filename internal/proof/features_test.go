@@ -39,7 +39,7 @@ func (i *instance) check(t *rapid.T) {
 	p := i.begin(t)
 	actions := map[string]func(*rapid.T){
 		"answer": p.answer, "cancel": p.operate("cancel"), "retry": p.operate("retry"),
-		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one,
+		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one, "replace": p.replace,
 		"insert": p.insert, "status": p.status, "monitor": p.monitor, "purge": p.purge, "schedule": p.schedule, "settings": p.settings,
 	}
 	if p.driver == "mysql" {
@@ -69,8 +69,7 @@ func (p *play) queue() *mQueue { return pick(p.T, "queue", p.queues...) }
 // gives a reply that can't be read: that may end other jobs of its program.)
 func (p *play) spec(q *mQueue, on string) (*mJob, bool) {
 	t, key := pick(p.T, "type", q.types...), ""
-	retries := q.those(func(j *mJob) bool { return j.waits() && j.attempt > 0 })
-	if on == "replace" && len(retries) > 0 && rapid.Bool().Draw(p.T, "twin of a retry") {
+	if retries := q.retries(); on == "replace" && len(retries) > 0 && rapid.Bool().Draw(p.T, "twin of a retry") {
 		twin := pick(p.T, "twin", retries...)
 		t, key = twin.t, twin.key
 	} else if rapid.IntRange(0, 4).Draw(p.T, "twin") == 4 {
@@ -220,10 +219,30 @@ func (p *play) same(got []map[string]any, want ...map[string]any) {
 	}
 }
 
-// one enqueues a job by flags.
+// retries are the jobs that wait for a retry, so no other replaces them.
+func (q *mQueue) retries() []*mJob {
+	return q.those(func(j *mJob) bool { return j.waits() && j.attempt > 0 })
+}
+
+// replace enqueues a job, in many cases with the key of one that waits for a retry.
+func (p *play) replace(t *rapid.T) {
+	p.T = t
+	some := slices.DeleteFunc(slices.Clone(p.queues), func(q *mQueue) bool { return len(q.retries()) == 0 })
+	if len(some) == 0 {
+		t.Skip("no retry")
+	}
+	p.flags(pick(t, "queue", some...), "replace")
+}
+
+// one enqueues a job.
 func (p *play) one(t *rapid.T) {
 	p.T = t
-	q, on := p.queue(), pick(t, "on duplicate", "keep", "replace", "error")
+	p.flags(p.queue(), pick(t, "on duplicate", "keep", "replace", "error"))
+}
+
+// flags enqueues a job by flags.
+func (p *play) flags(q *mQueue, on string) {
+	t := p.T
 	j, own := p.spec(q, on)
 	j = p.copies(j, own, 1)[0]
 	fields := p.fields(j)

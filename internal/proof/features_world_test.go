@@ -471,8 +471,8 @@ func (p *play) onTime(j *mJob, at string, from, to time.Time) bool {
 	if j.shut {
 		return at[11:16] == p.shut[:5] && t.After(from) && t.Before(to.Add(96*time.Hour))
 	}
-	return slices.ContainsFunc(when(j.status == "later", delays, []time.Duration{0}), func(d time.Duration) bool {
-		return !t.Add(-d).Before(from) && !t.Add(-d).After(to)
+	return slices.ContainsFunc(append(delays, 0), func(d time.Duration) bool {
+		return (j.status == "submitted" || (d > 0) == (j.status == "later")) && !t.Add(-d).Before(from) && !t.Add(-d).After(to)
 	})
 }
 

@@ -87,9 +87,9 @@ func (q *mQueue) add(j *mJob, how string) (*mJob, string) {
 		}
 		return j, "added"
 	case how == "replace" && old.waits() && old.attempt == 0:
-		old.takeIn()
-		old.mSpec, old.at = j.mSpec, j.at
-		old.wait(old.future())
+		if old.mSpec, old.at, old.moved = j.mSpec, j.at, true; old.status != "submitted" { // the next tick takes that in
+			old.wait(old.future())
+		}
 		return old, "replaced"
 	}
 	return old, when(how == "error", "refused", "duplicate")
@@ -142,8 +142,7 @@ func (q *mQueue) answer(t *mType, key, with string) (j *mJob, word string) {
 func (j *mJob) operate(command string, flag bool, in string, priority int) (word string, other *mJob) {
 	switch word = "refused"; {
 	case command == "reschedule" && j.waits():
-		j.takeIn()
-		j.status, j.moved = when(in == "", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
+		j.status, j.moved = when(in == "" || j.status == "submitted", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
 		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
 		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
@@ -184,7 +183,7 @@ func (q *mQueue) counts() map[string]int {
 // mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
 type mTick struct {
 	runs                         func(*mJob) bool
-	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds may overtake another without a limit
+	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds, of that many times the slots, may overtake another without a limit
 	bySQL, byHand                bool
 	running                      map[*mJob]bool
 	rounds                       map[string][]int  // the highest place up to each round, by class
@@ -263,9 +262,9 @@ func (k *mTick) start(j *mJob, at string) error {
 		r = append(r, k.upTo(j))
 	}
 	k.rounds[class], k.at[class] = r, at
-	if earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); over != "" {
+	if beside := k.beside * btoi(j.q.limit < 1); over != "" {
 		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
-	} else if j.place > 0 && earlier >= 0 && j.place < r[earlier] {
+	} else if earlier := len(r) - 2 - beside; j.place > 0 && earlier >= 0 && j.place+beside*k.slots < r[earlier] {
 		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
 	}
 	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0

@@ -53,7 +53,7 @@ var perHour = map[string]float64{
 	"rows": 20, "bytes of files": 8 << 20, "bytes of memory": 8 << 20, "descriptors": 2, "temporary files": 2, "connections": 2, "processes": 2,
 }
 
-// soak lets two workers live on beside the usual ones, purges what is older than a minute, and looks for growth.
+// soak lets two workers live on beside the usual ones, purges what is older than two minutes, and looks for growth.
 func soak(r *round) {
 	s := &soaking{round: r, temporary: filepath.Join(r.dir, "tmp"), began: time.Now(), points: map[string][]point{}}
 	dbtest.OK(r.t, os.Mkdir(s.temporary, 0o700))
@@ -114,7 +114,7 @@ func (s *soaking) step(n int) {
 	// Purge keeps workers for two weeks, so those that ended a minute ago are made older.
 	aged, from := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format("2006-01-02 15:04:05.000000")
 	dbtest.Must(s.db.Exec("UPDATE proof_workers SET start_time = ?, end_time = ? WHERE end_time < ?", aged, aged, from))(s.t)
-	for _, args := range [][]string{{"monitor"}, {"purge", "--older-than", "1m", "--force"}, {"status"}, {"monitor", "--report", filepath.Join(s.dir, "report.html")}} {
+	for _, args := range [][]string{{"monitor"}, {"purge", "--older-than", "2m", "--force"}, {"status"}, {"monitor", "--report", filepath.Join(s.dir, "report.html")}} {
 		if _, err := s.run(args...); err != nil {
 			s.heard(err)
 		}
