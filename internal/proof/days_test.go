@@ -162,10 +162,8 @@ func (d *day) step(rng *rand.Rand) {
 	tick.to = c.now()
 	d.judgeWaiting(tick)
 	d.ticks = append(d.ticks, tick)
-	d.last, d.sure = maxTime(d.last, tick.to), maxTime(d.sure, tick.from)
+	d.last, d.sure = later(d.last, tick.to), later(d.sure, tick.from)
 }
-
-func maxTime(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // judgeWaiting finds jobs that still wait although their windows were open all through a tick. If the clock was put back after
 // such a job was added, it may wait for a later opening.
@@ -199,7 +197,7 @@ func (d *day) judgeStarts() (bad []string) {
 		if err := rows.Scan(&at, &jobType); err != nil {
 			return err
 		}
-		t, err := time.Parse("2006-01-02 15:04:05.000000", at)
+		t, err := time.Parse(stamp6, at)
 		if w := d.windows[int(jobType[len(jobType)-1]-'0')]; err == nil && !d.inside(w, t) {
 			bad = append(bad, fmt.Sprintf("%s: started at %s, outside of its window %v", d.zone, t.In(d.zone), w))
 		}
@@ -277,7 +275,7 @@ func (d *day) judgeSlots() (bad []string) {
 					}
 				}
 			}
-			seen = maxTime(seen, t.to)
+			seen = later(seen, t.to)
 		}
 		for _, slot := range known {
 			key := p.name + "@" + slot.Format(time.RFC3339)

@@ -128,11 +128,7 @@ func same(what, of string) string {
 func packets(r *round) {
 	k := talks[r.number-1]
 	p := &parley{round: r, talk: k, proxy: dbtest.ProxyTo(r.t, r.source)}
-	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
-	_, err := fmt.Fprintf(f, "schedules:\n  - {name: nightly, when: '@yearly', queue: files, type: plain, data: '%s'}\n", ask{Steps: []step{{Do: "done"}}}.data())
-	dbtest.OK(r.t, errors.Join(err, f.Close()))
-	_, err = r.run("init")
-	dbtest.OK(r.t, err)
+	r.extend("schedules:\n  - {name: nightly, when: '@yearly', queue: files, type: plain, data: '%s'}\n", ask{Steps: []step{{Do: "done"}}}.data())
 	p.prepare()
 	rng := r.random(20)
 	p.play("", func() bool { return false }) // what it says without a fault
@@ -156,7 +152,7 @@ func packets(r *round) {
 	r.settings.rate = 0 // the times of its activity are made up
 	_, _ = r.db.Exec("UPDATE proof_queues SET paused = 0")
 	_, _ = r.db.Exec("UPDATE proof_files SET job_type = 'plain' WHERE job_type LIKE 'brand%'") // no worker has a handler for these
-	_, err = r.run("reschedule", "files", "--all", "--in", "0s", "--yes")
+	_, err := r.run("reschedule", "files", "--all", "--in", "0s", "--yes")
 	dbtest.OK(r.t, err)
 	// clients that got no answer may have added jobs with keys that only hipq knows
 	dbtest.OK(r.t, r.each("SELECT job_type, job_key FROM proof_files", func(rows *sql.Rows) error {

@@ -62,10 +62,10 @@ var kinds = []kind{
 		turns: []engineTurns{{"mariadb", 5}, {"mysql", 1}}, round: packets,
 	},
 	{
-		name: "outages", title: "The database away or silent for 1 s to 3 lock times, slow, read-only, full, out of connections, in a storm of " +
+		name: "outages", title: "The database away or silent for 1 s to 3 lock times, slow, read-only, refusing rows as if the disk were full, out of connections, in a storm of " +
 			"deadlocks; open transactions and locks of applications on every table; SQLite's file held or read by another process",
 		must: "ticks that don't end, jobs that wait a minute after it, and all of the above", faults: 467, beside: 8,
-		turns: []engineTurns{{"mariadb", 3}, {"sqlite", 1}}, round: outagesOf,
+		turns: []engineTurns{{"mariadb", 3}, {"mysql", 1}, {"sqlite", 1}}, round: outagesOf,
 	},
 	{
 		name: "galera", title: "A node of three in a Galera cluster killed, stopped, cut off from the others, slow or read-only",

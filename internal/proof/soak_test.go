@@ -112,7 +112,7 @@ func (s *soaking) step(n int) {
 	}
 	s.lost()
 	// Purge keeps workers for two weeks, so those that ended a minute ago are made older.
-	aged, from := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format("2006-01-02 15:04:05.000000")
+	aged, from := "2000-01-01 00:00:00.000000", time.Now().UTC().Add(-time.Minute).Format(stamp6)
 	dbtest.Must(s.db.Exec("UPDATE proof_workers SET start_time = ?, end_time = ? WHERE end_time < ?", aged, aged, from))(s.t)
 	for _, args := range [][]string{{"monitor"}, {"purge", "--older-than", "2m", "--force"}, {"status"}, {"monitor", "--report", filepath.Join(s.dir, "report.html")}} {
 		if _, err := s.run(args...); err != nil {
@@ -126,18 +126,6 @@ func (s *soaking) step(n int) {
 		s.note("rows", "of "+table, float64(rows))
 	}
 	s.note("bytes of files", "of the database", s.size())
-}
-
-func (s *soaking) tables() (all []string) {
-	query := "SHOW TABLES LIKE 'proof\\_%'"
-	if s.driver == "sqlite" {
-		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'proof%'"
-	}
-	dbtest.OK(s.t, s.each(query, func(rows *sql.Rows) error {
-		all = append(all, "")
-		return rows.Scan(&all[len(all)-1])
-	}))
-	return all
 }
 
 // size is that of the database on disk.
