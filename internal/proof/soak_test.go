@@ -31,10 +31,8 @@ func init() {
 type soaking struct {
 	*round
 	// long are workers that live as long as the load.
-	long []*tick
-	// temporary is the folder of temporary files.
-	temporary string
-	began     time.Time
+	long  []*tick
+	began time.Time
 	// newest is the id of the newest entry of the activity that lost has read.
 	newest int
 	points map[string][]point
@@ -55,9 +53,8 @@ var perHour = map[string]float64{
 
 // soak lets two workers live on beside the usual ones, purges what is older than two minutes, and looks for growth.
 func soak(r *round) {
-	s := &soaking{round: r, temporary: filepath.Join(r.dir, "tmp"), began: time.Now(), points: map[string][]point{}}
-	dbtest.OK(r.t, os.Mkdir(s.temporary, 0o700))
-	r.t.Setenv("TMPDIR", s.temporary)
+	s := &soaking{round: r, began: time.Now(), points: map[string][]point{}}
+	r.ownTemporary()
 	r.judged = map[id]string{}
 	text := string(dbtest.Must(os.ReadFile(r.config))(r.t))
 	text = strings.ReplaceAll(text, "    job_types:\n", "    keep_finished: 1m\n    keep_failed: 1m\n    job_types:\n")
@@ -159,27 +156,44 @@ func (s *soaking) measure() {
 			if p.pid != t.cmd.Process.Pid && (p.role != "guard" || p.parent != t.cmd.Process.Pid) {
 				continue
 			}
-			fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid))
+			fds := descriptors(p.pid)
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 			_, value, _ := strings.Cut(string(status), "VmRSS:")
 			value, _, _ = strings.Cut(value, " kB")
-			if kb, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && len(fds) > 0 {
-				s.note("descriptors", who, float64(len(fds)))
+			if kb, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && fds > 0 {
+				s.note("descriptors", who, float64(fds))
 				s.note("bytes of memory", who, float64(kb<<10))
 			}
 		}
 	}
-	files := 0
-	for _, pattern := range []string{s.temporary + "/*", s.dir + "/.*", s.dir + "/*", s.dir + "/.cache/*/*"} {
-		some, _ := filepath.Glob(pattern)
-		files += len(slices.DeleteFunc(some, func(f string) bool { return strings.HasSuffix(f, ".ndjson") })) // the clients'
-	}
-	s.note("temporary files", "", float64(files))
+	s.note("temporary files", "", float64(s.temporaryFiles()))
 	if s.driver == "mysql" {
 		connections := 0
 		dbtest.OK(s.t, s.db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()").Scan(&connections))
 		s.note("connections", "", float64(connections))
 	}
+}
+
+// ownTemporary gives the round's processes a folder of their own for temporary files.
+func (r *round) ownTemporary() {
+	dir := filepath.Join(r.dir, "tmp")
+	dbtest.OK(r.t, os.Mkdir(dir, 0o700))
+	r.t.Setenv("TMPDIR", dir)
+}
+
+// temporaryFiles counts files there, and beside the database and the config.
+func (r *round) temporaryFiles() (n int) {
+	for _, pattern := range []string{"/tmp/*", "/.*", "/*", "/.cache/*/*"} {
+		some, _ := filepath.Glob(r.dir + pattern)
+		n += len(slices.DeleteFunc(some, func(f string) bool { return strings.HasSuffix(f, ".ndjson") })) // the clients'
+	}
+	return n
+}
+
+// descriptors counts the open files of a process.
+func descriptors(pid int) int {
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(fds)
 }
 
 // judge fits a line to each kind of points, without the first sixth. Its slope may exceed the bound by three standard errors.
