@@ -111,7 +111,8 @@ var (
 	statementsIn = regexp.MustCompile(`(?:'(?:[^'\\]|\\.|'')*'|[^';])+`)
 	explainable  = regexp.MustCompile(`(?s)^\s*(?:SET STATEMENT .*? FOR )?((?:SELECT|WITH|UPDATE|DELETE|INSERT|REPLACE|\().*)`)
 	// what differs between statements of one shape; words stay, because they are states and types
-	valuesIn = regexp.MustCompile(`_?'(?:[^'\\]|\\.|'')*[^a-zA-Z'](?:[^'\\]|\\.|'')*'|\b\d[\d.]*\b|\s+`)
+	valuesIn = regexp.MustCompile(`_?'(?:[^'\\]|\\.|'')*'|\b\d[\d.]*\b|\s+`)
+	wordIn   = regexp.MustCompile(`^_?'[a-zA-Z]*'$`)
 	listsIn  = regexp.MustCompile(`\?(, ?(\?|NULL))+|(\([^()]*\))(, ?\([^()]*\))+|( UNION ALL SELECT \?)+`)
 )
 
@@ -140,6 +141,9 @@ func (l *large) executed(traces string) map[string]executed {
 		for _, part := range parts {
 			if found := explainable.FindStringSubmatch(part); found != nil {
 				values := valuesIn.ReplaceAllStringFunc(found[1], func(v string) string {
+					if wordIn.MatchString(v) {
+						return v
+					}
 					return map[bool]string{true: " ", false: "?"}[strings.TrimSpace(v) == ""]
 				})
 				list[listsIn.ReplaceAllString(values, "…")] = executed{found[1], s.Args, s.MS, s.Read}

@@ -46,9 +46,10 @@ type point struct {
 // ended is how many jobs have ended since the last step.
 const ended = "jobs ended in half a minute"
 
-// perHour is how much may be added in an hour, beyond what may be chance.
+// perHour is how much may be added in an hour, beyond what may be chance. How many connections and handlers a worker has at
+// once varies, so it needs more room for descriptors than the tables for rows.
 var perHour = map[string]float64{
-	"rows": 20, "bytes of files": 8 << 20, "bytes of memory": 8 << 20, "descriptors": 2, "temporary files": 2, "connections": 2, "processes": 2,
+	"rows": 20, "bytes of files": 8 << 20, "bytes of memory": 8 << 20, "descriptors": 20, "temporary files": 2, "connections": 2, "processes": 2,
 }
 
 // soak lets two workers live on beside the usual ones, purges what is older than two minutes, and looks for growth.
