@@ -60,10 +60,11 @@ type mJob struct {
 // view are the states that people see of a job that doesn't wait.
 var view = map[string]string{"awaiting": "running", "undecided": "error", "finished": "final", "failed": "final", "closed": "final"}
 
-func (j *mJob) state() string      { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
-func (j *mJob) final() bool        { return view[j.status] == "final" }
-func (j *mJob) waits() bool        { return view[j.status] == "" }
-func (j *mJob) wait(later bool)    { j.status, j.moved = when(later || j.shut, "later", "due"), true }
+func (j *mJob) state() string   { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
+func (j *mJob) final() bool     { return view[j.status] == "final" }
+func (j *mJob) waits() bool     { return view[j.status] == "" }
+func (j *mJob) wait(later bool) { j.status, j.moved = when(later || j.shut, "later", "due"), true }
+
 func (j *mJob) future() bool       { return j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) }
 func (j *mJob) class() string      { return fmt.Sprint(j.q.name, j.shard, j.group) } // what the order holds within
 func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
