@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What .ci/with-mysql and .ci/with-group have in common: the mysqld that they start, in $mysqld, with $places and its version in $found.
-# It needs .ci/server.bash.
+# What .ci/with-mysql and .ci/with-group have in common: it finds or fetches a mysqld. $mysqld is the command, $places has its
+# options, and $found is its version. Source .ci/server.bash first.
 
 version=${HIPQ_TEST_MYSQL_VERSION:-} cache=${XDG_CACHE_HOME:-$HOME/.cache}/hipq-tests/mysql
-mysqld=() # the program, and what it needs where it is
+mysqld=() # the program, after the loader that it needs, if any
 
-# fits: whether $mysqld is MySQL's, and of that version; the one that it is, is in $found then
+# fits: 0 if $mysqld is MySQL's and has the version that was asked for; sets $found to its version
 fits() {
   local is
   is=$("${mysqld[@]}" --no-defaults --version 2>/dev/null) || return 1
@@ -17,7 +17,7 @@ installed() {
   fits
 }
 
-# unpacked: with the libraries that came with it, for those of this system may be older
+# unpacked: takes the mysqld in the cache, with its own libraries, because those of this system may be older
 unpacked() {
   local loader
   loader=$(find "$cache"/usr/lib* -name 'ld-linux*.so.*' 2>/dev/null | head -n 1)
@@ -29,7 +29,7 @@ unpacked() {
     --character-sets-dir="$cache/usr/share/mysql/charsets")
 }
 
-# fetch: apt is told of another suite, and of no package that is installed, so that it gets everything down to the C library
+# fetch: gets the packages of Debian's unstable. It tells apt that nothing is installed, so apt also gets the C library.
 fetch() {
   local apt=$dir/apt keyring=/usr/share/keyrings/debian-archive-keyring.gpg mirror deb
   [[ -e $keyring ]] && command -v apt-get dpkg-deb || return 1
@@ -45,7 +45,7 @@ fetch() {
   for deb in "$apt"/archives/*.deb; do
     [[ $deb == *perl* ]] || dpkg-deb --extract "$deb" "$apt/root" || return 1
   done
-  # whole or not at all, whoever else fetches it now
+  # another script may fetch it at the same time, so move it into place as a whole
   rm -rf "$cache" && mkdir -p "$(dirname "$cache")" && mv "$apt/root" "$cache.$$" && mv -T "$cache.$$" "$cache"
 }
 
@@ -59,4 +59,3 @@ if ! installed && ! unpacked; then
   fetch </dev/null >"$dir/log" 2>&1 || { report "MySQL can't be had" && exit 69; }
   unpacked || { say "MySQL ${version:-}can't be had: Debian has another version, or it does not run here" && exit 69; }
 fi
-

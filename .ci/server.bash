@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What .ci/with-mariadb, .ci/with-mysql, .ci/with-galera and .ci/with-group have in common, each of which sources it: servers that live as long as
-# a command. It takes the options from the arguments: --durable, --keep, and --server=OPTION, which goes into options. Where the
-# variable that $given names is set, there are such servers already, and the command is run with them.
+# What .ci/with-mariadb, .ci/with-mysql, .ci/with-galera and .ci/with-group have in common: servers that live as long as a command.
+# The scripts source it. It takes the options from the arguments: --durable, --keep, and --server=OPTION, which goes into $options.
+# If the variable that $given names is set, there are such servers already, and the command runs with them.
 
 say() { echo "${0##*/}: $*" >&2; }
 

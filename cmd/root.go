@@ -166,10 +166,15 @@ func (a *app) openWith(cmd *cobra.Command, patient bool, do func(*instance) erro
 	return connect(cmd.Context(), c, func(i *instance) error {
 		wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
 		defer cancel()
-		if err := i.db.SQL.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
-			return err
+		behind := i.db.SQL.CatchUp(wait)
+		if behind != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
+			return behind
 		}
-		return do(i)
+		err := do(i)
+		if err != nil && behind != nil { // what it didn't find may be on the other nodes
+			err = errors.Join(err, behind)
+		}
+		return err
 	})
 }
 

@@ -81,8 +81,8 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 		if is["read_only"] != "OFF" && err == nil {
 			err = fmt.Errorf("the server is read-only: %w", driver.ErrBadConn)
 		}
-		if is["group_replication_consistency"] != "" && err == nil {
-			err = heardByGroup(ctx, conn.(driver.ExecerContext))
+		if level := is["group_replication_consistency"]; level != "" && err == nil {
+			err = heardByGroup(ctx, conn.(driver.ExecerContext), level)
 		}
 	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
 		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
@@ -98,14 +98,13 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 }
 
 // heardByGroup makes sure that the other members of a group answer. A primary that was stopped or cut off may have been
-// replaced: until it learns this, it isn't read-only, and shows old rows. Outside a group it does nothing.
-func heardByGroup(ctx context.Context, conn driver.ExecerContext) error {
-	for _, s := range []string{
-		"SET group_replication_consistency = 'BEFORE'", "SELECT 1 FROM (SELECT 1) AS waits", "SET group_replication_consistency = DEFAULT",
-	} {
-		if _, err := conn.ExecContext(ctx, s, nil); err != nil {
-			return fmt.Errorf("the member doesn't hear from its group (%w): %w", err, driver.ErrBadConn)
-		}
+// replaced: until it learns this, it isn't read-only, and shows old rows. level is the session's consistency, which it
+// restores. Outside a group it does nothing.
+func heardByGroup(ctx context.Context, conn driver.ExecerContext, level string) error {
+	_, err := conn.ExecContext(ctx, "SET group_replication_consistency = 'BEFORE'; SELECT 1 FROM (SELECT 1) AS waits;"+
+		" SET group_replication_consistency = '"+level+"'", nil)
+	if err != nil {
+		return fmt.Errorf("the member doesn't hear from its group (%w): %w", err, driver.ErrBadConn)
 	}
 	return nil
 }

@@ -193,9 +193,11 @@ func TestGroupReplacedPrimary(t *testing.T) {
 		}
 	}
 	end()
-	db := dbtest.Must(open(dbtest.AnyOf(t, dsns...)))(t)
+	db := dbtest.Must(open(dbtest.AnyOf(t, dsns...) + "?group_replication_consistency='AFTER'"))(t)
 	defer db.SQL.Close()
 	var port int
-	dbtest.OK(t, db.SQL.QueryRowContext(t.Context(), "SELECT @@port").Scan(&port))
+	var level string
+	dbtest.OK(t, db.SQL.QueryRowContext(t.Context(), "SELECT @@port, @@group_replication_consistency").Scan(&port, &level))
 	dbtest.Ensure(t, !strings.Contains(dsns[0], fmt.Sprint(":", port, ")")), "the old primary was used")
+	dbtest.Same(t, level, "AFTER", "consistency that the DSN sets")
 }

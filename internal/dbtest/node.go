@@ -36,8 +36,8 @@ func OwnNodes(t testing.TB) (all []*Node) {
 	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar, nil))))
 }
 
-// OwnNode starts a server for one test that kills it, and creates a database there. It is as OwnMySQL's, but what it has
-// acknowledged survives the kill.
+// OwnNode starts a server for one test that kills it, and creates a database there. Unlike OwnMySQL's, this server restarts
+// after the kill and still has what it acknowledged.
 func OwnNode(t testing.TB) *Node {
 	t.Helper()
 	if os.Getenv(dsnVar) == "" {

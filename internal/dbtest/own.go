@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,9 @@ func OwnMySQL(t testing.TB, options ...string) string {
 // ShiftedMySQL is OwnMySQL for a server with a clock of its own. shift says how far it is from the host's, from now on.
 func ShiftedMySQL(t testing.TB) (dsn string, shift func(time.Duration)) {
 	t.Helper()
-	library, _ := filepath.Glob("/usr/lib*/*/faketime/libfaketimeMT.so.1")
+	debian, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+	fedora, _ := filepath.Glob("/usr/lib*/faketime/libfaketimeMT.so.1")
+	library := slices.Concat(debian, fedora)
 	if library == nil {
 		t.Fatal("no libfaketime here, which shifts the server's clock (Debian, Ubuntu: apt-get install faketime)")
 	}

@@ -225,7 +225,7 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// TestLostDatabase: it is wrong that the database goes away between two checks.
+// TestLostDatabase: a database that goes away between two checks is reported as wrong, not as unknown.
 func TestLostDatabase(t *testing.T) {
 	proxy := dbtest.NewProxy(t)
 	found := examine(t.Context(), t, "mysql", proxy.Source, Options{Now: func() time.Time {

@@ -89,10 +89,7 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 }
 
 // errBehind means that a cluster node doesn't get what the others committed.
-var errBehind = errors.New("the node didn't get it in time")
-
-// catchUpFor is how long one try of CatchUp lasts.
-const catchUpFor = 3 * time.Second
+var errBehind = errors.New("the node is behind the others")
 
 // CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
 // it. Without a cluster it does nothing.
@@ -102,21 +99,23 @@ func (db *DB) CatchUp(ctx context.Context) error {
 	}
 	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
 	err := Patiently(ctx, passes, func() error {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		try, cancel := context.WithTimeout(ctx, catchUpFor)
+		try, cancel := context.WithCancel(ctx)
 		defer cancel()
-		_, err = conn.ExecContext(try, db.catchUp)
+		if db.nodes != nil {
+			go db.nodes.watch(try, cancel)
+		}
+		_, err := db.ExecContext(try, db.catchUp)
+		if db.nodes != nil && IsLockTimeout(err) {
+			db.nodes.probe(ctx)
+		}
 		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
-			// A node that lost the others says so to new connections only. The next try makes one, perhaps to another node.
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 			err = errBehind
 		}
 		return err
 	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errBehind
+	}
 	if err != nil {
 		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
 	}

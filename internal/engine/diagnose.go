@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -87,22 +88,25 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		if strings.HasSuffix(err.Message, "PRIMARY'") { // MySQL gives the highest id to the next row again
 			return Misconfigured, highestID
 		}
-	case 1040, 1203, 1226:
-		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
 		return TryLater, "another transaction or a table lock holds what this needs: does an application keep a transaction open, or alter the table?"
 	case erTooSlowMariaDB, erTooSlowMySQL:
 		return TryLater, "a statement took longer than the server's max_statement_time (MySQL: max_execution_time) allows: is the server busy, or the limit too short?"
 	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
 		return TryLater, "the server is read-only: is it a replica, or database.dsn wrong?"
-	case 1053, 1077, 1079, 1080, 1927:
-		return TryLater, "the server is shutting down"
 	}
-	if Retryable(err) {
+	switch {
+	case isOf(err, crowded...):
+		return TryLater, "the server has too many connections"
+	case isOf(err, closing...):
+		return TryLater, "the server is shutting down"
+	case Retryable(err):
 		return TryLater, "the database is busy"
 	}
 	return NoTrouble, ""
 }
+
+const mayNotWrite = "check that this user may write the database file and its folder"
 
 func diagnoseSQLite(code int, text string) (Trouble, string) {
 	switch code & 0xff {
@@ -114,8 +118,15 @@ func diagnoseSQLite(code int, text string) (Trouble, string) {
 		return TryLater, "another process holds the database file"
 	case sqlite3.SQLITE_FULL:
 		return TryLater, "the disk is full: free disk space outside the database, then hipq purge --older-than 3d"
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return Misconfigured, "check that this user may write the database file and its folder, and that there are not too many open files"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return Misconfigured, mayNotWrite
+	case sqlite3.SQLITE_CANTOPEN: // SQLite doesn't say why
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return TryLater, "the process can't open more files: raise its limit, which ulimit -n shows"
+		}
+		_ = f.Close()
+		return Misconfigured, mayNotWrite + ", and that the limit of open files is high enough (ulimit -n)"
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
 	case sqlite3.SQLITE_IOERR:

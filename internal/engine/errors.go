@@ -39,6 +39,9 @@ const (
 	erCheckExists     = 3822
 )
 
+// crowded are the error numbers of a server without a connection to spare, closing those of one that shuts down.
+var crowded, closing = []uint16{1040, 1203, 1226}, []uint16{1053, 1077, 1079, 1080, 1927}
+
 func isOf(err error, numbers ...uint16) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains(numbers, my.Number)
@@ -68,9 +71,11 @@ func isLost(err error) bool {
 	return refused || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
-// IsUnreachable says whether the database can't be reached, has no connection to spare, or is shutting down.
+// IsUnreachable says whether the database can't be reached, has no connection to spare, is shutting down, or has lost its
+// cluster.
 func IsUnreachable(err error) bool {
-	return isLost(err) || errors.Is(err, io.ErrUnexpectedEOF) || isOf(err, 1040, 1203, 1226, 1053, 1077, 1079, 1080, 1927)
+	return isLost(err) || isNoNode(err) || errors.Is(err, io.ErrUnexpectedEOF) || isOf(err, crowded...) || isOf(err, closing...) ||
+		isOf(err, erGroupUnheard)
 }
 
 // isBusy says whether another process locks SQLite's file. Readers get PROTOCOL if a process, perhaps a stopped one, has held

@@ -62,6 +62,9 @@ func TestRefusedByTheCluster(t *testing.T) {
 		if IsAnswer(err) == unheard {
 			t.Errorf("%d is an answer: %t", number, !unheard)
 		}
+		if lost := number == 1047 || number == 3100; IsUnreachable(err) != lost {
+			t.Errorf("%d means that the cluster is lost: %t", number, !lost)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -76,6 +77,23 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 		n.place.CompareAndSwap(place, place+1)
 	}
 	return nil, cmp.Or(failed, driver.ErrBadConn)
+}
+
+// probe leaves the node if it refuses a new connection. A node that lost the others does, but says nothing on old connections.
+func (n *nodes) probe(ctx context.Context) {
+	if conn, err := (preparing{Connector: n}).Connect(ctx); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// watch probes the node each second until ctx ends, and calls moved when another one is in use.
+func (n *nodes) watch(ctx context.Context, moved func()) {
+	for place := n.place.Load(); n.place.Load() == place; n.probe(ctx) {
+		if !sleep(ctx, time.Second) {
+			return
+		}
+	}
+	moved()
 }
 
 // nodeConn is a connection that stays valid while its node is the current one.

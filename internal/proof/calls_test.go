@@ -4,7 +4,6 @@ package proof
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -17,7 +16,7 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "calls", title: "SIGKILL, SIGSTOP and SIGTERM just before and just after a system call of workers, guards, forks and handlers",
-		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1250,
+		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: calls,
 	})
 }
@@ -82,7 +81,9 @@ func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 				return
 			}
 		}
-		r.harm(t)
+		if c.Role == trace.Worker || kind == 6 {
+			r.harm(t)
+		}
 		when := map[bool]string{true: "after", false: "before"}[c.Returned]
 		switch {
 		case kind < 6:
@@ -95,6 +96,7 @@ func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 			r.inject("SIGTERM %s %s", when, c)
 			c.Signal(syscall.SIGTERM)
 		default:
+			r.pause(t, pause)
 			r.inject("SIGSTOP for %s before %s", pause.Round(time.Millisecond), c)
 			c.Stop()
 			time.AfterFunc(pause, func() { c.Trace.Signal(c.Role, syscall.SIGCONT) })
@@ -108,7 +110,7 @@ func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 	r.ticks = append(r.ticks, t)
 	r.mu.Unlock()
 	if err := tr.Wait(2 * time.Minute); err != nil {
-		r.t.Error(fmt.Errorf("trace a tick: %w", err))
+		r.violates("trace a tick: %v", err)
 	}
 	t.took = time.Since(t.began)
 	close(t.ended)

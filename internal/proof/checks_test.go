@@ -22,15 +22,12 @@ type id struct {
 // seen is all that can be seen of a job afterwards.
 type seen struct {
 	id
-	jobType, key, state, status, error string
-	attempt, weight                    int
-	asks                               []ask
-	log                                []event // its activity, in the order of its writes
-	notes                              []note  // what its handlers wrote, in the order of their writes
-	// jumped is when locks ended early: a worker that lives learns it when it renews them.
-	jumped func(nanos int64) bool
-	// blamed says whether an error names the round's cause.
-	blamed func(text string) bool
+	jobType, key, state, status, error, token string
+	attempt, weight                           int
+	asks                                      []ask
+	log                                       []event // its activity, in the order of its writes
+	notes                                     []note  // what its handlers wrote, in the order of their writes
+	r                                         *round
 }
 
 // event is a row of the activity.
@@ -39,6 +36,8 @@ type event struct {
 	state   string
 	attempt int
 	error   string
+	// place is that in the activity.
+	place int
 }
 
 // note is a line of the handlers' ledger.
@@ -84,7 +83,7 @@ func (r *round) judge() (bad []string) {
 			bad = append(bad, what+": "+j.String())
 		}
 	}
-	bad = append(append(bad, r.left()...), r.found...)
+	bad = append(append(append(bad, r.twice(jobs)...), r.left()...), r.found...)
 	for _, b := range bad[:min(len(bad), 20)] {
 		r.t.Error(b)
 	}
@@ -99,9 +98,9 @@ func (r *round) see() (map[id]*seen, error) {
 		asks[name] = append(asks[name], a)
 	}
 	for _, q := range queues {
-		err := r.each("SELECT id, job_type, job_key, state, status, error, attempt, COALESCE(throttle_factor, 1) FROM proof_"+q, func(rows *sql.Rows) error {
-			j := &seen{id: id{queue: q}, jumped: r.jumped, blamed: r.blamed}
-			err := rows.Scan(&j.id.id, &j.jobType, &j.key, &j.state, &j.status, &j.error, &j.attempt, &j.weight)
+		err := r.each("SELECT id, job_type, job_key, state, status, error, attempt, attempt_token, COALESCE(throttle_factor, 1) FROM proof_"+q, func(rows *sql.Rows) error {
+			j := &seen{id: id{queue: q}, r: r}
+			err := rows.Scan(&j.id.id, &j.jobType, &j.key, &j.state, &j.status, &j.error, &j.attempt, &j.token, &j.weight)
 			j.asks = asks[j.name()]
 			jobs[j.id] = j
 			return err
@@ -113,14 +112,15 @@ func (r *round) see() (map[id]*seen, error) {
 	stray := map[id]*seen{}
 	of := func(i id) *seen {
 		if jobs[i] == nil && stray[i] == nil {
-			stray[i] = &seen{id: i}
+			stray[i] = &seen{id: i, r: r}
 		}
 		return cmp.Or(jobs[i], stray[i])
 	}
 	order := "id"
-	if r.ways != nil { // each node counts its own ids
+	if r.turn.engine == "galera" { // each node counts its own ids
 		order = "attempt, at"
 	}
+	place := 0
 	err := r.each("SELECT queue, job_id, at, state, attempt, error FROM proof_activity WHERE kind = 'job' ORDER BY "+order, func(rows *sql.Rows) error {
 		var i id
 		var e event
@@ -129,7 +129,18 @@ func (r *round) see() (map[id]*seen, error) {
 		if err == nil {
 			e.at, err = time.Parse("2006-01-02 15:04:05.000000", at)
 		}
+		place++
+		e.place = place
 		of(i).log = append(of(i).log, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.each("SELECT id, state FROM proof_workers", func(rows *sql.Rows) error {
+		var worker, state string
+		err := rows.Scan(&worker, &state)
+		r.workers[worker] = state
 		return err
 	})
 	if err != nil {
@@ -193,6 +204,26 @@ func (r *round) missing(jobs map[id]*seen) (bad []string) {
 	return bad
 }
 
+// twice finds jobs with one key that were there at once.
+func (r *round) twice(jobs map[id]*seen) (bad []string) {
+	same := map[string][]*seen{}
+	for _, j := range jobs {
+		if len(j.log) > 0 && len(j.asks) > 0 {
+			same[j.name()] = append(same[j.name()], j)
+		}
+	}
+	for _, all := range same {
+		slices.SortFunc(all, func(a, b *seen) int { return cmp.Or(a.log[0].at.Compare(b.log[0].at)*btoi(r.ways != nil), a.log[0].place-b.log[0].place) })
+		for i, j := range all[1:] {
+			before := all[i].log[len(all[i].log)-1]
+			if r.ways == nil && before.place > j.log[0].place || r.ways != nil && before.at.After(j.log[0].at) {
+				bad = append(bad, "added although its key was taken: "+j.String()+"\n"+all[i].String())
+			}
+		}
+	}
+	return bad
+}
+
 // judge checks one job: its log is a way that a job can go, its handlers' notes agree with it, and its lock fenced them.
 func (j *seen) judge() (bad []string) {
 	if len(j.asks) == 0 {
@@ -203,6 +234,8 @@ func (j *seen) judge() (bad []string) {
 		say("it is not final")
 	}
 	attempt, over := 0, true // over: the attempt has its outcome
+	counted := 0             // the attempts that the retry policy counts
+	var started time.Time
 	last := event{error: "NONE"}
 	for i, e := range j.log {
 		switch {
@@ -213,20 +246,23 @@ func (j *seen) judge() (bad []string) {
 		case last.state == "finished" || last.state == "failed":
 			say("something happened after its end")
 		case e.state == "starting":
-			if !over || e.attempt != attempt+1 {
+			if !over || e.attempt != attempt+1 || i > 1 && e.at.Before(last.at) && len(j.r.jumps) == 0 {
 				say("attempt %d started after attempt %d (over: %v)", e.attempt, attempt, over)
 			}
-			attempt, over = e.attempt, false
+			attempt, over, started = e.attempt, false, e.at
 		case j.jobType == "sent" && over && e.attempt == attempt && e.state != "error":
 			// the answer came after the timeout
-		case j.asks[0].excuse != "" && strings.HasPrefix(e.error, j.asks[0].excuse):
+		case j.asks[0].excuse != "" && strings.HasPrefix(e.error, j.asks[0].excuse) && (!over && e.attempt == attempt || j.asks[0].excuse == "cancelled"):
 			over = true
 		default:
 			if over || e.attempt != attempt {
 				say("an outcome of attempt %d in attempt %d (over: %v)", e.attempt, attempt, over)
 			}
 			over = true
-			if why := j.reason(e); why != "" {
+			if !strings.HasPrefix(e.error, "interrupted") {
+				counted++
+			}
+			if why := cmp.Or(j.reason(e, e.at.Sub(started)), j.decision(e, counted)); why != "" {
 				say("attempt %d ended as %s with %.100q, but %s", e.attempt, e.state, e.error, why)
 			}
 		}
@@ -242,22 +278,34 @@ func (j *seen) judge() (bad []string) {
 }
 
 // outside are errors that no handler made.
-var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not begun: its quarantine: ", "stream: ", "the program "}
+var outside = []string{"worker lost", "killed by signal ", "interrupted", "timeout after", "not started: quarantine: ", "stream: ", "the program "}
 
-// reason says why an outcome can't be, or "".
-func (j *seen) reason(e event) string {
+// timeouts are those of the job types that don't have the instance's.
+var timeouts = map[string]time.Duration{"brief": time.Second, "sent": 3 * time.Second}
+
+// reason says why an outcome can't be, or "". took is how long the attempt took by the database's clock.
+func (j *seen) reason(e event, took time.Duration) string {
 	step := j.asks[0].step(e.attempt)
 	reached := slices.ContainsFunc(j.notes, func(n note) bool { return n.attempt == e.attempt && n.event == step.Do })
 	if e.state == "finished" {
 		if step.Do != "done" {
 			return "its handler said " + step.Do
 		}
-		if !reached && j.jobType != "sent" {
+		switch {
+		case j.jobType == "sent" && !j.r.answers[j.queue+" "+j.key]:
+			return "nobody has completed it"
+		case !reached && j.jobType != "sent":
 			return "its handler never got there"
 		}
 		return ""
 	}
-	if j.blamed(e.error) || slices.ContainsFunc(outside, func(text string) bool { return strings.HasPrefix(e.error, text) }) {
+	if lost, is := strings.CutPrefix(e.error, "worker lost: "); is && j.r.workers[strings.Fields(lost)[0]] != "error" {
+		return "its worker is " + j.r.workers[strings.Fields(lost)[0]]
+	}
+	if after := cmp.Or(timeouts[j.jobType], 30*time.Second); strings.HasPrefix(e.error, "timeout after") && took < after && len(j.r.jumps) == 0 {
+		return fmt.Sprintf("it took only %s", took)
+	}
+	if j.r.blamed(e.error) || slices.ContainsFunc(outside, func(text string) bool { return strings.HasPrefix(e.error, text) }) {
 		return ""
 	}
 	if step.Do == "done" || step.Do == "hang" || !reached && step.Do != "crash" {
@@ -266,9 +314,28 @@ func (j *seen) reason(e event) string {
 	return ""
 }
 
-// fenced checks that each attempt ran once, in one process, and before the next.
+// decision says why it can't be that the job is retried after an outcome, or that it isn't; "" if it can.
+func (j *seen) decision(e event, counted int) string {
+	most, fatal := attempts, strings.HasPrefix(e.error, "exit status 65") || strings.HasPrefix(e.error, "failed for good")
+	if j.jobType == "fragile" {
+		most = fragileAttempts
+	}
+	switch {
+	case e.state == "failed" && !fatal && counted < most:
+		return fmt.Sprintf("it had only %d attempts", counted)
+	case e.state == "error" && j.jobType != "asked" && (fatal || counted >= most && !strings.HasPrefix(e.error, "interrupted")):
+		return fmt.Sprintf("nothing allows a retry after %d attempts", counted)
+	}
+	return ""
+}
+
+// fenced checks that each attempt ran once, in one process, with a token of its own, and before the next.
 func (j *seen) fenced() (bad []string) {
-	pids, starts := map[int]int{}, map[int]int{}
+	pids, starts, began := map[int]int{}, map[int]int{}, map[int]int64{}
+	tokens, whose := map[int]string{}, map[string]int{}
+	if j.attempt > 0 {
+		tokens[j.attempt], whose[j.token] = j.token, j.attempt
+	}
 	newest := 0
 	for _, n := range j.notes {
 		if n.event == "asked" {
@@ -276,11 +343,16 @@ func (j *seen) fenced() (bad []string) {
 		}
 		if n.event == "start" {
 			starts[n.attempt]++
+			began[n.attempt] = n.nanos
 		}
+		if token, other := tokens[n.attempt], whose[n.token]; token != "" && token != n.token || other != 0 && other != n.attempt {
+			bad = append(bad, fmt.Sprintf("attempt %d has the token %s, which is that of attempt %d", n.attempt, n.token, other))
+		}
+		tokens[n.attempt], whose[n.token] = n.token, n.attempt
 		if pid := pids[n.attempt]; pid != 0 && pid != n.pid || starts[n.attempt] > 1 {
 			bad = append(bad, fmt.Sprintf("attempt %d ran twice", n.attempt))
 		}
-		if n.attempt < newest && !j.jumped(n.nanos) {
+		if n.attempt < newest && !j.r.jumped(began[n.attempt], n.nanos) {
 			bad = append(bad, fmt.Sprintf("attempt %d was alive in attempt %d", n.attempt, newest))
 		}
 		if n.attempt > j.attempt {
@@ -292,10 +364,11 @@ func (j *seen) fenced() (bad []string) {
 	return slices.Compact(bad)
 }
 
-// jumped says whether a moment is so soon after a jump forward that workers may not know yet that their locks have ended.
-func (r *round) jumped(nanos int64) bool {
+// jumped says whether locks ended early, by a jump forward since an attempt began, so short ago that its worker may not know it:
+// it learns it when it renews its lock.
+func (r *round) jumped(began, nanos int64) bool {
 	for _, j := range r.jumps {
-		if j <= nanos && nanos < j+int64(lockFor+3*time.Second) {
+		if began <= j && j <= nanos && nanos < j+int64(lockFor+3*time.Second) {
 			return true
 		}
 	}
@@ -337,14 +410,14 @@ func (r *round) tooMany(jobs map[id]*seen) (bad []string) {
 	}
 	if r.settings.limit > 0 {
 		slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.nanos, b.nanos), a.weight-b.weight) })
-		weight, alive := 0, map[*seen]bool{}
+		weight, alive := 0, map[*seen]int64{}
 		for _, c := range changes {
 			if weight += c.weight; c.weight < 0 {
 				delete(alive, c.job)
 				continue
 			}
-			alive[c.job] = true
-			if weight > r.settings.limit && len(alive) > 1 && !r.jumped(c.nanos) {
+			alive[c.job] = c.nanos
+			if weight > r.settings.limit && len(alive) > 1 && !r.jumped(slices.Min(slices.Collect(maps.Values(alive))), c.nanos) {
 				text := fmt.Sprintf("at %d ms handlers of weight %d ran at once under a limit of %d:", c.nanos/1e6, weight, r.settings.limit)
 				for j := range alive {
 					text += "\n" + j.String()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ var pageFlag = flag.Bool("proof.page", false, "write the page")
 const (
 	pageFile     = "../../docs/explanation/reliability.md"
 	campaignFile = "testdata/campaign.jsonl"
+	foundFile    = "testdata/found.jsonl"
 )
 
 // sum is a row of the page: all turns of a kind that have ended.
@@ -84,6 +86,36 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 	return c
 }
 
+// find is a fault that the campaign has found, and the test that fails without its mend.
+type find struct{ Turn, What, Test string }
+
+// finds reads what was found. The tests must be there.
+func finds(t *testing.T) (all []find) {
+	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(foundFile))(t))) {
+		var f find
+		dbtest.OK(t, json.Unmarshal([]byte(line), &f))
+		out, err := exec.Command("grep", "-rl", "--include=*_test.go", "func "+f.Test+"(", "../..").CombinedOutput()
+		dbtest.Ensure(t, err == nil, "%s names a test that isn't there: %s %s", foundFile, f.Test, out)
+		all = append(all, f)
+	}
+	return all
+}
+
+// TestWorkflow checks that the weekly workflow runs each kind.
+func TestWorkflow(t *testing.T) {
+	workflow := string(dbtest.Must(os.ReadFile("../../.github/workflows/proof.yml"))(t))
+	_, list, _ := strings.Cut(workflow, "kind: [")
+	list, _, _ = strings.Cut(list, "]")
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	runs := strings.Split(list, ", ")
+	slices.Sort(runs)
+	slices.Sort(names)
+	dbtest.Ensure(t, slices.Equal(runs, names), "the workflow runs %v, want %v", runs, names)
+}
+
 // thousands writes a number as the pages do: 10,000.
 func thousands(n int) string {
 	text := fmt.Sprint(n)
@@ -99,7 +131,7 @@ func TestPage(t *testing.T) {
 	for _, k := range kinds {
 		sums[k.name] = &sum{kind: k}
 	}
-	commits := []string{}
+	commits, seconds := []string{}, 0.0
 	for _, line := range strings.Split(strings.TrimSpace(string(dbtest.Must(os.ReadFile(campaignFile))(t))), "\n") {
 		var e ending
 		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
@@ -114,6 +146,7 @@ func TestPage(t *testing.T) {
 			commits = append(commits, e.Commit)
 		}
 		s.Notes = append(s.Notes, e.Notes...)
+		seconds += e.Seconds
 	}
 	var rows []*sum
 	for _, k := range kinds {
@@ -123,7 +156,8 @@ func TestPage(t *testing.T) {
 	}
 	var page strings.Builder
 	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{
-		"Kinds": rows, "Commits": commits, "Scale": costsOf(t, sums["scale"].Notes), "Costlier": sums["scale"].Bad,
+		"Kinds": rows, "Commits": commits, "Scale": costsOf(t, sums["scale"].Notes), "Costlier": sums["scale"].Bad, "Finds": finds(t),
+		"Hours": fmt.Sprintf("%.1f", seconds/3600),
 	}))
 	if *pageFlag {
 		dbtest.OK(t, os.WriteFile(pageFile, []byte(page.String()), 0o644))

@@ -18,7 +18,7 @@ import (
 
 func init() {
 	kinds = append(kinds, kind{
-		name: "powercut", title: "power cut of the SQLite file: of what was not synced any part is lost",
+		name: "powercut", title: "Power cut of the SQLite file: any part of what was not synced is lost",
 		must: "acknowledged and missing", faults: 125,
 		turns: []engineTurns{{"sqlite", 2}}, round: powercut,
 	})

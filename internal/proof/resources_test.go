@@ -67,9 +67,10 @@ var (
 	tight = []func(*scarcity) string{(*scarcity).crowd, (*scarcity).space, (*scarcity).data, (*scarcity).soft}
 )
 
-// causes matches what a process says if it lacks something.
-const causes = "no space left on device|disk is full|input/output error|disk I/O error|too many open files|resource temporarily unavailable|" +
-	"out of memory|cannot allocate memory"
+// causes matches what a process says if it lacks something. Without a descriptor, SQLite says only that it can't open the file,
+// or that the file is read-only, because it then tries to open it for reading.
+const causes = "no space left on device|disk is full|input/output error|disk I/O error|too many open files|unable to open database file|" +
+	"attempt to write a readonly database|resource temporarily unavailable|out of memory|cannot allocate memory"
 
 // resources lets one resource after another run out.
 func resources(r *round) {

@@ -69,10 +69,13 @@ type round struct {
 	// never, if not nil, is what no command says.
 	never *regexp.Regexp
 
-	mu     sync.Mutex
-	asks   []ask
-	ticks  []*tick
-	faults []fault
+	mu   sync.Mutex
+	asks []ask
+	// answers are the jobs for which a client was told that they are complete, or may be. workers are the states of workers.
+	answers map[string]bool
+	workers map[string]string
+	ticks   []*tick
+	faults  []fault
 	// over collects what was found on the way.
 	over  map[string]bool
 	notes []string
@@ -111,12 +114,12 @@ var queues = []string{"mail", "files"}
 func newRound(t *testing.T, u turn, number int, bin binaries) *round {
 	r := &round{
 		t: t, turn: u, number: number, seed: seed(u, number), bin: bin, driver: u.driver(), dir: t.TempDir(),
-		over: map[string]bool{}, says: regexp.MustCompile("."),
+		over: map[string]bool{}, answers: map[string]bool{}, workers: map[string]string{}, says: regexp.MustCompile("."),
 	}
 	r.inventor = r.random(2)
 	r.rng = r.random(0)
 	r.settings = settings{
-		limit: []int{0, 3, 6}[r.rng.IntN(3)], rate: []int{0, 0, 40}[r.rng.IntN(3)], shards: []int{1, 1, 3}[r.rng.IntN(3)],
+		limit: []int{0, 3, 6}[r.rng.IntN(3)], rate: []int{0, 0, 12}[r.rng.IntN(3)], shards: []int{1, 1, 3}[r.rng.IntN(3)],
 	}
 	if r.driver == "sqlite" {
 		r.source = filepath.Join(r.dir, "hipq.db")

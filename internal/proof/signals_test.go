@@ -23,12 +23,17 @@ func signals(r *round) {
 				continue
 			}
 			p := all[rng.IntN(len(all))]
+			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
+			k := rng.IntN(10)
 			for _, t := range r.running() {
-				if t.cmd.Process.Pid == p.pid || t.cmd.Process.Pid == p.parent {
+				if t.cmd.Process.Pid == p.pid {
 					r.harm(t)
 				}
+				if k == 9 && (t.cmd.Process.Pid == p.pid || t.cmd.Process.Pid == p.parent) {
+					r.pause(t, pause)
+				}
 			}
-			switch k := rng.IntN(10); {
+			switch {
 			case k < 7:
 				r.inject("SIGKILL of %s", p)
 				_ = syscall.Kill(p.pid, syscall.SIGKILL)
@@ -36,7 +41,6 @@ func signals(r *round) {
 				r.inject("SIGTERM of %s", p)
 				_ = syscall.Kill(p.pid, syscall.SIGTERM)
 			default:
-				pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 				r.inject("SIGSTOP of %s for %s", p, pause.Round(time.Millisecond))
 				_ = syscall.Kill(p.pid, syscall.SIGSTOP)
 				time.AfterFunc(pause, func() { _ = syscall.Kill(p.pid, syscall.SIGCONT) })
@@ -71,7 +75,7 @@ func (r *round) processes() (all []process) {
 		switch {
 		case exe == r.bin.handler && strings.Contains(string(argv), r.ledger):
 			p.role = "handler"
-		case exe == r.bin.hipq && strings.Contains(string(argv), "\x00work\x00"):
+		case exe == r.bin.hipq && (strings.Contains(string(argv), "\x00work\x00") || strings.Contains(string(argv), "\x00quarantine\x00")):
 			p.role = "worker"
 		case exe == r.bin.hipq && strings.Contains(string(argv), "\x00guard\x00"):
 			p.role = "guard"

@@ -146,7 +146,7 @@ func (r *round) heard(err error) told {
 		return accepted
 	case errors.As(err, &f) && (f.code == 75 && r.says.MatchString(f.said) || f.code == exitKilled && r.isDark() || r.blamed(f.said)):
 	default:
-		r.t.Error(err)
+		r.violates("%v", err)
 	}
 	return unknown
 }
@@ -208,14 +208,27 @@ func (r *round) answer(ctx context.Context) {
 			})
 			for _, key := range keys {
 				if rng.IntN(8) > 0 {
-					_, err := r.run("complete", q, "sent", key)
-					var f failed
-					if !errors.As(err, &f) || f.code != 1 {
-						r.heard(err)
-					}
+					r.complete(q, key)
 				}
 			}
 		}
+	}
+}
+
+// complete tells hipq that an asynchronous job is done. It may be refused only if the job has failed.
+func (r *round) complete(queue, key string) {
+	r.mu.Lock()
+	r.answers[queue+" "+key] = true
+	r.mu.Unlock()
+	_, err := r.run("complete", queue, "sent", key)
+	var f failed
+	if !errors.As(err, &f) || f.code != 1 {
+		r.heard(err)
+		return
+	}
+	n := 0
+	if e := r.db.QueryRow("SELECT COUNT(*) FROM proof_" + queue + " WHERE job_key = '" + key + "' AND state = 'final' AND error <> 'NONE'").Scan(&n); e == nil && n == 0 {
+		r.violates("%v, although the job has not failed", err)
 	}
 }
 

@@ -220,8 +220,12 @@ func (t *Scheduler) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 	} else {
 		err = t.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 			res, err := tx.ExecContext(ctx, "DELETE"+where, args...)
-			if err == nil {
-				n, err = res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			deleted, err := res.RowsAffected()
+			if deleted > 0 || !tx.MayBeDone { // otherwise an earlier try deleted n
+				n = deleted
 			}
 			return err
 		})

@@ -500,6 +500,24 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// TestPurgeUnanswered: a purge counts what it deleted although its commit got no reply, and counts nothing twice.
+func TestPurgeUnanswered(t *testing.T) {
+	for _, committed := range []bool{true, false} {
+		t.Run(fmt.Sprint(committed), func(t *testing.T) {
+			p := dbtest.NewProxy(t)
+			s := openShop(t, "mysql", p.Source, of(t, "gone", "@hourly"))
+			s.begin()
+			s.noWorkerFor(48 * time.Hour)
+			s.have()
+			p.LosesQuestions(!committed)
+			lost := p.LosesFirst(func(statements string) bool { return strings.Contains(statements, "DELETE FROM") }, nil)
+			n, err := s.table.Purge(t.Context(), s.now().Add(-24*time.Hour), false)
+			<-lost
+			dbtest.Ensure(t, n == 1 && err == nil, "%d, %v", n, err)
+		})
+	}
+}
+
 // TestPurgeWaits: a purge waits for another writer as all other writes do, longer than SQLite itself does.
 func TestPurgeWaits(t *testing.T) {
 	t.Parallel()

@@ -97,14 +97,17 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 
 // The newest jobs of a frequent status are found without all others of that status, and no older one is missing.
 func TestNewestOfManyReadsLittle(t *testing.T) {
-	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
-		s.multiply("send", job.StatusFinished, 1, 1, 500, 5) // 16,000
+	suite(t, func(s env) {
+		s.multiply("send", job.StatusFailed, 1, 1, 500, 5) // 16,000
 		newest := func(most int) (ids []int64) {
-			return must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Status: admin.Finished, Limit: most}))
+			return must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Status: admin.Failed, Limit: most}))
 		}
-		var ids []int64
-		n := s.reads(func() { ids = newest(100) })
-		ensure(s.t, len(ids) == 100 && n <= 6000, "it read %d for %d", n, len(ids))
+		ids := newest(100)
+		equal(s.t, len(ids), 100, "jobs")
+		if s.db.SQL.Engine == "mysql" {
+			n := s.reads(func() { newest(100) })
+			ensure(s.t, n <= 6000, "it read %d", n)
+		}
 		s.multiply("send", job.StatusScheduled, 1, 1, 500, 2) // 2,000: all of the newest
 		equal(s.t, newest(100), ids, "with others that are newer")
 	})

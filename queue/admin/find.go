@@ -145,15 +145,13 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, err
 }
 
-// frequent are the statuses that most jobs of a long queue may have, and likely is how many of the newest jobs are
-// searched for them first: the index of the status would give all its jobs, to be sorted by ID.
-var frequent = []Status{Initial, Final, Due, Scheduled, Finished}
-
+// likely is how many of the newest jobs are searched first for a status that most jobs may have. Its index would give all
+// jobs of the status, to be sorted by ID.
 const likely = 2000
 
 // newest returns the IDs of selected jobs, newest first; most 0 means all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
-	if most > 0 && most < likely && by.Among == 0 && by.Key == "" && slices.Contains(frequent, by.Status) {
+	if most > 0 && most < likely && by.Among == 0 && by.Key == "" && by.Status != "" {
 		few := by
 		few.Among = likely
 		if ids, err := q.newest(ctx, few, most); err != nil || len(ids) == most {
@@ -161,7 +159,9 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		}
 	}
 	w, hint := q.where(by)
-	hint = cmp.Or(hint, q.s.DB().SQL.ByID) // SQLite would take the type's index, and sort all of the type
+	if most > 0 && by.Key == "" { // SQLite would take the type's index, and sort all of the type
+		hint = cmp.Or(hint, q.s.DB().SQL.ByID)
+	}
 	query := "SELECT id FROM " + q.s.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	err = q.s.DB().SQL.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...)
 	return ids, texts.Wrap(err, "find jobs of %s", q.s.Name)

@@ -46,7 +46,8 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	return d, nil
 }
 
-// Misplaced is Overview's, if the queue isn't divided otherwise. It reads only those jobs.
+// Misplaced counts jobs, except final ones and rows from plain SQL, that are placed by another division than that of the
+// queue's options. It reads no other jobs.
 func (q *Queue) Misplaced(ctx context.Context) (int64, error) { return q.s.Misplaced(ctx) }
 
 // ShardState is the state of one shard.

@@ -50,6 +50,7 @@ func (l *lease) keep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
+			l.full.Store(nil)
 			if schema.IsFull(err) {
 				l.full.Store(&err)
 			}

@@ -83,8 +83,8 @@ func (l *loop) trouble(err error) error {
 	return nil
 }
 
-// backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it, and a database
-// on a full disk still answers all that only read.
+// backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
+// full disk still answers reads; within 4 polls the worker also writes, and fails again.
 func (l *loop) backAt() time.Time {
 	if missed := l.missed.Load(); missed != nil && schema.IsFull(*missed) {
 		return l.pausedUntil.Add(4 * pollEvery)

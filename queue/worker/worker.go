@@ -159,7 +159,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if away := w.away(); away != nil && errors.Is(err, workers.ErrLockLost) {
 			err = fmt.Errorf("the database is away: %w (%w)", away, err)
 		} else if full := w.lease.full.Load(); full != nil && errors.Is(err, workers.ErrLockLost) {
-			err = fmt.Errorf("%w (%w)", *full, err) // it answers what it only has to read
+			err = fmt.Errorf("%w (%w)", *full, err) // a database on a full disk still answers reads
 		}
 		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
 	}()

@@ -92,7 +92,9 @@ func work(ledger *os.File, j job) string {
 		self, err := os.Executable()
 		must(err)
 		must(exec.Command(self, os.Args[1], "sleep").Start())
-		time.Sleep(time.Hour)
+		for range time.Tick(beat) {
+			note(ledger, "beat", j)
+		}
 	}
 	note(ledger, step.Do, j)
 	return step.Do
