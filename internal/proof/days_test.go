@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,19 +103,17 @@ func minuteOf(t time.Time) int { return t.Hour()*60 + t.Minute() }
 // begin adds schedules and windows to the config.
 func (d *day) begin() {
 	r := d.c.r
-	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
-	defer f.Close()
+	var f strings.Builder
 	handler := fmt.Sprintf("handler: {exec: [%q, %q]}", r.bin.handler, r.ledger)
-	fmt.Fprintf(f, "  - name: %s\n    job_types:\n      - {name: slot, %s}\n", daysQueue, handler)
+	fmt.Fprintf(&f, "  - name: %s\n    job_types:\n      - {name: slot, %s}\n", daysQueue, handler)
 	for i, w := range d.windows {
-		fmt.Fprintf(f, "      - {name: window%d, time_windows: [\"%02d:%02d-%02d:%02d\"], %s}\n", i, w[0]/60, w[0]%60, w[1]/60, w[1]%60, handler)
+		fmt.Fprintf(&f, "      - {name: window%d, time_windows: [\"%02d:%02d-%02d:%02d\"], %s}\n", i, w[0]/60, w[0]%60, w[1]/60, w[1]%60, handler)
 	}
-	fmt.Fprintf(f, "timezone: %s\nschedules:\n", d.zone)
+	fmt.Fprintf(&f, "timezone: %s\nschedules:\n", d.zone)
 	for _, p := range d.plans {
-		fmt.Fprintf(f, "  - {name: %s, when: %q, queue: %s, type: slot, data: '%s', missed: %s}\n", p.name, p.when, daysQueue, done, p.missed)
+		fmt.Fprintf(&f, "  - {name: %s, when: %q, queue: %s, type: slot, data: '%s', missed: %s}\n", p.name, p.when, daysQueue, done, p.missed)
 	}
-	_, err := r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	r.extend("%s", &f)
 	d.began = d.c.now()
 	d.last = d.began
 }
