@@ -84,13 +84,13 @@ func resources(r *round) {
 		ctx, stop := context.WithCancel(ctx)
 		var crew sync.WaitGroup
 		crew.Go(func() { s.look(ctx) })
-		long := s.tick("work", "--linger", "--run-for", "30m", "--concurrency", "8")
-		long.stopped = time.Hour
-		_, most := s.descriptors(long)
 		for n := 0; n < each && time.Now().Before(r.until); n++ {
 			time.Sleep(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
 			all := len(shortages)*len(whom) + len(tight)
 			k := ((r.number-1)*each + n) * 11 % all // neighbours have little in common
+			long := s.tick("work", "--linger", "--run-for", "30m", "--concurrency", "8")
+			long.stopped = time.Hour
+			_, most := s.descriptors(long)
 			var what string
 			if t := k - len(shortages)*len(whom); t >= 0 {
 				what = tight[t](s)
@@ -98,14 +98,13 @@ func resources(r *round) {
 				what = s.lack(&shortages[k/len(whom)], whom[k%len(whom)])
 			}
 			s.recovers(what)
+			least, _ := s.descriptors(long) // 0: the shortage has ended it
+			if s.t.Logf("descriptors of the long worker: up to %d, then from %d", most, least); least > most {
+				s.violates("%s: a worker has %d descriptors or more; it had %d or fewer before", what, least, most)
+			}
+			_ = long.cmd.Process.Signal(syscall.SIGTERM)
+			<-long.ended
 		}
-		if least, _ := s.descriptors(long); least > most {
-			s.violates("a worker has %d descriptors or more; it had %d or fewer before the shortages", least, most)
-		} else {
-			s.t.Logf("descriptors of the long worker: up to %d, then from %d", most, least) // 0: it has ended
-		}
-		_ = long.cmd.Process.Signal(syscall.SIGTERM)
-		<-long.ended
 		stop()
 		crew.Wait()
 	})
@@ -130,12 +129,16 @@ func (s *scarcity) descriptors(t *tick) (least, most int) {
 
 // remains counts what is as before when all jobs are done.
 func (s *scarcity) remains() map[string]int {
-	counts, query := map[string]int{"temporary files": s.temporaryFiles()}, map[string]string{"proof_workers": " WHERE state = 'working'"}
+	counts, query := map[string]int{}, map[string]string{"proof_workers": " WHERE state = 'working'"}
 	for _, q := range queues {
-		query["proof_"+q] = " WHERE lock_token <> 'NONE' OR state <> 'final'"
+		query["proof_"+q] = " WHERE state <> 'final'"
+	}
+	for _, pattern := range []string{"/tmp/*", "/.[^c]*", "/look-*"} {
+		files, _ := filepath.Glob(s.dir + pattern)
+		counts["files such as "+pattern] = len(files)
 	}
 	for _, table := range s.tables() {
-		if slices.Contains([]string{"proof_activity", "proof_metrics", "proof_hours", "proof_notices"}, table) {
+		if slices.Contains([]string{"proof_activity", "proof_metrics", "proof_hours", "proof_notices", "proof_shards"}, table) {
 			continue // they grow
 		}
 		n := 0

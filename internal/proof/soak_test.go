@@ -197,7 +197,8 @@ func descriptors(pid int) int {
 	return len(fds)
 }
 
-// judge fits a line to each kind of points, without the first sixth. Its slope may exceed the bound by three standard errors.
+// judge fits a line to each kind of points, without the first sixth. Its slope may exceed the bound by three standard errors,
+// or if it doesn't go on in the second half, because then something has only filled up.
 func (s *soaking) judge(load time.Duration) {
 	jobs := s.points[ended]
 	for _, name := range slices.Sorted(maps.Keys(s.points)) {
@@ -209,12 +210,13 @@ func (s *soaking) judge(load time.Duration) {
 			n, _ := slices.BinarySearchFunc(jobs, p.at, func(q point, at time.Duration) int { return cmp.Compare(q.at, at) })
 			hours, values, busy = append(hours, p.at.Hours()), append(values, p.value), append(busy, jobs[min(n, len(jobs)-1)].value)
 		}
-		dbtest.Require(s.t, len(values) > 5, "%s was measured only %d times: is the time too short?", name, len(values))
+		dbtest.Require(s.t, len(values) > 9, "%s was measured only %d times: is the time too short?", name, len(values))
 		slope, deviation := growth(hours, values, busy)
 		text := fmt.Sprintf("%s: %.0f, per hour %+.1f ± %.1f", name, mean(values), slope, deviation)
 		s.notes = append(s.notes, text)
 		for kind, most := range perHour {
-			if strings.HasPrefix(name, kind) && slope-3*deviation > most {
+			lately, unsure := growth(hours[len(hours)/2:], values[len(hours)/2:], busy[len(hours)/2:])
+			if strings.HasPrefix(name, kind) && slope-3*deviation > most && lately-unsure > most {
 				s.found = append(s.found, "growth of "+text)
 			}
 		}
