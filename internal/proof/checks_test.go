@@ -213,7 +213,9 @@ func (r *round) twice(jobs map[id]*seen) (bad []string) {
 		}
 	}
 	for _, all := range same {
-		slices.SortFunc(all, func(a, b *seen) int { return cmp.Or(a.log[0].at.Compare(b.log[0].at)*btoi(r.ways != nil), a.log[0].place-b.log[0].place) })
+		slices.SortFunc(all, func(a, b *seen) int {
+			return cmp.Or(a.log[0].at.Compare(b.log[0].at)*btoi(r.ways != nil), a.log[0].place-b.log[0].place)
+		})
 		for i, j := range all[1:] {
 			before := all[i].log[len(all[i].log)-1]
 			if r.ways == nil && before.place > j.log[0].place || r.ways != nil && before.at.After(j.log[0].at) {

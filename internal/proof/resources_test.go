@@ -98,7 +98,7 @@ func resources(r *round) {
 				what = s.lack(&shortages[k/len(whom)], whom[k%len(whom)])
 			}
 			s.recovers(what)
-			least, _ := s.descriptors(long) // 0: the shortage has ended it
+			least, _ := s.descriptors(long)                                                                       // 0: the shortage has ended it
 			if s.t.Logf("descriptors of the long worker: up to %d, then from %d", most, least); least > most+20 { // it was hardly busy before
 				s.violates("%s: a worker has %d descriptors or more; it had %d or fewer before", what, least, most)
 			}
