@@ -8,15 +8,16 @@ import (
 // Part says where a connection breaks.
 type Part int
 
-// The parts of a question with its answer. The server has done what was asked except at TheQuestion.
+// The parts of a question with its answer. The server does what was asked if all of the question arrives.
 const (
 	TheQuestion Part = iota
+	HalfTheQuestion
 	HalfTheAnswer
 	TheAnswer
 )
 
 func (p Part) String() string {
-	return []string{"before the question", "in the middle of the answer", "before the answer"}[p]
+	return []string{"before the question", "in the middle of the question", "in the middle of the answer", "before the answer"}[p]
 }
 
 // broken is where a connection breaks.

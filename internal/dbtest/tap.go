@@ -32,7 +32,10 @@ func (t *tap) ask(sent []byte) verdict {
 	if t.proxy.catches(sent, t.number) {
 		return catch
 	}
-	if b := t.proxy.breaks(sent); b != nil && b.part == TheQuestion {
+	if b := t.proxy.breaks(sent); b != nil && b.part <= HalfTheQuestion {
+		if b.part == HalfTheQuestion {
+			_, _ = t.server.Write(sent[:len(sent)/2])
+		}
 		b.happens()
 		return hangUp
 	} else if b != nil {

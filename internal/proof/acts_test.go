@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -35,17 +36,22 @@ const actsQueue = "acts"
 
 // acting adds the queue of the acts to the config.
 func (r *round) acting() *acts {
-	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
-	defer f.Close()
 	handler := fmt.Sprintf("handler: {exec: [%q, %q]}", r.bin.handler, r.ledger)
-	fmt.Fprintf(f, "  - name: %s\n    job_types:\n      - {name: plain, %s}\n", actsQueue, handler)
-	fmt.Fprintf(f, "      - {name: once, retry: {attempts: 1}, %s}\n      - {name: sent, async: true, timeout: 1h, %s}\n", handler, handler)
-	_, err := r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	r.extend("  - name: %s\n    job_types:\n      - {name: plain, %s}\n"+
+		"      - {name: once, retry: {attempts: 1}, %s}\n      - {name: sent, async: true, timeout: 1h, %s}\n", actsQueue, handler, handler, handler)
 	if r.driver == "mysql" {
 		dbtest.Must(r.db.Exec("CREATE TABLE witness (n INT AUTO_INCREMENT PRIMARY KEY)"))(r.t)
 	}
 	return &acts{r: r, ended: map[id]string{}}
+}
+
+// extend adds lines to the config, and has the database take them.
+func (r *round) extend(format string, args ...any) {
+	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
+	_, err := fmt.Fprintf(f, format, args...)
+	dbtest.OK(r.t, errors.Join(err, f.Close()))
+	_, err = r.run("init", "--yes")
+	dbtest.OK(r.t, err)
 }
 
 // begin lets one client act and another watch. end waits until the acts have had their effects.

@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,19 +103,17 @@ func minuteOf(t time.Time) int { return t.Hour()*60 + t.Minute() }
 // begin adds schedules and windows to the config.
 func (d *day) begin() {
 	r := d.c.r
-	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
-	defer f.Close()
+	var f strings.Builder
 	handler := fmt.Sprintf("handler: {exec: [%q, %q]}", r.bin.handler, r.ledger)
-	fmt.Fprintf(f, "  - name: %s\n    job_types:\n      - {name: slot, %s}\n", daysQueue, handler)
+	fmt.Fprintf(&f, "  - name: %s\n    job_types:\n      - {name: slot, %s}\n", daysQueue, handler)
 	for i, w := range d.windows {
-		fmt.Fprintf(f, "      - {name: window%d, time_windows: [\"%02d:%02d-%02d:%02d\"], %s}\n", i, w[0]/60, w[0]%60, w[1]/60, w[1]%60, handler)
+		fmt.Fprintf(&f, "      - {name: window%d, time_windows: [\"%02d:%02d-%02d:%02d\"], %s}\n", i, w[0]/60, w[0]%60, w[1]/60, w[1]%60, handler)
 	}
-	fmt.Fprintf(f, "timezone: %s\nschedules:\n", d.zone)
+	fmt.Fprintf(&f, "timezone: %s\nschedules:\n", d.zone)
 	for _, p := range d.plans {
-		fmt.Fprintf(f, "  - {name: %s, when: %q, queue: %s, type: slot, data: '%s', missed: %s}\n", p.name, p.when, daysQueue, done, p.missed)
+		fmt.Fprintf(&f, "  - {name: %s, when: %q, queue: %s, type: slot, data: '%s', missed: %s}\n", p.name, p.when, daysQueue, done, p.missed)
 	}
-	_, err := r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	r.extend("%s", &f)
 	d.began = d.c.now()
 	d.last = d.began
 }
@@ -162,10 +160,8 @@ func (d *day) step(rng *rand.Rand) {
 	tick.to = c.now()
 	d.judgeWaiting(tick)
 	d.ticks = append(d.ticks, tick)
-	d.last, d.sure = maxTime(d.last, tick.to), maxTime(d.sure, tick.from)
+	d.last, d.sure = later(d.last, tick.to), later(d.sure, tick.from)
 }
-
-func maxTime(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // judgeWaiting finds jobs that still wait although their windows were open all through a tick. If the clock was put back after
 // such a job was added, it may wait for a later opening.
@@ -199,7 +195,7 @@ func (d *day) judgeStarts() (bad []string) {
 		if err := rows.Scan(&at, &jobType); err != nil {
 			return err
 		}
-		t, err := time.Parse("2006-01-02 15:04:05.000000", at)
+		t, err := time.Parse(stamp6, at)
 		if w := d.windows[int(jobType[len(jobType)-1]-'0')]; err == nil && !d.inside(w, t) {
 			bad = append(bad, fmt.Sprintf("%s: started at %s, outside of its window %v", d.zone, t.In(d.zone), w))
 		}
@@ -277,7 +273,7 @@ func (d *day) judgeSlots() (bad []string) {
 					}
 				}
 			}
-			seen = maxTime(seen, t.to)
+			seen = later(seen, t.to)
 		}
 		for _, slot := range known {
 			key := p.name + "@" + slot.Format(time.RFC3339)

@@ -39,7 +39,7 @@ func (i *instance) check(t *rapid.T) {
 	p := i.begin(t)
 	actions := map[string]func(*rapid.T){
 		"answer": p.answer, "cancel": p.operate("cancel"), "retry": p.operate("retry"),
-		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one,
+		"dismiss": p.operate("dismiss"), "reschedule": p.operate("reschedule"), "pause": p.pause, "run": p.byHand, "one": p.one, "replace": p.replace,
 		"insert": p.insert, "status": p.status, "monitor": p.monitor, "purge": p.purge, "schedule": p.schedule, "settings": p.settings,
 	}
 	if p.driver == "mysql" {
@@ -67,9 +67,12 @@ func (p *play) queue() *mQueue { return pick(p.T, "queue", p.queues...) }
 
 // spec draws a job: its type and what the application chooses. Its key is unique, or one of a few, or that of a live job. (No stream
 // gives a reply that can't be read: that may end other jobs of its program.)
-func (p *play) spec(q *mQueue) (*mJob, bool) {
+func (p *play) spec(q *mQueue, on string) (*mJob, bool) {
 	t, key := pick(p.T, "type", q.types...), ""
-	if rapid.IntRange(0, 4).Draw(p.T, "twin") == 4 {
+	if retries := q.retries(); on == "replace" && len(retries) > 0 && rapid.Bool().Draw(p.T, "twin of a retry") {
+		twin := pick(p.T, "twin", retries...)
+		t, key = twin.t, twin.key
+	} else if rapid.IntRange(0, 4).Draw(p.T, "twin") == 4 {
 		if twin := p.job(q); twin != nil && !twin.final() {
 			t, key = twin.t, twin.key
 		}
@@ -148,7 +151,7 @@ func (p *play) batch(t *rapid.T) {
 	on := pick(t, "on duplicate", "keep", "keep", "replace", "error")
 	var lines []*mJob
 	for range rapid.IntRange(1, 4).Draw(t, "kinds") {
-		j, own := p.spec(p.queue())
+		j, own := p.spec(p.queue(), on)
 		n := pick(t, "copies", 1, 2, 20, 150, 300, 400)
 		if j.t.kind == "exec" || j.t.asked || !own { // each costs a process, or has one of a few keys
 			n = min(n, 10)
@@ -216,13 +219,32 @@ func (p *play) same(got []map[string]any, want ...map[string]any) {
 	}
 }
 
-// one enqueues a job by flags.
+// retries are the jobs that wait for a retry, so no other replaces them.
+func (q *mQueue) retries() []*mJob {
+	return q.those(func(j *mJob) bool { return j.waits() && j.attempt > 0 })
+}
+
+// replace enqueues a job, in many cases with the key of one that waits for a retry.
+func (p *play) replace(t *rapid.T) {
+	p.T = t
+	some := slices.DeleteFunc(slices.Clone(p.queues), func(q *mQueue) bool { return len(q.retries()) == 0 })
+	if len(some) == 0 {
+		t.Skip("no retry")
+	}
+	p.flags(pick(t, "queue", some...), "replace")
+}
+
+// one enqueues a job.
 func (p *play) one(t *rapid.T) {
 	p.T = t
-	q := p.queue()
-	j, own := p.spec(q)
+	p.flags(p.queue(), pick(t, "on duplicate", "keep", "replace", "error"))
+}
+
+// flags enqueues a job by flags.
+func (p *play) flags(q *mQueue, on string) {
+	t := p.T
+	j, own := p.spec(q, on)
 	j = p.copies(j, own, 1)[0]
-	on := pick(t, "on duplicate", "keep", "replace", "error")
 	fields := p.fields(j)
 	args := []string{"enqueue", q.name, j.t.name, "--key", j.key, "--data", j.data, "--on-duplicate", on}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -257,7 +279,7 @@ func (p *play) one(t *rapid.T) {
 func (p *play) insert(t *rapid.T) {
 	p.T = t
 	q := p.queue()
-	j, own := p.spec(q)
+	j, own := p.spec(q, "error")
 	tx := dbtest.Must(p.db.Begin())(t)
 	for _, j := range p.copies(j, own, pick(t, "copies", 1, 2, 30)) {
 		columns, values := "", []any{}
@@ -313,7 +335,7 @@ func (p *play) work(t *rapid.T) {
 	k := newTick(slots, func(j *mJob) bool {
 		return j.t.kind != "none" && slices.Contains(queues, j.q) && (len(types) == 0 || slices.Contains(types, j.t.name))
 	}, queues...)
-	k.beside = 1000 * btoi(p.driver == "mysql" && slots > 1) // rounds skip rows that others have locked
+	k.beside = 2 * btoi(p.driver == "mysql" && slots > 1) // rounds skip rows that others have locked
 	if rapid.IntRange(0, 4).Draw(t, "most") == 4 {
 		k.most = rapid.IntRange(1, 60).Draw(t, "max jobs")
 		args = append(args, "--max-jobs", fmt.Sprint(k.most))

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -54,6 +55,9 @@ type play struct {
 	monitored int64
 	old       int // entries of the activity that purge deletes
 	secrets   int
+	shards    map[string]int    // by queue and key
+	tokens    map[string]string // by job and attempt, and the attempt by job and token
+	compared  map[*mQueue]time.Time
 }
 
 func newInstance(r *round) *instance {
@@ -190,8 +194,8 @@ func (f *instance) begin(t *rapid.T) *play {
 	now := time.Now().UTC()
 	p := &play{
 		instance: f, T: t, queues: world(), byID: map[string]*mJob{}, unbound: map[string]*mJob{}, tally: map[string][5]int{}, start: now,
-		schedules: map[string]*mSchedule{},
-		anchor:    now.Add(-48 * time.Hour).Truncate(time.Minute), shut: now.Add(8*time.Hour).Format("15:04") + "-" + now.Add(10*time.Hour).Format("15:04"),
+		schedules: map[string]*mSchedule{}, shards: map[string]int{}, tokens: map[string]string{}, compared: map[*mQueue]time.Time{},
+		anchor: now.Add(-48 * time.Hour).Truncate(time.Minute), shut: now.Add(8*time.Hour).Format("15:04") + "-" + now.Add(10*time.Hour).Format("15:04"),
 	}
 	for _, missed := range []string{"all", "latest", "skip"} {
 		p.schedules[missed] = &mSchedule{missed: missed, got: map[string]bool{}}
@@ -356,6 +360,11 @@ func (p *play) bind(q *mQueue, r row) {
 		j.id, j.at, p.byID[q.id(r.id)] = r.id, r.at, j
 		p.jobs++
 	}
+	if place, known := p.shards[q.name+" "+r.key]; q.shards > 0 && r.status != "submitted" {
+		in := r.shard - 1000*q.shards // a place is the number of shards and the shard
+		dbtest.Require(p.T, in >= 0 && in < q.shards && (!known || place == r.shard), "%s: job %d with key %s is in shard %d, others in %d", q.name, r.id, r.key, r.shard, place)
+		p.shards[q.name+" "+r.key] = r.shard
+	}
 	j.shard, j.ready = r.shard, r.status == "available"
 }
 
@@ -401,7 +410,10 @@ var statuses = map[string]string{"available": "due", "throttled": "due", "decidi
 func (p *play) compare(q *mQueue, rows []row, grabbed bool) {
 	p.Helper()
 	dbtest.Require(p.T, len(p.unbound) == 0, "not in the tables: %v", p.unbound)
-	now := time.Now().UTC().Add(time.Second).Format(stamp)
+	began, now := p.compared[q], time.Now().UTC().Add(time.Second)
+	if p.compared[q] = time.Now().UTC(); began.IsZero() {
+		began = p.start
+	}
 	i := 0
 	for _, j := range q.jobs {
 		if len(j.log) > 0 {
@@ -413,13 +425,16 @@ func (p *play) compare(q *mQueue, rows []row, grabbed bool) {
 		dbtest.Require(p.T, i < len(rows) && rows[i].id == j.id, "%s: job %d is missing", q.name, j.id)
 		r := rows[i]
 		i++
-		j.at = r.at
+		dbtest.Require(p.T, p.onTime(j, r.at, began.Add(-time.Second), now), "%s: job %d, %s after attempt %d, is due at %s; it was at %s (since then moved: %v, shut: %v)",
+			q.name, j.id, j.status, j.attempt, r.at, j.at, j.moved, j.shut)
+		j.at, j.moved = r.at, false
+		p.fresh(j, r.token)
 		if s, known := statuses[r.status]; known {
 			r.status = s
 		} else if grabbed && r.status == "locked" {
 			r.status = "due"
 		} else if r.status == "scheduled" {
-			r.status = map[bool]string{true: "later", false: "due"}[r.at > now]
+			r.status = map[bool]string{true: "later", false: "due"}[r.at > now.Format(stamp)]
 		}
 		if j.status == "submitted" {
 			r.priority, r.factor, r.timeout = j.priority, j.factor, j.timeout
@@ -440,6 +455,34 @@ func (p *play) compare(q *mQueue, rows []row, grabbed bool) {
 	if i < len(rows) {
 		p.Fatalf("%s has %d jobs that should be gone, such as %+v", q.name, len(rows)-i, rows[i])
 	}
+}
+
+// delays are those of policies, handlers and operators, if not 0.
+var delays = []time.Duration{80_000 * time.Second, 24 * time.Hour, 48 * time.Hour, 72 * time.Hour}
+
+// onTime says whether a job is due when it should be: when it was before, or the application said, or since the last look was
+// decided.
+func (p *play) onTime(j *mJob, at string, from, to time.Time) bool {
+	kept := j.at != "" && strings.HasPrefix(at, j.at)
+	if !j.moved || kept && j.attempt <= btoi(!j.waits()) { // no retry moved it
+		return kept
+	}
+	t := dbtest.Must(time.Parse(stamp, at))(p.T)
+	if j.shut {
+		return at[11:16] == p.shut[:5] && t.After(from) && t.Before(to.Add(96*time.Hour))
+	}
+	return slices.ContainsFunc(append(delays, 0), func(d time.Duration) bool {
+		return (j.status == "submitted" || (d > 0) == (j.status == "later")) && !t.Add(-d).Before(from) && !t.Add(-d).After(to)
+	})
+}
+
+// fresh checks that each attempt of a job has one token, and no two have the same. Jobs that were locked together share one.
+func (p *play) fresh(j *mJob, token string) {
+	attempt, name := fmt.Sprint(j.attempt), j.q.id(j.id)+" "
+	of, was := cmp.Or(p.tokens[name+token], attempt), cmp.Or(p.tokens[name+attempt], token)
+	dbtest.Require(p.T, of == attempt && was == token && (token == "NONE") == (j.attempt == 0),
+		"job %s: attempt %s has token %s, which was that of attempt %s; its own was %s", name, attempt, token, of, was)
+	p.tokens[name+token], p.tokens[name+attempt] = attempt, token
 }
 
 func idOf(j *mJob) int64 {

@@ -53,17 +53,18 @@ type mJob struct {
 	key, at, status, error, result, outcome, wish string // error is a part of it; outcome and wish of the last attempt decide on a retry
 	attempt, shard, place                         int    // place is that in the order when a tick begins
 	retryOf, retriedAs                            *mJob
-	dismissed, gone, ready                        bool     // ready: it is promoted, so the order holds for it
+	dismissed, gone, ready, moved                 bool     // ready: it is promoted, so the order holds for it; moved: its time may have changed
 	log                                           []string // what the activity says next
 }
 
 // view are the states that people see of a job that doesn't wait.
 var view = map[string]string{"awaiting": "running", "undecided": "error", "finished": "final", "failed": "final", "closed": "final"}
 
-func (j *mJob) state() string      { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
-func (j *mJob) final() bool        { return view[j.status] == "final" }
-func (j *mJob) waits() bool        { return view[j.status] == "" }
-func (j *mJob) wait(later bool)    { j.status = when(later || j.shut, "later", "due") }
+func (j *mJob) state() string   { return cmp.Or(view[j.status], when(j.attempt > 0, "retry", "initial")) }
+func (j *mJob) final() bool     { return view[j.status] == "final" }
+func (j *mJob) waits() bool     { return view[j.status] == "" }
+func (j *mJob) wait(later bool) { j.status, j.moved = when(later || j.shut, "later", "due"), true }
+
 func (j *mJob) future() bool       { return j.at > time.Now().UTC().Add(time.Second).Format(time.DateTime) }
 func (j *mJob) class() string      { return fmt.Sprint(j.q.name, j.shard, j.group) } // what the order holds within
 func (j *mJob) entry(state string) { j.log = append(j.log, fmt.Sprint(state, " ", j.attempt)) }
@@ -87,9 +88,9 @@ func (q *mQueue) add(j *mJob, how string) (*mJob, string) {
 		}
 		return j, "added"
 	case how == "replace" && old.waits() && old.attempt == 0:
-		old.takeIn()
-		old.mSpec, old.at = j.mSpec, j.at
-		old.wait(old.future())
+		if old.mSpec, old.at, old.moved = j.mSpec, j.at, true; old.status != "submitted" { // the next tick takes that in
+			old.wait(old.future())
+		}
 		return old, "replaced"
 	}
 	return old, when(how == "error", "refused", "duplicate")
@@ -142,8 +143,7 @@ func (q *mQueue) answer(t *mType, key, with string) (j *mJob, word string) {
 func (j *mJob) operate(command string, flag bool, in string, priority int) (word string, other *mJob) {
 	switch word = "refused"; {
 	case command == "reschedule" && j.waits():
-		j.takeIn()
-		j.wait(when(in == "", j.status == "later", in != "0s"))
+		j.status, j.moved = when(in == "" || j.status == "submitted", j.status, when(in != "0s" || j.shut, "later", "due")), j.moved || in != ""
 		word, j.priority = "rescheduled", cmp.Or(priority, j.priority)
 	case command == "dismiss" && (j.status == "failed" || j.status == "closed"): // a second time does no harm
 		word, j.status, j.dismissed = "dismissed", "closed", j.dismissed || j.status == "failed"
@@ -184,7 +184,7 @@ func (q *mQueue) counts() map[string]int {
 // mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
 type mTick struct {
 	runs                         func(*mJob) bool
-	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds may overtake another without a limit
+	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds, of that many times the slots, may overtake another without a limit
 	bySQL, byHand                bool
 	running                      map[*mJob]bool
 	rounds                       map[string][]int  // the highest place up to each round, by class
@@ -210,7 +210,7 @@ func (k *mTick) limited(j *mJob) string {
 	switch limit := cmp.Or(j.q.groups[j.group], j.q.groups["*"]); {
 	case j.q.paused && !k.byHand, j.q.rate > 0 && j.q.starts >= j.q.rate:
 		return "pause or rate"
-	case k.beside == 0 && lane >= k.slots, j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
+	case lane >= k.slots*(1+btoi(k.beside > 0)), j.q.lane > 0 && lane >= j.q.lane, k.most > 0 && k.started >= k.most:
 		return "slots"
 	case j.factor > 0 && limit > 0 && j.group != "" && group > 0 && group+j.factor > limit:
 		return "group"
@@ -263,9 +263,9 @@ func (k *mTick) start(j *mJob, at string) error {
 		r = append(r, k.upTo(j))
 	}
 	k.rounds[class], k.at[class] = r, at
-	if earlier := len(r) - 2 - k.beside*btoi(j.q.limit < 1); over != "" {
+	if beside := k.beside * btoi(j.q.limit < 1); over != "" {
 		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
-	} else if j.place > 0 && earlier >= 0 && j.place < r[earlier] {
+	} else if earlier := len(r) - 2 - beside; j.place > 0 && earlier >= 0 && j.place+beside*k.slots < r[earlier] {
 		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
 	}
 	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0

@@ -62,6 +62,11 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 			Enqueue             int  `json:"enqueue_longest_ms"`
 			Work                int  `json:"work_longest_ms"`
 			Insert              int  `json:"insert_longest_ms"`
+
+			Jobs    int     `json:"scale_mail_rows"`
+			Entries int     `json:"scale_activity_rows"`
+			Total   float64 `json:"total_bytes"`
+			Free    float64 `json:"free_bytes"`
 		}
 		dbtest.OK(t, json.Unmarshal([]byte(note), &m))
 		both, _ := m.Due.([]any)
@@ -71,7 +76,8 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 			c.Small, c.Large = thousands(int(both[0].(float64))), thousands(int(both[1].(float64)))
 			c.Commands = append(c.Commands, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.What, m.Engine, between(m.MS), between(m.Rows), m.Grows))
 		case m.Job > 0:
-			c.Bytes = append(c.Bytes, fmt.Sprintf("| %s | %s | %d | %d |", m.Engine, thousands(int(one)), m.Job, m.Entry))
+			c.Bytes = append(c.Bytes, fmt.Sprintf("| %s | %s | %s | %s | %.1f | %.1f | %d | %d |", m.Engine, thousands(int(one)),
+				thousands(m.Jobs), thousands(m.Entries), m.Total/1e9, m.Free/1e9, m.Job, m.Entry))
 		case m.Init != nil:
 			c.HoldUp = append(c.HoldUp, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", m.What, m.Engine,
 				thousands(*m.Init), thousands(m.Enqueue), thousands(m.Work), thousands(m.Insert)))

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ func init() {
 	kinds = append(kinds, kind{
 		name: "resources", title: "Disk full, disk errors, too few descriptors, processes or memory, for workers, guards, forks, handlers and clients; " +
 			"60 ticks at once",
-		must: "lost, doubled, a command that doesn't name the cause, jobs that wait a minute after it", faults: 25,
+		must: "lost, doubled, a command that doesn't name the cause, jobs that wait a minute after it, descriptors, temporary files and rows left", faults: 25,
 		turns: []engineTurns{{"sqlite", 1}, {"mariadb", 1}}, round: resources,
 	})
 }
@@ -77,6 +78,8 @@ func resources(r *round) {
 	r.starter, r.blames = s.start, regexp.MustCompile(causes)
 	r.says = regexp.MustCompile(causes + "|lost its lock")
 	const each = 5
+	r.ownTemporary()
+	before := s.remains()
 	r.live(workload{ticks: 3, backlog: 40}, time.Minute, func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		var crew sync.WaitGroup
@@ -85,6 +88,9 @@ func resources(r *round) {
 			time.Sleep(time.Duration(s.rng.IntN(1000)) * time.Millisecond)
 			all := len(shortages)*len(whom) + len(tight)
 			k := ((r.number-1)*each + n) * 11 % all // neighbours have little in common
+			long := s.tick("work", "--linger", "--run-for", "30m", "--concurrency", "8")
+			long.stopped = time.Hour
+			_, most := s.descriptors(long)
 			var what string
 			if t := k - len(shortages)*len(whom); t >= 0 {
 				what = tight[t](s)
@@ -92,10 +98,54 @@ func resources(r *round) {
 				what = s.lack(&shortages[k/len(whom)], whom[k%len(whom)])
 			}
 			s.recovers(what)
+			least, _ := s.descriptors(long)                                                                       // 0: the shortage has ended it
+			if s.t.Logf("descriptors of the long worker: up to %d, then from %d", most, least); least > most+20 { // it was hardly busy before
+				s.violates("%s: a worker has %d descriptors or more; it had %d or fewer before", what, least, most)
+			}
+			_ = long.cmd.Process.Signal(syscall.SIGTERM)
+			<-long.ended
 		}
 		stop()
 		crew.Wait()
 	})
+	for what, n := range s.remains() {
+		if n != before[what] {
+			s.violates("%s: %d, before the shortages %d", what, n, before[what])
+		}
+	}
+}
+
+// descriptors are the fewest and the most of a busy worker for a while.
+func (s *scarcity) descriptors(t *tick) (least, most int) {
+	for n := range 40 {
+		time.Sleep(100 * time.Millisecond)
+		is := descriptors(t.cmd.Process.Pid)
+		if most = max(most, is); n == 0 || is < least {
+			least = is
+		}
+	}
+	return least, most
+}
+
+// remains counts what is as before when all jobs are done.
+func (s *scarcity) remains() map[string]int {
+	counts, query := map[string]int{}, map[string]string{"proof_workers": " WHERE state = 'working'"}
+	for _, q := range queues {
+		query["proof_"+q] = " WHERE state <> 'final'"
+	}
+	for _, pattern := range []string{"/tmp/*", "/.[^c]*", "/look-*"} {
+		files, _ := filepath.Glob(s.dir + pattern)
+		counts["files such as "+pattern] = len(files)
+	}
+	for _, table := range s.tables() {
+		if slices.Contains([]string{"proof_activity", "proof_metrics", "proof_hours", "proof_notices", "proof_shards"}, table) {
+			continue // they grow
+		}
+		n := 0
+		dbtest.OK(s.t, s.db.QueryRow("SELECT COUNT(*) FROM "+table+query[table]).Scan(&n))
+		counts["rows of "+table+query[table]] = n
+	}
+	return counts
 }
 
 // lack lets something be missing for a while.
@@ -114,6 +164,7 @@ func (s *scarcity) lack(now *shortage, who string) string {
 	if s.now = nil; s.hits > 0 {
 		s.inject("%s", what)
 	} else {
+		s.notes = append(s.notes, "not counted: "+what)
 		s.t.Log("not counted: " + what)
 	}
 	return what
@@ -190,7 +241,7 @@ func (s *scarcity) look(ctx context.Context) {
 		if code > 1 || code < 0 || lost {
 			s.heard(failed{strings.Join(args, " "), said.String(), code})
 		}
-		_ = os.Remove(file)
+		_, _ = os.Remove(file), os.Remove(file+".html")
 	}
 }
 

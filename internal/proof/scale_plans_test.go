@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,7 @@ const scaleTracer = `package engine
 import (
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -40,7 +42,10 @@ func traced(query string, args []driver.NamedValue) func() {
 			values = append(values, a.Value)
 		}
 		if f, err := os.OpenFile(os.Getenv("` + scaleTraceVar + `"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
-			_ = json.NewEncoder(f).Encode(map[string]any{"query": query, "args": values, "ms": time.Since(began).Seconds() * 1000})
+			io, _ := os.ReadFile("/proc/self/io")
+			var read int // so far
+			_, _ = fmt.Sscanf(string(io), "rchar: %d", &read)
+			_ = json.NewEncoder(f).Encode(map[string]any{"query": query, "args": values, "ms": time.Since(began).Seconds() * 1000, "read": read})
 			_ = f.Close()
 		}
 	}
@@ -89,6 +94,16 @@ type executed struct {
 	Query string  `json:"query"`
 	Args  []any   `json:"args"`
 	MS    float64 `json:"ms"`
+	// Read is how many bytes the process has read until then.
+	Read float64 `json:"read"`
+}
+
+// pages is how many pages of 4 KiB the latest command with this trace read.
+func (l *large) pages(trace string) float64 {
+	lines := bytes.Split(bytes.TrimSpace(dbtest.Must(os.ReadFile(trace))(l.t)), []byte("\n"))
+	var last executed
+	dbtest.OK(l.t, json.Unmarshal(lines[len(lines)-1], &last))
+	return math.Round(last.Read / 4096)
 }
 
 var (
@@ -96,7 +111,8 @@ var (
 	statementsIn = regexp.MustCompile(`(?:'(?:[^'\\]|\\.|'')*'|[^';])+`)
 	explainable  = regexp.MustCompile(`(?s)^\s*(?:SET STATEMENT .*? FOR )?((?:SELECT|WITH|UPDATE|DELETE|INSERT|REPLACE|\().*)`)
 	// what differs between statements of one shape; words stay, because they are states and types
-	valuesIn = regexp.MustCompile(`_?'(?:[^'\\]|\\.|'')*[^a-zA-Z'](?:[^'\\]|\\.|'')*'|\b\d[\d.]*\b|\s+`)
+	valuesIn = regexp.MustCompile(`_?'(?:[^'\\]|\\.|'')*'|\b\d[\d.]*\b|\s+`)
+	wordIn   = regexp.MustCompile(`^_?'[a-zA-Z]*'$`)
 	listsIn  = regexp.MustCompile(`\?(, ?(\?|NULL))+|(\([^()]*\))(, ?\([^()]*\))+|( UNION ALL SELECT \?)+`)
 )
 
@@ -125,9 +141,12 @@ func (l *large) executed(traces string) map[string]executed {
 		for _, part := range parts {
 			if found := explainable.FindStringSubmatch(part); found != nil {
 				values := valuesIn.ReplaceAllStringFunc(found[1], func(v string) string {
+					if wordIn.MatchString(v) {
+						return v
+					}
 					return map[bool]string{true: " ", false: "?"}[strings.TrimSpace(v) == ""]
 				})
-				list[listsIn.ReplaceAllString(values, "…")] = executed{found[1], s.Args, s.MS}
+				list[listsIn.ReplaceAllString(values, "…")] = executed{found[1], s.Args, s.MS, s.Read}
 			}
 		}
 	}
