@@ -104,7 +104,7 @@ var talks = []talk{
 // silent are the commands without a talk, and why.
 var silent = map[string]string{
 	"completion": "without the database it knows fewer names", "config show": "uses no database",
-	"man": "uses no database", "try": "uses no database", "version": "uses no database",
+	"man": "uses no database", "try": "uses no database", "ui": "its functions are those of other commands", "version": "uses no database",
 }
 
 // TestTalks checks that each command either has a talk, or a reason to have none.
