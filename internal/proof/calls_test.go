@@ -61,11 +61,14 @@ func calls(r *round) {
 	})
 }
 
+// slower is how much longer a traced tick may take.
+const slower = 20 * time.Second
+
 // atCall runs a tick with one fault at one call.
 func (r *round) atCall(rng *rand.Rand, role trace.Role, at int) {
 	after, kind := rng.IntN(2) == 0, rng.IntN(10)
 	pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
-	t := &tick{cmd: r.command("work", "--run-for", "2s", "--json"), began: time.Now(), ended: make(chan struct{})}
+	t := &tick{cmd: r.command("work", "--run-for", "2s", "--json"), began: time.Now(), ended: make(chan struct{}), stopped: slower}
 	t.cmd.Stderr, t.cmd.Stdout = &t.said, &t.said
 	number := 0
 	tr, err := trace.Start(t.cmd, trace.Options{Hook: func(c *trace.Call) {

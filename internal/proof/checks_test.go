@@ -248,7 +248,7 @@ func (j *seen) judge() (bad []string) {
 		case last.state == "finished" || last.state == "failed":
 			say("something happened after its end")
 		case e.state == "starting":
-			if !over || e.attempt != attempt+1 || i > 1 && e.at.Before(last.at) && len(j.r.jumps) == 0 {
+			if !over || e.attempt != attempt+1 || j.r.ways != nil && i > 1 && last.at.Sub(e.at) > time.Second {
 				say("attempt %d started after attempt %d (over: %v)", e.attempt, attempt, over)
 			}
 			attempt, over, started = e.attempt, false, e.at
