@@ -155,6 +155,7 @@ var unrun = map[string]string{
 	"hipq retry emails --type send --f": "output of thousands of jobs; only the fingerprints are checked",
 	"hipq ui: http://127.0.0.1":         "ui.txtar compares it",
 	"ssh -t -L 8080":                    "it needs another host",
+	".ci/proof 'signals":                "a turn takes ten minutes; make crash runs a part of one",
 	"warning  loopback:":                "output of a server that is set up so",
 }
 

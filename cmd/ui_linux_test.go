@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
@@ -56,7 +58,7 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 				hipq("queue", "pause", "emails")
 				hipq("enqueue", "emails", "digest", "--key", "new", "--data", "x", "--priority", "7")
 			} else {
-				post := uiOn(t, dir)
+				post := uiOn(t, dir).post
 				jobs := "/queues/emails/jobs"
 				post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}, "sure": {"yes"}})
 				post(jobs, url.Values{"do": {"retry"}, "id": {"4"}, "sure": {"yes"}})
@@ -78,8 +80,49 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 	})
 }
 
-// uiOn starts hipq ui on a socket, behind a proxy that knows Ada, and returns how to post there.
-func uiOn(t *testing.T, dir string) func(path string, form url.Values) {
+// TestUITellsNoSecret: pages show no setting and no environment of the config, and no password.
+func TestUITellsNoSecret(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		dir := t.TempDir()
+		if driver == "mysql" {
+			cfg := dbtest.Must(mysql.ParseDSN(source))(t)
+			db := dbtest.Must(sql.Open(driver, source))(t)
+			for _, statement := range []string{"CREATE USER IF NOT EXISTS hipq_ui IDENTIFIED BY 'hush'", "GRANT ALL ON `" + cfg.DBName + "`.* TO hipq_ui"} {
+				dbtest.Must(db.Exec(statement))(t)
+			}
+			dbtest.OK(t, db.Close())
+			cfg.User, cfg.Passwd = "hipq_ui", "hush"
+			source = cfg.FormatDSN()
+		}
+		config := "name: shop\ndatabase: " + dbtest.Section(driver, source) + "\nmonitor: {ping_url: http://127.0.0.1:1/hush}\nqueues:\n" +
+			"  - name: emails\n    job_types: [{name: send, handler: {exec: [sh, -c, 'exit 65', hush], env: [TOKEN=hush]}}]\n"
+		dbtest.OK(t, os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600))
+		for _, args := range []string{"init", "enqueue emails send", "work", "enqueue emails send"} {
+			c := exec.Command("hipq", strings.Fields(args)...)
+			c.Dir = dir
+			out, err := c.CombinedOutput()
+			dbtest.Require(t, err == nil, "hipq %s: %v\n%s", args, err, out)
+		}
+		get := uiOn(t, dir).get
+		for _, path := range []string{
+			"/", "/queues/emails", "/queues/emails/jobs/1", "/queues/emails/jobs/2", "/failures", "/schedules", "/workers", "/activity", "/metrics", "/enqueue",
+		} {
+			page := get(path)
+			dbtest.Ensure(t, strings.Contains(page, "</html>") && !strings.Contains(page, "hush"), "%s: %s", path, page)
+		}
+		dbtest.Ensure(t, strings.Contains(get("/failures"), "exit status 65"), "the job has not failed")
+	})
+}
+
+// proxied asks hipq ui as a proxy that knows Ada.
+type proxied struct {
+	get  func(path string) string
+	post func(path string, form url.Values)
+}
+
+// uiOn starts hipq ui on a socket, behind a proxy.
+func uiOn(t *testing.T, dir string) proxied {
 	t.Helper()
 	c := exec.Command("hipq", "ui", "--listen", "unix:ui.sock", "--behind-proxy", "X-User")
 	c.Dir = dir
@@ -96,18 +139,25 @@ func uiOn(t *testing.T, dir string) func(path string, form url.Values) {
 		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	ask := func(user, path string, form url.Values, status int) {
+	ask := func(user, method, path string, form url.Values, status int) string {
 		t.Helper()
-		r := dbtest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://hipq"+path, strings.NewReader(form.Encode())))(t)
+		r := dbtest.Must(http.NewRequestWithContext(t.Context(), method, "http://hipq"+path, strings.NewReader(form.Encode())))(t)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("X-User", user)
 		a := dbtest.Must(client.Do(r))(t)
 		defer a.Body.Close()
 		text := dbtest.Must(io.ReadAll(a.Body))(t)
 		dbtest.Require(t, a.StatusCode == status, "%s: %d %s", path, a.StatusCode, text)
+		return string(text)
 	}
-	ask("", "/queues/emails/pause", url.Values{"pause": {"yes"}}, http.StatusForbidden)
-	return func(path string, form url.Values) { t.Helper(); ask("ada", path, form, http.StatusSeeOther) }
+	ask("", http.MethodPost, "/queues/emails/pause", url.Values{"pause": {"yes"}}, http.StatusForbidden)
+	return proxied{
+		func(path string) string { t.Helper(); return ask("ada", http.MethodGet, path, nil, http.StatusOK) },
+		func(path string, form url.Values) {
+			t.Helper()
+			ask("ada", http.MethodPost, path, form, http.StatusSeeOther)
+		},
+	}
 }
 
 // rowsOf prints a query's rows.

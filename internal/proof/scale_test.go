@@ -24,22 +24,10 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var (
-	scaleDue   = flag.Int("scale.due", 2_000, "TestScale: how many jobs are due in the long queue; as many are scheduled, four times as many final")
-	scaleSmall = flag.Int("scale.small", 1_000, "TestScale: the same for the short queue")
-	scaleTurn  = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue, 5,000 or more; a fifth as many in the short one")
-)
+var scaleTurn = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue, 5,000 or more; a fifth as many in the short one")
 
 // sizes are how many jobs are due in the instances to compare.
 type sizes struct{ small, large int }
-
-// TestScale compares what commands cost beside a long queue and a short one.
-func TestScale(t *testing.T) {
-	size := sizes{*scaleSmall, *scaleDue}
-	for _, engine := range []string{"sqlite", "mysql"} {
-		t.Run(engine, func(t *testing.T) { scale(t, engine, size, new([]string)) })
-	}
-}
 
 // longQueue is a round of scale, which takes a whole turn.
 func longQueue(r *round) {
