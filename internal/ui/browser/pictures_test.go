@@ -65,6 +65,7 @@ func TestPictures(t *testing.T) {
 	} {
 		b.look(p.width, p.scheme)
 		call(b, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"})
+		call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
 		b.open(s.base + p.path)
 		b.wait(`document.readyState === "complete"`)
 		value[int](b, fmt.Sprintf(`document.body.style.height = "%dpx", document.body.style.overflow = "hidden", 0`, p.height-1))
