@@ -63,6 +63,7 @@ func TestWithoutScript(t *testing.T) {
 	b.waitFor("1 job of emails was cancelled.")
 	b.click("Failures")
 	b.click("Retry 100 jobs")
+	b.waitFor("Retry 100 jobs of emails?")
 	b.click("Retry 100 jobs")
 	b.waitFor("100 jobs of emails were retried.")
 	b.click("Enqueue a job")
