@@ -303,15 +303,17 @@ type kept[T any] struct {
 	value T
 	err   error
 	at    time.Time
-	known bool
+	// readAt is when the value was read.
+	readAt time.Time
 	// reading is closed when a new value is there; nil if none is read. forgotten says that somebody has acted meanwhile, and
 	// missed that a page didn't wait.
 	reading           chan struct{}
 	forgotten, missed bool
 }
 
-// keptWait is how long a page waits for a new value if it may have the old one, and keptMost how long reading may take.
-const keptWait, keptMost = 15 * time.Millisecond, time.Minute
+// keptWait is how long a page waits for a new value if it may have the old one, oldMost how old that may be, and keptMost how
+// long reading may take.
+const keptWait, oldMost, keptMost = 15 * time.Millisecond, 5 * time.Minute, time.Minute
 
 // now returns the value.
 func (k *kept[T]) now(ctx context.Context) (T, error) {
@@ -346,9 +348,9 @@ func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, know
 	k.mu.Lock()
 	if k.reading == reading {
 		k.missed = true
-		return k.value, k.known, err
+		return k.value, time.Since(k.readAt) < oldMost, err
 	}
-	return k.value, k.known, k.err
+	return k.value, time.Since(k.readAt) < oldMost, k.err
 }
 
 func (k *kept[T]) read(reading chan struct{}) {
@@ -357,7 +359,7 @@ func (k *kept[T]) read(reading chan struct{}) {
 	value, err := k.get(ctx)
 	k.mu.Lock()
 	if k.err = err; err == nil {
-		k.value, k.known = value, true
+		k.value, k.readAt = value, time.Now()
 		if !k.forgotten {
 			k.at = time.Now()
 		}

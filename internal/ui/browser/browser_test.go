@@ -67,9 +67,9 @@ func run(m *testing.M) (int, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(time.Minute))
 	allocated, end := chromedp.NewExecAllocator(context.Background(), options...)
 	defer end()
-	var close context.CancelFunc
-	chromium, close = chromedp.NewContext(allocated)
-	defer close()
+	var quit context.CancelFunc
+	chromium, quit = chromedp.NewContext(allocated)
+	defer quit()
 	if err := chromedp.Do(chromium); err != nil {
 		return 1, fmt.Errorf("start %s: %w", program, err)
 	}
@@ -195,16 +195,16 @@ type tab struct {
 // enter opens a tab with the token.
 func (s *shop) enter() *tab {
 	s.t.Helper()
-	b := newTab(s.t, chromium, chromedp.WithNewBrowserContext())
+	b := newTab(chromium, s.t, chromedp.WithNewBrowserContext())
 	b.do(chromedp.Navigate(s.url))
 	b.wait(`location.search === "" && !!document.getElementById("page")`)
 	return b
 }
 
 // another opens another tab of the same browser.
-func (b *tab) another() *tab { return newTab(b.t, b.Context) }
+func (b *tab) another() *tab { return newTab(b.Context, b.t) }
 
-func newTab(t *testing.T, of context.Context, o ...chromedp.ContextOption) *tab {
+func newTab(of context.Context, t *testing.T, o ...chromedp.ContextOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(of, o...)
 	t.Cleanup(cancel)
