@@ -153,7 +153,7 @@ type view struct {
 	User string
 	// Title and Page name the page. Live says what it shows: it is fetched again when that has changed.
 	Title, Page, Live string
-	// Every is how often the page is fetched again besides, 0 for seldom.
+	// Every is how often the page is also fetched without a change; 0 means seldom.
 	Every time.Duration
 	// Pace is the shortest time until then.
 	Pace time.Duration
@@ -281,12 +281,12 @@ func (v *view) named(name string) (*queue.Queue, error) {
 	return nil, notFound("queue " + name)
 }
 
-// typeNames are the job types of a queue, and one besides if it isn't empty.
-func (v *view) typeNames(q *queue.Queue, besides string) ([]string, error) {
+// typeNames are the job types of a queue, with also if that is not empty.
+func (v *view) typeNames(q *queue.Queue, also string) ([]string, error) {
 	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: time.Minute, ctx: v.live.ctx})
 	names, err := k.(*kept[[]string]).now(v.r.Context())
-	if besides != "" && !slices.Contains(names, besides) {
-		names = append(slices.Clone(names), besides)
+	if also != "" && !slices.Contains(names, also) {
+		names = append(slices.Clone(names), also)
 	}
 	return names, err
 }

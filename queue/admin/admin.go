@@ -13,7 +13,7 @@ import (
 // Queue operates on a queue. It is safe for concurrent use.
 type Queue struct {
 	s *store.Queue
-	// who, if not empty, is the person who operates, for the activity.
+	// who is the name of the operator in the activity; empty if it is unknown.
 	who string
 }
 
