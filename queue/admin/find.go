@@ -240,6 +240,8 @@ type Failure struct {
 	First job.Time `json:"first"`
 	// Last is when the last of these jobs failed.
 	Last job.Time `json:"last"`
+	// Hours is how many jobs failed in each hour; the keys are the beginnings of the hours, in UTC.
+	Hours map[time.Time]int64 `json:"-"`
 	// Example is the id of the newest job.
 	Example int64 `json:"example"`
 	// Error is the beginning of its error.
@@ -302,10 +304,12 @@ func (g *grouping) add(j *job.Job) {
 		beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
 		g.found.Kinds = append(g.found.Kinds, Failure{
 			Type: j.Type, State: g.by.Status, Fingerprint: key[1], First: job.Time{Time: j.UpdateTime}, Example: j.ID, Error: beginning,
+			Hours: map[time.Time]int64{},
 		})
 	}
 	f := &g.found.Kinds[n]
 	f.Jobs++
+	f.Hours[j.UpdateTime.UTC().Truncate(time.Hour)]++
 	if next := f.NextRetry; g.by.Status == Retry && (next.IsZero() || j.ScheduledRunTime.Before(next.Time)) {
 		f.NextRetry.Time = j.ScheduledRunTime
 	}

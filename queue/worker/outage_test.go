@@ -262,6 +262,18 @@ func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
 	r.endsWith(schema.ErrNoAnswer)
 }
 
+// TestDatabaseIsFullAtTheEnd: a worker that can't sign off because the disk is full says so, also when its time is up.
+func TestDatabaseIsFullAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s, _ := proxied(t)
+	s.add(s.emails, "send", 1)
+	s.exec("CREATE TRIGGER refuse BEFORE UPDATE ON shop_workers FOR EACH ROW" +
+		" IF NEW.state = 'finished' THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'; END IF")
+	_, err := s.start(s.worker(all(nothing))).end()
+	kind, _ := schema.Diagnose(err)
+	dbtest.Ensure(t, schema.IsFull(err) && kind == schema.TryLater, "it says %v", err)
+}
+
 // TestSignOffAfterAnInterruption: a worker whose jobs were interrupted signs off as soon as the database permits.
 func TestSignOffAfterAnInterruption(t *testing.T) {
 	t.Parallel()

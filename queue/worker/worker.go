@@ -235,6 +235,7 @@ func (w *worker) signOff(remark error) error {
 		case end.Err() != nil:
 			return w.unanswered(err)
 		}
+		w.miss(err) // the last try may only say that time is up
 		select {
 		case <-end.Done():
 		case <-time.After(pollEvery):
