@@ -154,6 +154,17 @@ type failure struct {
 	admin.Failure
 }
 
+// Spark is a chart of the last week by hours.
+func (f failure) Spark(now time.Time) string {
+	hours := make([]int64, 7*24)
+	for at, n := range f.Hours {
+		if ago := max(0, int(now.Sub(at)/time.Hour)); ago < len(hours) { // a clock may be ahead of the database's
+			hours[len(hours)-1-ago] += n
+		}
+	}
+	return report.Spark(hours)
+}
+
 // failuresAmong is how many failed jobs of a queue are grouped, and failuresWithin how long that may take. kindsMost is how many
 // kinds a page shows.
 const (

@@ -449,6 +449,23 @@ func TestActions(t *testing.T) {
 	dbtest.Same(t, dbtest.Must(admin.Of(d.q).Paused(t.Context()))(t), false)
 }
 
+// TestFailuresByHour: each kind of failure has a chart of the last week by hours.
+func TestFailuresByHour(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	hour := time.Now().UTC().Truncate(time.Hour)
+	for n, at := range []time.Time{hour.Add(-30 * time.Hour), hour.Add(-20 * time.Hour), hour.Add(-20*time.Hour + time.Minute), hour.Add(-200 * time.Hour)} {
+		id := d.add(job.Params{Type: "send"})[0]
+		d.fail(fmt.Sprint("broken ", n), id)
+		_, err := d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id)
+		dbtest.OK(t, err)
+	}
+	page := d.get("/failures").text
+	// 137 is 30 hours ago, or 136 if an hour has ended meanwhile
+	drawn := regexp.MustCompile(`<path d="M13[67]\.08 100V50h\.84V100zM14[67]\.08 100V0h\.84V100z"/>`)
+	dbtest.Ensure(t, drawn.MatchString(page) && strings.Contains(page, ">4 jobs</a>"), "%s", page)
+}
+
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
 	d := open(t, ui.Options{}).enter()

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,25 +94,31 @@ func (w week) days() (days []day) {
 	return days
 }
 
-// bars draws the hourly numbers from 0 to the maximum, and nothing if all are 0.
-func (w week) bars(name, class string, of func(monitor.QueueHour) int64) (p panel) {
-	most, at := int64(0), 0
-	for x, h := range w.hours {
-		if of(h) > most {
-			most, at = of(h), x
+// Spark draws the numbers of hours as bars from 0 to the largest, and nothing if all are 0. An hour is one unit wide, and the
+// largest number is 100 units high.
+func Spark(hours []int64) (bars string) {
+	most := int64(0)
+	for _, n := range hours {
+		most = max(most, n)
+	}
+	for x, n := range hours {
+		if n > 0 {
+			height := max(3, 100*float64(n)/float64(most))
+			bars += fmt.Sprintf("M%s 100V%sh.84V100z", short(float64(x)+.08), short(100-height))
 		}
 	}
-	if most == 0 {
+	return bars
+}
+
+// bars draws the hourly numbers.
+func (w week) bars(name, class string, of func(monitor.QueueHour) int64) (p panel) {
+	hours := texts.Map(w.hours, of)
+	if p.Bars = Spark(hours); p.Bars == "" {
 		return p
 	}
-	for x, h := range w.hours {
-		if n := of(h); n > 0 {
-			height := max(3, 100*float64(n)/float64(most))
-			p.Bars += fmt.Sprintf("M%s 100V%sh.84V100z", short(float64(x)+.08), short(100-height))
-		}
-	}
+	most := slices.Max(hours)
 	p.Name, p.Class, p.Top = name, class, texts.Thousands(most)
-	p.Said = fmt.Sprintf("%s by hour: at most %s, on %s.", name, p.Top, w.name(at))
+	p.Said = fmt.Sprintf("%s by hour: at most %s, on %s.", name, p.Top, w.name(slices.Index(hours, most)))
 	return p
 }
 
