@@ -36,20 +36,8 @@ type action struct {
 var waitingForRun = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked, admin.Initial, admin.Retry}
 
 var actions = []action{
-	{
-		Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed},
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
-			_, err := q.Retry(ctx, false, ids...)
-			return err
-		},
-	},
-	{
-		Name: "again", Label: "Run again", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed},
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
-			_, err := q.Retry(ctx, true, ids...)
-			return err
-		},
-	},
+	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
+	{Name: "again", Label: "Run again", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
 	{
 		Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed},
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
@@ -74,14 +62,17 @@ var actions = []action{
 	},
 }
 
-// actionsFor are the actions on a list of jobs of one status.
-func actionsFor(status admin.Status) (can []action) {
-	for _, a := range actions {
-		if slices.Contains(a.from, status) {
-			can = append(can, a)
-		}
+// retry adds copies of failed jobs, or also of other final ones.
+func retry(again bool) func(context.Context, *admin.Queue, []int64) error {
+	return func(ctx context.Context, q *admin.Queue, ids []int64) error {
+		_, err := q.Retry(ctx, again, ids...)
+		return err
 	}
-	return can
+}
+
+// actionsFor are the actions on a list of jobs of one status.
+func actionsFor(status admin.Status) []action {
+	return slices.DeleteFunc(slices.Clone(actions), func(a action) bool { return !slices.Contains(a.from, status) })
 }
 
 // actionsOn are the actions on one job.
@@ -200,12 +191,10 @@ func (v *view) action(at string) (action, error) {
 		if err != nil || when.IsZero() {
 			return action{}, unusable("%q is not a time: write 15:30, tomorrow 09:00, or 2026-12-31 23:00.", at)
 		}
-		return action{
-			Name: name, Label: "Reschedule", done: "rescheduled", alone: true,
-			do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
-				return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{At: when})
-			},
-		}, nil
+		do := func(ctx context.Context, q *admin.Queue, ids []int64) error {
+			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{At: when})
+		}
+		return action{Name: name, Label: "Reschedule", done: "rescheduled", alone: true, do: do}, nil
 	}
 	n := slices.IndexFunc(actions, func(a action) bool { return a.Name == name })
 	if n < 0 {

@@ -208,7 +208,7 @@ func (s *Server) failures(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.Queues, p.Counting = texts.Map(all, func(q *queue.Queue) string { return q.Name }), !complete
+	p.Queues, p.Counting = texts.Map(all, queueName), !complete
 	for n, q := range asked {
 		p.More = p.More || found[n].More
 		for _, k := range found[n].Kinds {
@@ -279,6 +279,8 @@ type activityPage struct {
 	Back                          time.Time
 }
 
+func queueName(q *queue.Queue) string { return q.Name }
+
 func (s *Server) activity(v *view) error {
 	form := v.r.URL.Query()
 	p := activityPage{Queue: form.Get("queue"), Type: form.Get("type"), State: form.Get("state"), Text: form.Get("text"), Job: form.Get("job"), States: activity.States}
@@ -307,9 +309,7 @@ func (s *Server) activity(v *view) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range all {
-		p.Queues = append(p.Queues, q.Name)
-	}
+	p.Queues = texts.Map(all, queueName)
 	if p.Entries, p.Back, err = activity.New(v.DB).Newest(v.r.Context(), by, pageWithin); err != nil {
 		return err
 	}
