@@ -24,14 +24,14 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-var scaleTurn = flag.Int("scale.turn", 50_000, "turns of scale: how many jobs are due in the long queue, 5,000 or more; a fifth as many in the short one")
+var scaleTurn = flag.Int("scale.turn", 500_000, "turns of scale: how many jobs are due in the long queue; 10,000 are in the short one")
 
 // sizes are how many jobs are due in the instances to compare.
 type sizes struct{ small, large int }
 
 // longQueue is a round of scale, which takes a whole turn.
 func longQueue(r *round) {
-	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{*scaleTurn / 5, *scaleTurn}, &r.notes) }) {
+	if !r.t.Run("scale", func(t *testing.T) { scale(t, r.turn.engine, sizes{10_000, *scaleTurn}, &r.notes) }) {
 		r.over["commands beside a long queue cost more or failed: the test's output has them"] = true
 	}
 }
