@@ -238,9 +238,9 @@ func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
 func (k *mTick) see(j *mJob, entry, at string) (err error) {
 	j.takeIn()
 	switch foretold := len(j.log) > 0; {
-	case foretold || !k.runs(j):
-	case j.status == "undecided":
+	case !foretold && j.status == "undecided" && (k.runs(j) || !j.t.asked && !k.bySQL && k.slots > 0): // a retry policy doesn't mind --type
 		j.decide()
+	case foretold || !k.runs(j):
 	case j.status == "due", j.status == "later" && k.byHand:
 		err = k.start(j, at)
 	}
