@@ -179,7 +179,10 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 		engine.Query{SQL: "SELECT VERSION()", Scan: engine.Row(&version)},
 		engine.Query{SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format')", Scan: engine.Pairs(set)},
 	)
-	if err == nil {
+	switch {
+	case engine.IsLockTimeout(err): // these lock nothing: the node waits for what the others have committed
+		err = engine.ErrBehind
+	case err == nil:
 		err = checkVersion(version)
 	}
 	if err == nil && set["log_bin"] == "ON" && set["binlog_format"] == "STATEMENT" {

@@ -88,8 +88,8 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	return ParseTime(now)
 }
 
-// errBehind means that a cluster node doesn't get what the others committed.
-var errBehind = errors.New("the node is behind the others")
+// ErrBehind means that a cluster node doesn't get what the others committed.
+var ErrBehind = errors.New("the node is behind the others")
 
 // CatchUp waits until the cluster node in use has applied what the others committed before. Later reads on any connection see
 // it. Without a cluster it does nothing.
@@ -97,7 +97,7 @@ func (db *DB) CatchUp(ctx context.Context) error {
 	if db.catchUp == "" {
 		return nil
 	}
-	passes := func(err error) bool { return Retryable(err) || errors.Is(err, errBehind) }
+	passes := func(err error) bool { return Retryable(err) || errors.Is(err, ErrBehind) }
 	err := Patiently(ctx, passes, func() error {
 		try, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -109,12 +109,12 @@ func (db *DB) CatchUp(ctx context.Context) error {
 			db.nodes.probe(ctx)
 		}
 		if IsLockTimeout(err) || err != nil && try.Err() != nil && ctx.Err() == nil {
-			err = errBehind
+			err = ErrBehind
 		}
 		return err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = errBehind
+		err = ErrBehind
 	}
 	if err != nil {
 		return fmt.Errorf("wait for what the other nodes have committed: %w", err)

@@ -31,7 +31,7 @@ func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, mysql.ErrNoTLS), errors.As(err, new(*tls.CertificateVerificationError)):
 		return Misconfigured, "check database.tls, and the option tls of database.dsn"
-	case errors.Is(err, errBehind):
+	case errors.Is(err, ErrBehind):
 		return TryLater, "is the node cut off from the others, or does a backup block it?"
 	case errors.Is(err, ErrDriver):
 		return TryLater, "does database.dsn lead to a MySQL or MariaDB server, with nothing in between?"

@@ -107,7 +107,7 @@ func (r *round) clustered(nodes []*dbtest.Node, serves, whole string) *cluster {
 	}
 	r.source = dsns[0]
 	r.begin()
-	r.says = regexp.MustCompile("can't be reached|does not answer|another transaction|busy|lost its lock|read-only")
+	r.says = regexp.MustCompile("can't be reached|does not answer|another transaction|busy|lost its lock|read-only|behind the others")
 	r.never = regexp.MustCompile("Error 1213|Error 1205|Deadlock found|Lock wait timeout")
 	return c
 }

@@ -92,7 +92,7 @@ func (p *play) sqlWorker(t *rapid.T) {
 	for _, r := range jobs {
 		got = append(got, p.byID[q.name+" "+r[0]])
 	}
-	dbtest.Require(t, slices.Equal(got, want), "job_grab returned %v, want %s", jobs, idsOf(want))
+	dbtest.Require(t, slices.Equal(got, want), "job_grab returned %v, want %s: the model has %+v", jobs, idsOf(want), got)
 	for i, j := range got[:rapid.IntRange(0, len(got)).Draw(t, "starts")] {
 		id, token := jobs[i][0], jobs[i][6]
 		p.call("job_start", secret, q.name, id, token)

@@ -3,6 +3,7 @@ package proof
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -187,8 +188,7 @@ type mTick struct {
 	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds, of that many times the slots, may overtake another without a limit
 	bySQL, byHand                bool
 	running                      map[*mJob]bool
-	rounds                       map[string][]int  // the highest place up to each round, by class
-	at                           map[string]string // of the latest round
+	rounds                       map[string]map[string]int // the highest place of each round, by class and when it began
 }
 
 // newTick notes the order of the jobs that are due. Limits let jobs without a weight overtake.
@@ -198,7 +198,7 @@ func newTick(slots int, runs func(*mJob) bool, queues ...*mQueue) *mTick {
 			j.place = (i + 1) * btoi(j.ready && (j.factor > 0 || q.limit < 1 && q.groups == nil))
 		}
 	}
-	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string][]int{}, at: map[string]string{}}
+	return &mTick{slots: slots, runs: runs, running: map[*mJob]bool{}, rounds: map[string]map[string]int{}}
 }
 
 // limited says what keeps a job from starting now.
@@ -253,22 +253,25 @@ func (k *mTick) see(j *mJob, entry, at string) (err error) {
 	return nil
 }
 
-// upTo is the highest place that has started in the job's class.
-func (k *mTick) upTo(j *mJob) int { return slices.Max(append(k.rounds[j.class()], 0)) }
+// upTo is the highest place that rounds of a class have started which began before a time, but for the last ones.
+func (k *mTick) upTo(class, at string, but int) (place int) {
+	before := slices.DeleteFunc(slices.Sorted(maps.Keys(k.rounds[class])), func(o string) bool { return o >= at })
+	for _, o := range before[:max(0, len(before)-but)] {
+		place = max(place, k.rounds[class][o])
+	}
+	return place
+}
 
 // start runs the next attempt of a job until its outcome. Workers in SQL have no word for sent, and leave retry handlers to others.
 func (k *mTick) start(j *mJob, at string) error {
-	class, r, over := j.class(), k.rounds[j.class()], k.limited(j)
-	if at != k.at[class] || k.slots == 1 {
-		r = append(r, k.upTo(j))
-	}
-	k.rounds[class], k.at[class] = r, at
+	class, began, over := j.class(), fmt.Sprintf("%s %6d", at, k.started*btoi(k.slots == 1)), k.limited(j)
+	k.rounds[class] = when(k.rounds[class] == nil, map[string]int{}, k.rounds[class])
 	if beside := k.beside * btoi(j.q.limit < 1); over != "" {
 		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
-	} else if earlier := len(r) - 2 - beside; j.place > 0 && earlier >= 0 && j.place+beside*k.slots < r[earlier] {
-		return fmt.Errorf("started at place %d of the order, but jobs up to place %d had started", j.place, r[earlier])
+	} else if earlier := k.upTo(class, began, beside); j.place > 0 && j.place+beside*k.slots < earlier {
+		return fmt.Errorf("started at place %d of the order, but rounds before had started up to %d", j.place, earlier)
 	}
-	r[len(r)-1], j.place = max(r[len(r)-1], j.place), 0
+	k.rounds[class][began], j.place = max(k.rounds[class][began], j.place), 0
 	j.attempt, k.started, j.q.starts = j.attempt+1, k.started+1, j.q.starts+1
 	j.entry("starting")
 	does := letters[letter(j.do, j.attempt)]
@@ -290,10 +293,10 @@ func (k *mTick) start(j *mJob, at string) error {
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
 	for _, j := range append(k.next(q, 1), q.those(func(j *mJob) bool {
-		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j))
+		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j.class(), "~", 0))
 	})...) {
 		if k.most == 0 || k.started < k.most {
-			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j))
+			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j.class(), "~", 0))
 		}
 	}
 	return nil
