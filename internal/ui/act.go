@@ -37,13 +37,13 @@ var waitingForRun = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin
 
 var actions = []action{
 	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
-	{Name: "again", Label: "Run again", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
+	{Name: "again", Label: "Rerun", done: "added again, unless its key was in the queue", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
 	{
 		Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed},
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
 	},
 	{
-		Name: "now", Label: "Run now", done: "rescheduled to now", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},

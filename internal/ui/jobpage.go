@@ -276,7 +276,7 @@ func (s *Server) enqueue(v *view) error {
 	s.changed(q.Name)
 	said := fmt.Sprintf("Job %d was added.", added.ID)
 	if added.Duplicate {
-		said = fmt.Sprintf("Job %d has this type and key, and is not final. Nothing was added.", added.ID)
+		said = fmt.Sprintf("Job %d has this type and key, and is not final. %s", added.ID, map[bool]string{true: "It was replaced.", false: "Nothing was added."}[added.Replaced])
 	}
 	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), said)
 }

@@ -208,7 +208,7 @@ func (s *Server) failures(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.Queues, p.Counting = texts.Map(all, queueName), !complete
+	p.Queues, p.Counting = texts.Map(all, func(q *queue.Queue) string { return q.Name }), !complete
 	for n, q := range asked {
 		p.More = p.More || found[n].More
 		for _, k := range found[n].Kinds {
@@ -279,8 +279,6 @@ type activityPage struct {
 	Back                          time.Time
 }
 
-func queueName(q *queue.Queue) string { return q.Name }
-
 func (s *Server) activity(v *view) error {
 	form := v.r.URL.Query()
 	p := activityPage{Queue: form.Get("queue"), Type: form.Get("type"), State: form.Get("state"), Text: form.Get("text"), Job: form.Get("job"), States: activity.States}
@@ -309,7 +307,7 @@ func (s *Server) activity(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.Queues = texts.Map(all, queueName)
+	p.Queues = texts.Map(all, func(q *queue.Queue) string { return q.Name })
 	if p.Entries, p.Back, err = activity.New(v.DB).Newest(v.r.Context(), by, pageWithin); err != nil {
 		return err
 	}

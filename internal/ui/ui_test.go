@@ -436,10 +436,10 @@ func TestActions(t *testing.T) {
 	all := url.Values{"do": {"retry"}, "status": {"failed"}, "text": {"broken"}}
 	dbtest.Same(t, d.said(d.act(jobs+"?all=1", all)), "2 jobs of emails were retried.")
 	dbtest.Same(t, status(3), job.StatusClosed)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again, unless its key was in the queue.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
 	dbtest.Same(t, status(6), job.StatusScheduled)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now.")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now, or to the opening of its time window.")
 	dbtest.Same(t, status(6), job.StatusAvailable)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job not: Stop jobs of emails: the job has not been started.")
 

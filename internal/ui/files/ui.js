@@ -6,10 +6,15 @@ const state = document.getElementById("state");
 const calm = state.textContent;
 
 // Times come in the zone of the config, with UTC as title.
-const zoned = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const parts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const zoned = new Intl.DateTimeFormat(undefined, parts), dated = new Intl.DateTimeFormat(undefined, { ...parts, year: "numeric" });
 const dress = () => {
-  for (const t of page().querySelectorAll("time")) t.textContent = zoned.format(new Date(t.dateTime));
+  for (const t of page().querySelectorAll("time")) {
+    const at = new Date(t.dateTime);
+    t.textContent = (at.getFullYear() === new Date().getFullYear() ? zoned : dated).format(at);
+  }
 };
+document.getElementById("zone").textContent = zoned.resolvedOptions().timeZone;
 dress();
 
 // The page is fetched again when what it shows has changed, but not while somebody selects or types in it.
