@@ -110,5 +110,11 @@ func TestNewestOfManyReadsLittle(t *testing.T) {
 		}
 		s.multiply("send", job.StatusScheduled, 1, 1, 500, 2) // 2,000: all of the newest
 		equal(s.t, newest(100), ids, "with others that are newer")
+		if s.db.SQL.Engine == "mysql" {
+			n := s.reads(func() {
+				equal(s.t, len(must[[]int64](s.t)(s.FindIDs(s.t.Context(), admin.Filter{Status: admin.Running, Limit: 100}))), 0, "running jobs")
+			})
+			ensure(s.t, n <= 7000, "it read %d to find no running job", n)
+		}
 	})
 }

@@ -88,7 +88,7 @@ type Filter struct {
 	Limit int
 }
 
-// where returns a filter's condition without the fingerprint, and an index hint if an index serves it.
+// where returns a filter's condition without the fingerprint and Among, and an index hint if an index serves it.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Status != "":
@@ -115,10 +115,6 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	}
 	w.Says(by.Error)
 	w.Within("update_time", by.Since, by.Until)
-	if by.Among > 0 {
-		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.s.Table()+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
-		hint = q.s.DB().SQL.ByID
-	}
 	return w, hint
 }
 
@@ -159,6 +155,15 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 		}
 	}
 	w, hint := q.where(by)
+	if by.Among > 0 { // by a query of its own: MariaDB doesn't use the result of a subquery of many rows for an index
+		var from int64
+		oldest := "SELECT COALESCE(MIN(id), 0) FROM (SELECT id FROM " + q.s.Table() + " ORDER BY id DESC LIMIT ?) AS newest"
+		if err := q.s.DB().SQL.GetContext(ctx, &from, oldest, by.Among); err != nil {
+			return nil, fmt.Errorf("find the newest jobs of %s: %w", q.s.Name, err)
+		}
+		w.And("id >= ?", from)
+		hint = q.s.DB().SQL.ByID
+	}
 	if most > 0 && by.Key == "" { // SQLite would take the type's index, and sort all of the type
 		hint = cmp.Or(hint, q.s.DB().SQL.ByID)
 	}
@@ -169,7 +174,7 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 
 // Find calls f with each selected job, oldest first, until f returns an error, which it returns.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
+	if _, hint := q.where(by); hint != "" || by.Limit > 0 || by.Among > 0 {
 		// IDs first, because sorting whole rows in index order would include their data
 		ids, err := q.FindIDs(ctx, by)
 		if err != nil {
