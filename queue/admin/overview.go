@@ -158,14 +158,14 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 	if c.Paused || c.OldestDue.IsZero() || c.OldestDue.After(before) {
 		return nil, nil
 	}
-	from := " FROM " + q.s.Table() + " " + q.s.ClaimIndex()
+	from, activity := " FROM "+q.s.Table()+" "+q.s.ClaimIndex(), q.s.DB().Activity()
 	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
 		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +
 		" GROUP BY " + q.s.DB().SQL.TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
 		" WHERE since <= ?" + strings.Repeat(" AND job_type <> ?", len(handled)) +
 		" AND NOT EXISTS (SELECT 1" + from + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
 		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
-		" AND NOT EXISTS (SELECT 1 FROM " + q.s.DB().Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
+		" AND NOT EXISTS (SELECT 1 FROM " + activity + " " + q.s.DB().SQL.Index(activity, "at") + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
 		" AND kind = 'job' AND state = 'starting')"
 	left := store.Args(handled, func(name string) any { return name })
 	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.s.Name})
