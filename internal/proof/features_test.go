@@ -335,7 +335,7 @@ func (p *play) work(t *rapid.T) {
 	k := newTick(slots, func(j *mJob) bool {
 		return j.t.kind != "none" && slices.Contains(queues, j.q) && (len(types) == 0 || slices.Contains(types, j.t.name))
 	}, queues...)
-	k.beside = 2 * btoi(p.driver == "mysql" && slots > 1) // rounds skip rows that others have locked
+	k.beside = when(p.driver == "mysql" && slots > 1, 3*time.Second, 0) // a row that another round has locked is looked for again after a second
 	if rapid.IntRange(0, 4).Draw(t, "most") == 4 {
 		k.most = rapid.IntRange(1, 60).Draw(t, "max jobs")
 		args = append(args, "--max-jobs", fmt.Sprint(k.most))

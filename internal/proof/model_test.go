@@ -3,7 +3,6 @@ package proof
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -184,11 +183,12 @@ func (q *mQueue) counts() map[string]int {
 
 // mTick is a run of hipq work, or of a worker in SQL, or of hipq run.
 type mTick struct {
-	runs                         func(*mJob) bool
-	slots, most, started, beside int // it starts most jobs at most, if not 0; beside is how many rounds, of that many times the slots, may overtake another without a limit
-	bySQL, byHand                bool
-	running                      map[*mJob]bool
-	rounds                       map[string]map[string]int // the highest place of each round, by class and when it began
+	runs                 func(*mJob) bool
+	slots, most, started int           // it starts most jobs at most, if not 0
+	beside               time.Duration // without a limit, rounds at the same time may pass over a job for so long
+	bySQL, byHand        bool
+	running              map[*mJob]bool
+	rounds               map[string]map[string]int // the highest place of each round, by class and when it began
 }
 
 // newTick notes the order of the jobs that are due. Limits let jobs without a weight overtake.
@@ -253,11 +253,10 @@ func (k *mTick) see(j *mJob, entry, at string) (err error) {
 	return nil
 }
 
-// upTo is the highest place that rounds of a class have started which began before a time, but for the last ones.
-func (k *mTick) upTo(class, at string, but int) (place int) {
-	before := slices.DeleteFunc(slices.Sorted(maps.Keys(k.rounds[class])), func(o string) bool { return o >= at })
-	for _, o := range before[:max(0, len(before)-but)] {
-		place = max(place, k.rounds[class][o])
+// upTo is the highest place that rounds of a class have started which began before a time.
+func (k *mTick) upTo(class, at string) (place int) {
+	for began, up := range k.rounds[class] {
+		place = max(place, up*btoi(began < at))
 	}
 	return place
 }
@@ -266,9 +265,13 @@ func (k *mTick) upTo(class, at string, but int) (place int) {
 func (k *mTick) start(j *mJob, at string) error {
 	class, began, over := j.class(), fmt.Sprintf("%s %6d", at, k.started*btoi(k.slots == 1)), k.limited(j)
 	k.rounds[class] = when(k.rounds[class] == nil, map[string]int{}, k.rounds[class])
-	if beside := k.beside * btoi(j.q.limit < 1); over != "" {
+	before := began
+	if t, err := time.Parse(time.DateTime, at); err == nil && j.q.limit < 1 && k.beside > 0 {
+		before = t.Add(-k.beside).Format(stamp6)
+	}
+	if over != "" {
 		return fmt.Errorf("started although that is over a limit: %s; %d had started", over, k.started)
-	} else if earlier := k.upTo(class, began, beside); j.place > 0 && j.place+beside*k.slots < earlier {
+	} else if earlier := k.upTo(class, before); j.place > 0 && j.place < earlier {
 		return fmt.Errorf("started at place %d of the order, but rounds before had started up to %d", j.place, earlier)
 	}
 	k.rounds[class][began], j.place = max(k.rounds[class][began], j.place), 0
@@ -293,10 +296,10 @@ func (k *mTick) start(j *mJob, at string) error {
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
 	for _, j := range append(k.next(q, 1), q.those(func(j *mJob) bool {
-		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j.class(), "~", 0))
+		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j.class(), "~"))
 	})...) {
 		if k.most == 0 || k.started < k.most {
-			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j.class(), "~", 0))
+			return fmt.Errorf("job %d of %s is left %s: weight %d, %q; place %d of %d", j.id, q.name, j.status, j.factor, k.limited(j), j.place, k.upTo(j.class(), "~"))
 		}
 	}
 	return nil
