@@ -131,7 +131,7 @@ func TestPage(t *testing.T) {
 	for _, k := range kinds {
 		sums[k.name] = &sum{kind: k}
 	}
-	commits, seconds := []string{}, 0.0
+	commits, seconds, turns, all := []string{}, 0.0, 0, 0
 	for _, line := range strings.Split(strings.TrimSpace(string(dbtest.Must(os.ReadFile(campaignFile))(t))), "\n") {
 		var e ending
 		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
@@ -147,9 +147,13 @@ func TestPage(t *testing.T) {
 		}
 		s.Notes = append(s.Notes, e.Notes...)
 		seconds += e.Seconds
+		turns++
 	}
 	var rows []*sum
 	for _, k := range kinds {
+		for _, e := range k.turns {
+			all += e.turns
+		}
 		if sums[k.name].Rounds > 0 {
 			rows = append(rows, sums[k.name])
 		}
@@ -157,7 +161,7 @@ func TestPage(t *testing.T) {
 	var page strings.Builder
 	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{
 		"Kinds": rows, "Commits": commits, "Scale": costsOf(t, sums["scale"].Notes), "Costlier": sums["scale"].Bad, "Finds": finds(t),
-		"Hours": fmt.Sprintf("%.1f", seconds/3600),
+		"Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": turns, "All": all,
 	}))
 	if *pageFlag {
 		dbtest.OK(t, os.WriteFile(pageFile, []byte(page.String()), 0o644))
