@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// behind is a cluster node whose reads wait in vain for what the others have committed.
+// behind is a cluster node whose reads wait for what the others have committed until their time is up.
 type behind struct {
 	driver.Conn
 	driver.ConnBeginTx
