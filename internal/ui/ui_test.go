@@ -482,6 +482,9 @@ func TestEnqueue(t *testing.T) {
 		a := d.do(http.MethodPost, "/enqueue", wrong)
 		dbtest.Ensure(t, a.StatusCode == http.StatusUnprocessableEntity && strings.Contains(a.text, `role="alert"`) && (name == "data" || strings.Contains(a.text, "&lt;typed&gt;")), "%s: %d %.2000s", name, a.StatusCode, a.text)
 	}
+	d.add(job.Params{Type: "send", Key: "twice"})
+	twice := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"twice"}, "on-duplicate": {"replace"}}
+	dbtest.Ensure(t, strings.Contains(d.said(d.do(http.MethodPost, "/enqueue", twice)), "It was replaced."), "a replaced job isn't said to be")
 }
 
 // TestPages: each job that stays as it is comes on one page, whatever its status.
