@@ -3,18 +3,15 @@ package ui
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os/user"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -247,132 +244,4 @@ func (s *Server) changeSchedule(v *view) error {
 	default:
 		return unusable("%q is not an action.", do)
 	}
-}
-
-// work does what takes longer than a page may.
-type work struct {
-	ctx context.Context
-	mu  sync.Mutex
-	all []*task
-}
-
-// task is an action on many jobs.
-type task struct {
-	ID     int
-	Back   string
-	Total  int
-	action action
-	queue  string
-	ended  chan struct{}
-
-	mu            sync.Mutex
-	done, refused int
-	first, err    error
-}
-
-// batch is how many jobs one transaction changes, for which workers may have to wait.
-const batch = 100
-
-// kept are the tasks of which the server still tells.
-const tasksKept = 50
-
-func (w *work) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := &task{ID: 1, Back: c.Back, Total: len(c.IDs), action: c.action, queue: q.Name, ended: make(chan struct{})}
-	if n := len(w.all); n > 0 {
-		t.ID = w.all[n-1].ID + 1
-	}
-	w.all = append(w.all, t)
-	w.all = w.all[max(0, len(w.all)-tasksKept):]
-	go func() {
-		defer close(t.ended)
-		t.run(w.ctx, admin.Of(q).By(who), c.IDs)
-		then()
-	}()
-	return t
-}
-
-func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
-	size := batch
-	if t.action.alone {
-		size = 1
-	}
-	for some := range slices.Chunk(ids, size) {
-		err := t.action.do(ctx, q, some)
-		t.mu.Lock()
-		refused, ok := errors.AsType[admin.Refused](err)
-		switch {
-		case err == nil:
-			t.done += len(some)
-		case ok:
-			for _, err := range refused {
-				if t.first = cmp.Or(t.first, err); err == nil {
-					t.done++
-				} else {
-					t.refused++
-				}
-			}
-		case admin.IsRefusal(err), errors.Is(err, queue.ErrNotStarted):
-			t.refused++
-			t.first = cmp.Or(t.first, err)
-		default:
-			t.err = err
-		}
-		over := t.err != nil
-		t.mu.Unlock()
-		if over {
-			return
-		}
-	}
-}
-
-// wait reports whether the task ends within the time.
-func (t *task) wait(most time.Duration) bool {
-	select {
-	case <-t.ended:
-		return true
-	case <-time.After(most):
-		return false
-	}
-}
-
-// Over reports whether the task has ended.
-func (t *task) Over() bool { return t.wait(0) }
-
-// Done is how many jobs it has changed or refused.
-func (t *task) Done() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return int64(t.done + t.refused)
-}
-
-// Said tells what it did.
-func (t *task) Said() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.done, "job"), t.queue, map[bool]string{true: "was", false: "were"}[t.done == 1], t.action.done)
-	if t.refused > 0 {
-		said += fmt.Sprintf(" %s not: %s", texts.Count(t.refused, "job"), sentence(t.first.Error()))
-	}
-	if t.err != nil {
-		said += fmt.Sprintf(" Then it broke off, %d are left: %s", t.Total-t.done-t.refused, sentence(t.err.Error()))
-	}
-	return said
-}
-
-func (s *Server) showWork(v *view) error {
-	id, _ := strconv.Atoi(v.r.PathValue("id"))
-	s.work.mu.Lock()
-	all := s.work.all
-	s.work.mu.Unlock()
-	n := slices.IndexFunc(all, func(t *task) bool { return t.ID == id })
-	if n < 0 {
-		return notFound(fmt.Sprint("work ", v.r.PathValue("id")))
-	}
-	t := all[n]
-	if !t.Over() {
-		v.w.Header().Set("Refresh", "1")
-	}
-	return v.show("work", t.action.Label, t)
 }

@@ -263,13 +263,10 @@ func (s *Server) enqueue(v *view) error {
 			return v.showForm(sentence(err.Error()))
 		}
 	}
-	if err := s.CheckType(v.r.Context(), q, j.Type); err != nil {
-		return v.showForm(sentence(err.Error()))
+	var added job.Added
+	if err = s.CheckType(v.r.Context(), q, j.Type); err == nil {
+		added, err = admin.Of(q).By(v.who()).AddJob(v.r.Context(), j)
 	}
-	if err := q.Check(j); err != nil {
-		return v.showForm(sentence(err.Error()))
-	}
-	added, err := admin.Of(q).By(v.who()).AddJob(v.r.Context(), j)
 	if err != nil {
 		return v.showForm(sentence(err.Error()))
 	}

@@ -52,21 +52,16 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	defer l.close(page)
 	alive := time.NewTicker(15 * time.Second) // so that a closed page is noticed
 	defer alive.Stop()
-	fmt.Fprint(w, ": hello\n\n")
-	for out.Flush() == nil {
+	for text := ": hello"; ; {
+		if _, err := fmt.Fprintf(w, "%s\n\n", text); err != nil || out.Flush() != nil {
+			return
+		}
 		select {
 		case n := <-page:
-			text, err := json.Marshal(n)
-			if err != nil {
-				return
-			}
-			if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
-				return
-			}
+			line, _ := json.Marshal(n) // of texts only
+			text = "data: " + string(line)
 		case <-alive.C:
-			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
-				return
-			}
+			text = ": still here"
 		case <-r.Context().Done():
 			return
 		case <-l.ctx.Done():

@@ -1,7 +1,7 @@
 package ui
 
 import (
-	"net/url"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -69,22 +69,8 @@ func (s *Server) overview(v *view) error {
 
 // Cause is the page that shows what a finding is about.
 func (v *view) Cause(f monitor.Finding) string {
-	with := func(pairs ...string) string {
-		q := url.Values{}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if pairs[i+1] != "" {
-				q.Set(pairs[i], pairs[i+1])
-			}
-		}
-		return "?" + q.Encode()
-	}
-	queue, jobType := "", ""
-	if f.Queue != nil {
-		queue = *f.Queue
-	}
-	if f.JobType != nil {
-		jobType = *f.JobType
-	}
+	with := func(pairs ...any) string { return "?" + string(query(pairs...)) }
+	queue, jobType := *cmp.Or(f.Queue, new("")), *cmp.Or(f.JobType, new(""))
 	switch f.What {
 	case "failed":
 		return "/failures" + with("queue", queue, "type", jobType)

@@ -39,6 +39,17 @@ var (
 // Of returns an application's queue for operating on it.
 func Of(q *queue.Queue) *Queue { return &Queue{s: (*store.Queue)(q)} }
 
+// By returns the queue for a person: the activity of what she cancels and adds says that it was her.
+func (q *Queue) By(who string) *Queue { return &Queue{q.s, who} }
+
+// note is what the activity's output says of a change.
+func (q *Queue) note() string {
+	if q.who == "" {
+		return ""
+	}
+	return "by " + q.who
+}
+
 // Reshard divides the queue's jobs into shards as its options say, while workers run, and returns how many it moved. From
 // then on workers with other options skip the queue. It may be interrupted and repeated.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) { return q.s.Reshard(ctx) }

@@ -152,3 +152,20 @@ func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
 	err = q.s.DB().SQL.GetContext(ctx, &paused, "SELECT "+q.s.PausedExpr(), q.s.Name)
 	return paused, texts.Wrap(err, "find out whether %s is paused", q.s.Name)
 }
+
+// AddJob adds a job, as the application's queue does, and notes who did it.
+func (q *Queue) AddJob(ctx context.Context, j job.Params) (added job.Added, err error) {
+	prepared, err := q.s.Prepare([]job.Params{j}) // once, so that a repeated transaction finds its job
+	if err != nil {
+		return added, err
+	}
+	err = q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
+		list, err := q.s.Add(ctx, tx, prepared, false, q.note())
+		if err == nil {
+			added = list[0]
+			added.Duplicate = added.Duplicate && !tx.MayBeDone
+		}
+		return err
+	})
+	return added, texts.Wrap(err, "enqueue in %s", q.s.Name)
+}

@@ -1,0 +1,96 @@
+package ui
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// kept is a value that is read again when it is old.
+type kept[T any] struct {
+	get func(context.Context) (T, error)
+	age time.Duration
+	ctx context.Context
+	// then, if set, lets pages have the old value if a new one takes long. It is called when they would get the new one.
+	then func()
+
+	mu    sync.Mutex
+	value T
+	err   error
+	at    time.Time
+	// readAt is when the value was read.
+	readAt time.Time
+	// reading is closed when a new value is there; nil if none is read. forgotten says that somebody has acted meanwhile, and
+	// missed that a page didn't wait.
+	reading           chan struct{}
+	forgotten, missed bool
+}
+
+// keptWait is how long a page waits for a new value if it may have the old one, oldMost how old that may be, and keptMost how
+// long reading may take.
+const keptWait, oldMost, keptMost = 15 * time.Millisecond, 5 * time.Minute, time.Minute
+
+// now returns the value.
+func (k *kept[T]) now(ctx context.Context) (T, error) {
+	value, known, err := k.within(ctx, keptWait)
+	if k.then == nil || err == nil && !known {
+		value, _, err = k.within(ctx, keptMost)
+	}
+	return value, err
+}
+
+// within returns a new value, or after a time the old one, if one is known.
+func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, known bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.at) < k.age {
+		return k.value, true, nil
+	}
+	if k.reading == nil {
+		k.reading, k.forgotten, k.missed = make(chan struct{}), false, false
+		go k.read(k.reading)
+	}
+	reading := k.reading
+	k.mu.Unlock()
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-reading:
+	case <-late.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	k.mu.Lock()
+	if k.reading == reading {
+		k.missed = true
+		return k.value, time.Since(k.readAt) < oldMost, err
+	}
+	return k.value, time.Since(k.readAt) < oldMost, k.err
+}
+
+func (k *kept[T]) read(reading chan struct{}) {
+	ctx, cancel := context.WithTimeout(k.ctx, keptMost)
+	defer cancel()
+	value, err := k.get(ctx)
+	k.mu.Lock()
+	if k.err = err; err == nil {
+		k.value, k.readAt = value, time.Now()
+		if !k.forgotten {
+			k.at = time.Now()
+		}
+	}
+	k.reading = nil
+	missed := k.missed
+	k.mu.Unlock()
+	close(reading)
+	if missed && err == nil && k.then != nil {
+		k.then()
+	}
+}
+
+// forget makes the next page read the value again, because somebody acted.
+func (k *kept[T]) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.at, k.forgotten = time.Time{}, true
+}

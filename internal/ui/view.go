@@ -1,0 +1,165 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
+	"github.com/hipq/hipq/schema"
+)
+
+// view is one request and what its page shows.
+type view struct {
+	*Server
+	r    *http.Request
+	w    http.ResponseWriter
+	Now  time.Time
+	User string
+	// Title and Page name the page. Live says what it shows: it is fetched again when that has changed.
+	Title, Page, Live string
+	// Every is how often the page is also fetched without a change; 0 means seldom.
+	Every time.Duration
+	// Pace is the shortest time until then.
+	Pace time.Duration
+	// Seen is how many news the page knows.
+	Seen int
+	// Data is the page's own.
+	Data any
+	// Said is what the last action did.
+	Said string
+}
+
+// problem is an error with its status for the browser.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p *problem) Error() string { return p.text }
+
+func notFound(what string) error {
+	return &problem{http.StatusNotFound, fmt.Sprintf("There is no %s.", what)}
+}
+
+func unusable(format string, args ...any) error {
+	return &problem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// patience is how long a page waits for the database. pace is how often an open page is fetched at most, so that it costs few
+// statements.
+const patience, pace = 10 * time.Second, 3 * time.Second
+
+// serve makes a page, or tells what is wrong.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader), Said: s.door.said(w, r), Seen: s.live.seen()}
+	err := f(v)
+	if err == nil {
+		return
+	}
+	status, text := http.StatusInternalServerError, sentence(err.Error())
+	var p *problem
+	switch {
+	case errors.As(err, &p):
+		status, text = p.status, p.text
+	case errors.Is(err, queue.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		status, text, v.Live = http.StatusServiceUnavailable, fmt.Sprintf("The database didn't answer within %s.", texts.Duration(patience)), "*"
+	default:
+		if trouble, remedy := schema.Diagnose(err); trouble != schema.NoTrouble {
+			status, v.Live = http.StatusServiceUnavailable, "*" // it recovers by itself
+			text += " " + sentence(remedy)
+		}
+	}
+	v.Title, v.Page, v.Data = http.StatusText(status), "error", text
+	_ = v.render(status)
+}
+
+// render writes the page.
+func (v *view) render(status int) error {
+	var b bytes.Buffer
+	if err := templates().ExecuteTemplate(&b, "layout", v); err != nil {
+		return fmt.Errorf("make the page %s: %w", v.Page, err)
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write([]byte(texts.Visible(b.String()))) // a browser that is gone needs no page
+	return nil
+}
+
+// show renders a page of this name.
+func (v *view) show(page, title string, data any) error {
+	v.Page, v.Title, v.Data = page, title, data
+	return v.render(http.StatusOK)
+}
+
+// saidBytes is how much of a message a cookie takes, escaped: browsers drop one of more than 4096 bytes.
+const saidBytes = 1200
+
+// back sends the browser on after an action, with what it did.
+func (v *view) back(to, said string) error {
+	http.SetCookie(v.w, &http.Cookie{Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30})
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+// said takes what the last action did, so that it is shown once.
+func (d *door) said(w http.ResponseWriter, r *http.Request) string {
+	name := d.cookie + "-said"
+	c, err := r.Cookie(name)
+	if err != nil || c.Value == "" || r.Method != http.MethodGet || r.Header.Get("X-Live") != "" { // another page that renews itself leaves it
+		return ""
+	}
+	http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1})
+	text, _ := url.QueryUnescape(c.Value)
+	return text
+}
+
+// Body is the page's own part.
+func (v *view) Body() (template.HTML, error) {
+	var b bytes.Buffer
+	err := templates().ExecuteTemplate(&b, v.Page, v)
+	return template.HTML(b.String()), err //nolint:gosec // a template has escaped it
+}
+
+// Here is the address of the page, to come back to.
+func (v *view) Here() string { return v.r.URL.RequestURI() }
+
+// Stamp is a time for an address.
+func (v *view) Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// named returns a queue by its name.
+func (v *view) named(name string) (*queue.Queue, error) {
+	for range 2 {
+		all, err := v.queues.now(v.r.Context())
+		if err != nil {
+			return nil, err
+		}
+		if n := slices.IndexFunc(all, func(q *queue.Queue) bool { return q.Name == name }); n >= 0 {
+			return all[n], nil
+		}
+		v.queues.forget() // it may be new
+	}
+	return nil, notFound("queue " + name)
+}
+
+// typeNames are the job types of a queue, with also if that is not empty.
+func (v *view) typeNames(q *queue.Queue, also string) ([]string, error) {
+	k, _ := v.types.LoadOrStore(q.Name, &kept[[]string]{get: admin.Of(q).TypeNames, age: time.Minute, ctx: v.live.ctx})
+	names, err := k.(*kept[[]string]).now(v.r.Context())
+	if also != "" && !slices.Contains(names, also) {
+		names = append(slices.Clone(names), also)
+	}
+	return names, err
+}
