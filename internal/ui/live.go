@@ -147,6 +147,9 @@ func (l *live) poll(ctx context.Context) {
 		}
 		if err == nil {
 			changed, now := map[string]bool{}, map[int64]bool{}
+			if len(touched) == 0 { // purged, or another database
+				last = 0
+			}
 			for _, e := range touched {
 				now[e.ID], last = true, max(last, e.ID)
 				switch {
