@@ -54,7 +54,7 @@ if (page().dataset.live) {
     if (news.back) { say(""); stale = true; }
     if (shows === "*" ? news.changed.length : changed(shows) || changed("*")) stale = true;
   };
-  events.onerror = () => say(gone);
+  events.onerror = () => say(events.readyState === EventSource.CLOSED ? gone + ": load the page again" : gone); // closed: it doesn't try again
   events.onopen = () => { if (state.textContent === gone) { say(""); stale = true; } };
   setInterval(renew, 250);
 }
