@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -352,7 +353,7 @@ func (p *play) bind(q *mQueue, r row) {
 		if j = p.unbound[claim]; j == nil && strings.Contains(r.key, "@") {
 			j = p.slot(q, r)
 		}
-		dbtest.Require(p.T, j != nil, "%s has a job that nobody enqueued: %+v", q.name, r)
+		dbtest.Require(p.T, j != nil, "%s has a job that nobody enqueued: %+v; missing are %v", q.name, r, slices.Collect(maps.Keys(p.unbound)))
 		delete(p.unbound, claim)
 		if at := j.at; at != "" && !j.shut && !strings.HasPrefix(r.at, at) {
 			p.Fatalf("%s: job %d is due at %s, not at %s", q.name, r.id, r.at, at)
