@@ -15,7 +15,7 @@ import (
 
 func init() {
 	kinds = append(kinds, kind{
-		name: "calls", title: "SIGKILL, SIGSTOP and SIGTERM just before and just after a system call of workers, guards, forks and handlers",
+		name: "calls", title: "SIGKILL, SIGSTOP and SIGTERM just before and just after a system call of workers, guards, their children before `exec`, and handlers",
 		must: "lost, doubled, overlaps, over a limit, over a rate", faults: 1000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: calls,
 	})

@@ -463,7 +463,9 @@ func (p *play) operate(command string) func(*rapid.T) {
 
 // filter draws a filter, and returns the jobs that it selects, the newest last.
 func (p *play) filter(q *mQueue, command, flag string, args []string) ([]*mJob, []string) {
-	may := func(j *mJob) bool { return j.status == "failed" || command == "retry" && flag != "" && j.status == "closed" }
+	may := func(j *mJob) bool {
+		return j.status == "failed" || command == "retry" && flag != "" && j.status == "closed"
+	}
 	switch command {
 	case "cancel":
 		may = func(j *mJob) bool { return j.waits() || flag != "" && !j.final() }

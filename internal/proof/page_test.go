@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,20 +25,60 @@ const (
 	foundFile    = "testdata/found.jsonl"
 )
 
-// sum is a row of the page: all turns of a kind that have ended.
+func (k kind) Title() string { return k.title }
+func (k kind) Must() string  { return k.must }
+func (k kind) Name() string  { return k.name }
+
+// sum is a row of the page: the turns of a kind on an engine that have ended.
 type sum struct {
 	kind
-	Rounds, Faults, Jobs, Bad int
-	Engines                   []string
-	Notes                     []string
+	Engine                     string
+	Turns, All                 int
+	faults, jobs               int
+	Violations                 int
+	versions, commits, growths []string
 }
 
-func (s sum) Title() string      { return s.title }
-func (s sum) Must() string       { return s.must }
-func (s sum) Name() string       { return s.name }
-func (s sum) Versions() string   { return strings.Join(s.Engines, ", ") }
-func (s sum) FaultsText() string { return thousands(s.Faults) }
-func (s sum) JobsText() string   { return thousands(s.Jobs) }
+func (s sum) Faults() string  { return when(s.faults > 0, thousands(s.faults), "–") }
+func (s sum) Jobs() string    { return when(s.jobs > 0, thousands(s.jobs), "–") }
+func (s sum) Commits() string { return "`" + strings.Join(s.commits, "`, `") + "`" }
+
+var number = regexp.MustCompile(`\d+(\.\d+)+`)
+
+// Versions names the engine as its maker does: MariaDB 10.11.19.
+func (s sum) Versions() string {
+	var all []string
+	for _, v := range s.versions {
+		v = number.FindString(v)
+		all = append(all, map[string]string{"sqlite": "SQLite " + v, "mariadb": "MariaDB " + v, "galera": "MariaDB " + v + " with Galera",
+			"mysql": "MySQL " + v, "group": "MySQL " + v + " with Group Replication"}[s.Engine])
+	}
+	return strings.Join(all, ", ")
+}
+
+// Growths are rows of what grew in soaks: of each kind of measure, what grew fastest in a turn.
+func (s sum) Growths() (rows []string) {
+	for _, kind := range slices.Sorted(maps.Keys(perHour)) {
+		fastest, row := math.Inf(-1), ""
+		for _, note := range s.growths {
+			var mean, slope, deviation float64
+			name, values, _ := strings.Cut(note, ": ")
+			_, err := fmt.Sscanf(values, "%g, per hour %g ± %g", &mean, &slope, &deviation)
+			if err == nil && strings.HasPrefix(name, kind) && slope-3*deviation > fastest {
+				fastest = slope - 3*deviation
+				row = fmt.Sprintf("| %s | %s | %s | %s ± %s | %s |", strings.ReplaceAll(name, "proof_", "hipq_"), s.Versions(), whole(mean), whole(slope), whole(deviation), whole(perHour[kind]))
+			}
+		}
+		if row != "" {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func whole(n float64) string {
+	return when(n <= -0.5, "−", "") + thousands(int(math.Abs(math.Round(n))))
+}
 
 // costs are what the turns of scale measured: rows of tables.
 type costs struct {
@@ -51,33 +93,38 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 		}
 		return thousands(int(math.Round(n[0]))) + " → " + thousands(int(math.Round(n[1])))
 	}
+	reasons := map[string]string{}
+	for line := range strings.Lines(scaleOps) {
+		_, op, _ := strings.Cut(strings.TrimSpace(line), " ")
+		what, reason, _ := strings.Cut(op, ": ")
+		reasons[what] = reason
+	}
 	for _, note := range notes {
 		var m struct {
-			Engine, What, Grows string
-			Due                 any // of both queues for a command, otherwise of one
-			MS, Rows            []float64
-			Job                 int  `json:"scale_mail_bytes"`
-			Entry               int  `json:"scale_activity_bytes"`
-			Init                *int `json:"init_ms"`
-			Enqueue             int  `json:"enqueue_longest_ms"`
-			Work                int  `json:"work_longest_ms"`
-			Insert              int  `json:"insert_longest_ms"`
+			Engine, What string
+			Due          any // of both queues for a command, otherwise of one
+			MS, Rows     []float64
+			Job          int  `json:"scale_mail_bytes"`
+			Entry        int  `json:"scale_activity_bytes"`
+			Init         *int `json:"init_ms"`
+			Enqueue      int  `json:"enqueue_longest_ms"`
+			Work         int  `json:"work_longest_ms"`
+			Insert       int  `json:"insert_longest_ms"`
 
 			Jobs    int     `json:"scale_mail_rows"`
 			Entries int     `json:"scale_activity_rows"`
 			Total   float64 `json:"total_bytes"`
-			Free    float64 `json:"free_bytes"`
 		}
 		dbtest.OK(t, json.Unmarshal([]byte(note), &m))
+		m.Engine = map[string]string{"sqlite": "SQLite", "mariadb": "MariaDB"}[m.Engine]
 		both, _ := m.Due.([]any)
 		one, _ := m.Due.(float64)
 		switch {
 		case len(both) == 2:
 			c.Small, c.Large = thousands(int(both[0].(float64))), thousands(int(both[1].(float64)))
-			c.Commands = append(c.Commands, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.What, m.Engine, between(m.MS), between(m.Rows), m.Grows))
+			c.Commands = append(c.Commands, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.What, m.Engine, between(m.MS), between(m.Rows), reasons[m.What]))
 		case m.Job > 0:
-			c.Bytes = append(c.Bytes, fmt.Sprintf("| %s | %s | %s | %s | %.1f | %.1f | %d | %d |", m.Engine, thousands(int(one)),
-				thousands(m.Jobs), thousands(m.Entries), m.Total/1e9, m.Free/1e9, m.Job, m.Entry))
+			c.Bytes = append(c.Bytes, fmt.Sprintf("| %s | %s | %s | %s | %.1f | %d | %d |", m.Engine, thousands(int(one)), thousands(m.Jobs), thousands(m.Entries), m.Total/1e9, m.Job, m.Entry))
 		case m.Init != nil:
 			c.HoldUp = append(c.HoldUp, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", m.What, m.Engine,
 				thousands(*m.Init), thousands(m.Enqueue), thousands(m.Work), thousands(m.Insert)))
@@ -127,45 +174,53 @@ func thousands(n int) string {
 
 // TestPage checks that the page tells the campaign as it was.
 func TestPage(t *testing.T) {
-	sums := map[string]*sum{}
-	for _, k := range kinds {
-		sums[k.name] = &sum{kind: k}
+	var rows []*sum
+	ofTurn := map[string]*sum{}
+	for _, turn := range turns() {
+		n := slices.IndexFunc(rows, func(s *sum) bool { return s.name == turn.kind.name && s.Engine == turn.engine })
+		if n < 0 {
+			n, rows = len(rows), append(rows, &sum{kind: turn.kind, Engine: turn.engine})
+		}
+		rows[n].All++
+		ofTurn[turn.String()] = rows[n]
 	}
-	commits, seconds, turns, all := []string{}, 0.0, 0, 0
-	for _, line := range strings.Split(strings.TrimSpace(string(dbtest.Must(os.ReadFile(campaignFile))(t))), "\n") {
+	all, seconds, costlier := len(ofTurn), 0.0, 0
+	var scale []string
+	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(campaignFile))(t))) {
 		var e ending
 		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
-		name, _, _ := strings.Cut(e.Ended, "/")
-		s := sums[name]
-		dbtest.Require(t, s != nil, "%s has a turn of an unknown kind: %s", campaignFile, line)
-		s.Rounds, s.Faults, s.Jobs, s.Bad = s.Rounds+e.Rounds, s.Faults+e.Faults, s.Jobs+e.Jobs, s.Bad+e.Bad
-		if !slices.Contains(s.Engines, e.Version) {
-			s.Engines = append(s.Engines, e.Version)
+		s := ofTurn[e.Ended]
+		dbtest.Require(t, s != nil, "%s has a turn that isn't there, or has it twice: %s", campaignFile, e.Ended)
+		delete(ofTurn, e.Ended)
+		if strings.HasPrefix(s.kind.title, "None") {
+			e.Faults = 0 // these are operations
 		}
-		if !slices.Contains(commits, e.Commit) {
-			commits = append(commits, e.Commit)
-		}
-		s.Notes = append(s.Notes, e.Notes...)
-		seconds += e.Seconds
-		turns++
-	}
-	var rows []*sum
-	for _, k := range kinds {
-		for _, e := range k.turns {
-			all += e.turns
-		}
-		if sums[k.name].Rounds > 0 {
-			rows = append(rows, sums[k.name])
+		s.Turns, s.faults, s.jobs, s.Violations = s.Turns+1, s.faults+e.Faults, s.jobs+e.Jobs, s.Violations+e.Bad
+		s.versions, s.commits = added(s.versions, e.Version), added(s.commits, e.Commit)
+		switch seconds += e.Seconds; s.name {
+		case "soak":
+			s.growths = append(s.growths, e.Notes...)
+		case "scale":
+			scale, costlier = append(scale, e.Notes...), costlier+e.Bad
 		}
 	}
+	rows = slices.DeleteFunc(rows, func(s *sum) bool { return s.Turns == 0 })
 	var page strings.Builder
 	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{
-		"Kinds": rows, "Commits": commits, "Scale": costsOf(t, sums["scale"].Notes), "Costlier": sums["scale"].Bad, "Finds": finds(t),
-		"Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": turns, "All": all,
+		"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Costlier": costlier, "Finds": finds(t),
+		"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": all - len(ofTurn), "All": all,
 	}))
 	if *pageFlag {
 		dbtest.OK(t, os.WriteFile(pageFile, []byte(page.String()), 0o644))
 	}
 	is := string(dbtest.Must(os.ReadFile(pageFile))(t))
-	dbtest.Ensure(t, is == page.String(), "%s isn't what the campaign says: run make proof", pageFile)
+	dbtest.Ensure(t, is == page.String(), "%s isn't what the campaign says: run .ci/proof --page", pageFile)
+}
+
+// added is the list with a text that it has once.
+func added(list []string, text string) []string {
+	if slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
 }

@@ -69,27 +69,27 @@ var kinds = []kind{
 	},
 	{
 		name: "outages", title: "The database away or silent for 1 s to 3 lock times, slow, read-only, refusing rows as if the disk were full, " +
-			"out of connections, in a storm of deadlocks; open transactions and locks of applications on every table; SQLite's file held or read by another process",
-		must: "ticks that don't end, jobs that wait a minute after it, and all of the above", faults: 467, beside: 8,
+			"out of connections, in a storm of deadlocks; open transactions and locks of applications on every table. On SQLite: another process writes, or reads for long",
+		must: "a `hipq work` that doesn't end, jobs that still wait a minute after the fault; lost, doubled, overlaps", faults: 467, beside: 8,
 		turns: []engineTurns{{"mariadb", 3}, {"mysql", 1}, {"sqlite", 1}}, round: outagesOf,
 	},
 	{
 		name: "galera", title: "A node of three in a Galera cluster killed, stopped, cut off from the others, slow or read-only",
-		must: "lost, doubled, errors 1213 and 1205 that reach a user", faults: 85,
+		must: "lost, doubled, a deadlock or lock timeout of the server that reaches a user", faults: 85,
 		turns: []engineTurns{{"galera", 2}}, round: galera,
 	},
 	{
 		name: "group", title: "The primary of three members with MySQL Group Replication killed or stopped",
-		must: "lost, doubled, errors 1213 and 1205 that reach a user", faults: 30,
+		must: "lost, doubled, a deadlock or lock timeout of the server that reaches a user", faults: 30,
 		turns: []engineTurns{{"group", 1}}, round: group,
 	},
 	{
-		name: "features", title: "Random operations with all features, compared with a model of the queue",
+		name: "features", title: "None: operations with all features at random, compared with a model of the queue",
 		must: "differences in outputs, exit codes, tables, activity and order", jobs: 250_000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
 	},
 	{
-		name: "scale", title: "Commands beside a long queue and a short one",
+		name: "scale", title: "None: commands beside a long queue and a short one",
 		must: "costs that grow with the queue without a known reason, plans that differ", rounds: 1,
 		turns: []engineTurns{{"sqlite", 1}, {"mariadb", 1}}, round: longQueue,
 	},
@@ -200,12 +200,15 @@ func (u turn) run(t *testing.T) {
 	}
 	all.Wait()
 	if failed || *roundFlag > 0 {
+		dbtest.Ensure(t, failed || end.Rounds == 1, "the turn has no round %d", *roundFlag)
 		return
 	}
 	end.Seconds = time.Since(began).Seconds()
 	if *forFlag == 0 && (end.Rounds < u.kind.rounds || end.Faults < u.kind.faults || end.Jobs < u.kind.jobs || end.Seconds > turnMost.Seconds()) {
 		t.Errorf("only %d rounds, %d faults and %d jobs in %.0f s: this machine is too slow or too busy", end.Rounds, end.Faults, end.Jobs, end.Seconds)
-		return
+		if end.Bad == 0 {
+			return
+		}
 	}
 	record(t, end)
 }

@@ -26,8 +26,8 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "resources", title: "Disk full, disk errors, too few descriptors, processes or memory, for workers, guards, forks, handlers and clients; " +
-			"60 ticks at once",
-		must: "lost, doubled, a command that doesn't name the cause, jobs that wait a minute after it, descriptors, temporary files and rows left", faults: 25,
+			"60 `hipq work` at once",
+		must: "lost, doubled, a command that doesn't name the cause, jobs that still wait a minute after it, descriptors, temporary files and rows left", faults: 25,
 		turns: []engineTurns{{"sqlite", 1}, {"mariadb", 1}}, round: resources,
 	})
 }

@@ -47,7 +47,7 @@ const scaleOps = `
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
 3 status: counts all jobs
-3 doctor: reads SQLite's file for the tables' sizes, up to 256 MiB
+3 doctor: reads SQLite's file for the sizes of tables, unless it has more than 256 MiB
 5 jobs
 3 jobs --state due: may sort the ids of that state
 3 jobs --state scheduled: may sort the ids of that state
@@ -64,10 +64,10 @@ const scaleOps = `
 5 activity
 5 activity --queue mail --job ID1
 5 activity --since 3h
-3 activity --state failed: searches for 3 s
-3 activity --key KEY1: searches for 3 s
-3 failures: reads the failed ones of a million jobs
-3 failures --since 1d: reads the failed ones of a million jobs
+3 activity --state failed: searches for at most 3 s
+3 activity --key KEY1: searches for at most 3 s
+3 failures: reads the failed ones of the newest million jobs
+3 failures --since 1d: reads the failed ones of the newest million jobs
 5 complete mail send KEY1
 3 retry mail --again ID3
 5 cancel mail ID5

@@ -23,6 +23,10 @@ func signals(r *round) {
 				continue
 			}
 			p := all[rng.IntN(len(all))]
+			if syscall.Kill(p.pid, 0) != nil { // it has just ended, so a signal would be no fault
+				n--
+				continue
+			}
 			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 			k := rng.IntN(10)
 			for _, t := range r.running() {
