@@ -220,12 +220,12 @@ func (k *mTick) limited(j *mJob) string {
 	return ""
 }
 
-// next are the jobs that can start next. One that waits for the limit, or perhaps for another worker, holds back others with a weight.
-func (k *mTick) next(q *mQueue, n int) (list []*mJob) {
+// next are the jobs that can start next. One that waits for the limit, or, with others, for another worker, holds back others with a weight.
+func (k *mTick) next(q *mQueue, n int, others bool) (list []*mJob) {
 	held := false
 	for _, j := range q.due() {
 		over := k.limited(j)
-		held = held || over == "limit" || q.limit > 0 && j.factor > 0 && !k.runs(j)
+		held = held || over == "limit" || others && q.limit > 0 && j.factor > 0 && !k.runs(j)
 		if k.runs(j) && over == "" && (!held || j.factor == 0) && len(list) < n {
 			k.running[j], list = true, append(list, j)
 		}
@@ -295,7 +295,7 @@ func (k *mTick) start(j *mJob, at string) error {
 
 // rest says what should not be left in a queue after a tick.
 func (k *mTick) rest(q *mQueue) error {
-	for _, j := range append(k.next(q, 1), q.those(func(j *mJob) bool {
+	for _, j := range append(k.next(q, 1, true), q.those(func(j *mJob) bool {
 		return j.status == "submitted" || k.runs(j) && (j.status == "undecided" || j.status == "due" && j.place > 0 && j.place < k.upTo(j.class(), "~"))
 	})...) {
 		if k.most == 0 || k.started < k.most {
