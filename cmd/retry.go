@@ -16,9 +16,9 @@ const retryLong = `Enqueues a copy of a final job, due at once, and prints its i
 failed one is closed: hipq status no longer counts it as failed. hipq show links the two.
 
 Name the ids, or select failed jobs with flags (hipq failures lists them); --limit takes only the newest. A job that
-was retried, dismissed or cancelled, or that finished, is retried only with --again. Flags then select closed jobs too,
-and finished ones with --state finished. If a job with the same type and key is not final, nothing changes, and its id
-is printed, with a note on stderr.
+was retried or dismissed, or that finished, is retried only with --again. With it, flags select closed jobs too: those
+that were retried, dismissed or cancelled. For finished ones add --state finished. If a job with the same type and key
+is not final, nothing changes, and its id is printed, with a note on stderr.
 
 Exit codes: 0 done · 1 some could not be retried, or were retried before · 64 usage · 75 the database is unreachable or
 busy · 78 configuration.`

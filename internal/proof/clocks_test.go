@@ -15,7 +15,7 @@ import (
 
 func init() {
 	kinds = append(kinds, kind{
-		name: "clocks", title: "Clocks of host and database wrong by up to 2 h, put back and forth, smeared; steps of up to an hour through days on which the clocks of 9 zones change",
+		name: "clocks", title: "Clocks of host and database wrong by up to 2 h, put back and forth, smeared; steps of up to 2 h through days on which the clocks of 9 zones change",
 		must: "started outside a window, slot doubled or missed, lost, doubled", rounds: len(changes),
 		turns: []engineTurns{{"mariadb", 1}, {"sqlite", 1}}, round: clocks,
 	})

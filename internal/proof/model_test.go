@@ -220,12 +220,12 @@ func (k *mTick) limited(j *mJob) string {
 	return ""
 }
 
-// next are the jobs that can start next. One that waits for the limit, or, with others, for another worker, holds back others with a weight.
-func (k *mTick) next(q *mQueue, n int, others bool) (list []*mJob) {
+// next are the jobs that can start next. A job with a weight waits behind one that waits for the limit, and, if strict, behind one of another worker.
+func (k *mTick) next(q *mQueue, n int, strict bool) (list []*mJob) {
 	held := false
 	for _, j := range q.due() {
 		over := k.limited(j)
-		held = held || over == "limit" || others && q.limit > 0 && j.factor > 0 && !k.runs(j)
+		held = held || over == "limit" || strict && q.limit > 0 && j.factor > 0 && !k.runs(j)
 		if k.runs(j) && over == "" && (!held || j.factor == 0) && len(list) < n {
 			k.running[j], list = true, append(list, j)
 		}

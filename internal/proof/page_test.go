@@ -39,7 +39,7 @@ type sum struct {
 	versions, commits, growths []string
 }
 
-func (s sum) Faults() string  { return when(s.faults > 0, thousands(s.faults), "–") }
+func (s sum) Faults() string  { return when(s.faults > 0 && !s.operations, thousands(s.faults), "–") }
 func (s sum) Jobs() string    { return when(s.jobs > 0, thousands(s.jobs), "–") }
 func (s sum) Commits() string { return "`" + strings.Join(s.commits, "`, `") + "`" }
 
@@ -47,17 +47,14 @@ var number = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // Versions names the engine as its maker does: MariaDB 10.11.19.
 func (s sum) Versions() string {
-	var all []string
-	for _, v := range s.versions {
-		v = number.FindString(v)
-		all = append(all, map[string]string{"sqlite": "SQLite " + v, "mariadb": "MariaDB " + v, "galera": "MariaDB " + v + " with Galera",
-			"mysql": "MySQL " + v, "group": "MySQL " + v + " with Group Replication"}[s.Engine])
-	}
-	return strings.Join(all, ", ")
+	name := map[string]string{
+		"sqlite": "SQLite %s", "mariadb": "MariaDB %s", "galera": "MariaDB %s with Galera", "mysql": "MySQL %s", "group": "MySQL %s with Group Replication",
+	}[s.Engine]
+	return fmt.Sprintf(name, strings.Join(s.versions, ", "))
 }
 
-// Growths are rows of what grew in soaks: of each kind of measure, what grew fastest in a turn.
-func (s sum) Growths() (rows []string) {
+// growth has rows of what grew in soaks: of each kind of measure, what grew fastest in a turn.
+func (s sum) growth() (rows []string) {
 	for _, kind := range slices.Sorted(maps.Keys(perHour)) {
 		fastest, row := math.Inf(-1), ""
 		for _, note := range s.growths {
@@ -94,10 +91,8 @@ func costsOf(t *testing.T, notes []string) (c costs) {
 		return thousands(int(math.Round(n[0]))) + " → " + thousands(int(math.Round(n[1])))
 	}
 	reasons := map[string]string{}
-	for line := range strings.Lines(scaleOps) {
-		_, op, _ := strings.Cut(strings.TrimSpace(line), " ")
-		what, reason, _ := strings.Cut(op, ": ")
-		reasons[what] = reason
+	for _, op := range scaleOps() {
+		reasons[op.what] = op.grows
 	}
 	for _, note := range notes {
 		var m struct {
@@ -184,30 +179,30 @@ func TestPage(t *testing.T) {
 		rows[n].All++
 		ofTurn[turn.String()] = rows[n]
 	}
-	all, seconds, costlier := len(ofTurn), 0.0, 0
-	var scale []string
+	all, seconds := len(ofTurn), 0.0
+	var scale, growth []string
 	for line := range strings.Lines(string(dbtest.Must(os.ReadFile(campaignFile))(t))) {
 		var e ending
 		dbtest.OK(t, json.Unmarshal([]byte(line), &e))
 		s := ofTurn[e.Ended]
 		dbtest.Require(t, s != nil, "%s has a turn that isn't there, or has it twice: %s", campaignFile, e.Ended)
 		delete(ofTurn, e.Ended)
-		if strings.HasPrefix(s.kind.title, "None") {
-			e.Faults = 0 // these are operations
-		}
 		s.Turns, s.faults, s.jobs, s.Violations = s.Turns+1, s.faults+e.Faults, s.jobs+e.Jobs, s.Violations+e.Bad
-		s.versions, s.commits = added(s.versions, e.Version), added(s.commits, e.Commit)
+		s.versions, s.commits = added(s.versions, number.FindString(e.Version)), added(s.commits, e.Commit)
 		switch seconds += e.Seconds; s.name {
 		case "soak":
 			s.growths = append(s.growths, e.Notes...)
 		case "scale":
-			scale, costlier = append(scale, e.Notes...), costlier+e.Bad
+			scale = append(scale, e.Notes...)
 		}
 	}
 	rows = slices.DeleteFunc(rows, func(s *sum) bool { return s.Turns == 0 })
+	for _, s := range rows {
+		growth = append(growth, s.growth()...)
+	}
 	var page strings.Builder
 	dbtest.OK(t, dbtest.Must(template.ParseFiles("testdata/reliability.md.tmpl"))(t).Execute(&page, map[string]any{
-		"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Costlier": costlier, "Finds": finds(t),
+		"Kinds": kinds, "Rows": rows, "Scale": costsOf(t, scale), "Growths": growth, "Finds": finds(t),
 		"Mutants": strings.Count(string(dbtest.Must(os.ReadFile("../crash/mutants.sh"))(t)), "\nmutant "), "Hours": fmt.Sprintf("%.1f", seconds/3600), "Turns": all - len(ofTurn), "All": all,
 	}))
 	if *pageFlag {

@@ -29,6 +29,8 @@ var (
 // kind is a kind of fault: a row of the page.
 type kind struct {
 	name, title string
+	// operations says that its faults are none, but operations.
+	operations bool
 	// must says what must be 0.
 	must string
 	// turns are the engines, each with the number of turns on it. faults is how many each turn injects.
@@ -50,7 +52,7 @@ type engineTurns struct {
 	turns  int
 }
 
-// kinds is the campaign.
+// kinds is the campaign. Those that need Linux on x86-64 are added by calls, clocks, powercut, resources and soak.
 var kinds = []kind{
 	{
 		name: "signals", title: "SIGKILL, SIGSTOP and SIGTERM of workers, guards and handlers, at random",
@@ -84,7 +86,7 @@ var kinds = []kind{
 		turns: []engineTurns{{"group", 1}}, round: group,
 	},
 	{
-		name: "features", title: "None: operations with all features at random, compared with a model of the queue",
+		name: "features", operations: true, title: "None: operations with all features at random, compared with a model of the queue",
 		must: "differences in outputs, exit codes, tables, activity and order", jobs: 250_000,
 		turns: []engineTurns{{"sqlite", 2}, {"mariadb", 2}}, round: features,
 	},
@@ -206,7 +208,7 @@ func (u turn) run(t *testing.T) {
 	end.Seconds = time.Since(began).Seconds()
 	if *forFlag == 0 && (end.Rounds < u.kind.rounds || end.Faults < u.kind.faults || end.Jobs < u.kind.jobs || end.Seconds > turnMost.Seconds()) {
 		t.Errorf("only %d rounds, %d faults and %d jobs in %.0f s: this machine is too slow or too busy", end.Rounds, end.Faults, end.Jobs, end.Seconds)
-		if end.Bad == 0 {
+		if end.Bad == 0 { // with a violation it ends all the same, so that it stands on the page until somebody removes its file
 			return
 		}
 	}

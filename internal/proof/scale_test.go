@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,10 +35,10 @@ func longQueue(r *round) {
 	}
 }
 
-// scaleOps are the commands to measure: how often, the command, and why its cost may grow with the queue; without a reason
+// measured are the commands to measure: how often, the command, and why its cost may grow with the queue; without a reason
 // it may not. ID1 to ID5 stand for the id of a job by its sample (see sampleOf), KEY1 to KEY5 for its key, DIR for a folder,
 // HOUR for the hour to count, MANY for a twentieth of the short queue. None spoils another's work.
-const scaleOps = `
+const measured = `
 3 work --max-jobs MANY
 3 work --max-jobs MANY --config limit
 9 work --type idle
@@ -80,6 +79,22 @@ const scaleOps = `
 1 purge --dry-run: reads all jobs
 1 purge: reads all jobs
 `
+
+// scaleOp is a line of measured.
+type scaleOp struct {
+	times       int
+	what, grows string
+}
+
+func scaleOps() (all []scaleOp) {
+	for line := range strings.Lines(measured[1:]) {
+		number, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		what, grows, _ := strings.Cut(rest, ": ")
+		times, _ := strconv.Atoi(number)
+		all = append(all, scaleOp{times, what, grows})
+	}
+	return all
+}
 
 // mostGrowth is how much more a command may cost beside the long queue, unless its cost may grow.
 const mostGrowth = 2
@@ -130,11 +145,10 @@ func scale(t *testing.T, engine string, size sizes, notes *[]string) {
 	}
 	job := `{"queue":"mail","job_type":"send","job_data":{"user":1234567,"action":"welcome mail"}}` + "\n"
 	dbtest.OK(t, os.WriteFile(filepath.Join(dir, "jobs"), []byte(strings.Repeat(job, 10_000)), 0o600))
-	for n, text := range strings.Split(strings.TrimSpace(strings.ReplaceAll(scaleOps, "MANY", strconv.Itoa(size.small/20))), "\n") {
-		text, grows, _ := strings.Cut(text, ": ")
-		number, what, _ := strings.Cut(text, " ")
+	for n, op := range scaleOps() {
+		what := strings.ReplaceAll(op.what, "MANY", strconv.Itoa(size.small/20))
 		var least [2]cost
-		for i := range dbtest.Must(strconv.Atoi(number))(t) {
+		for i := range op.times {
 			for side, l := range pair { // in turn, so that whatever else the machine does disturbs both
 				for k, c := range l.measure(filepath.Join(dir, fmt.Sprintf("trace%d.%d", side, n)), what, dir, 10*n+i) {
 					if i == 0 || c < least[side][k] {
@@ -144,7 +158,7 @@ func scale(t *testing.T, engine string, size sizes, notes *[]string) {
 			}
 		}
 		small, big := least[0], least[1]
-		line := map[string]any{"what": what, "due": [2]int{size.small, size.large}, "grows": grows, "ratio": math.Round(100*big[0]/small[0]) / 100}
+		line := map[string]any{"what": what, "due": [2]int{size.small, size.large}}
 		for k, name := range costNames {
 			line[name] = [2]float64{small[k], big[k]}
 		}
@@ -152,7 +166,7 @@ func scale(t *testing.T, engine string, size sizes, notes *[]string) {
 		// On a busy machine commands take longer without doing more. Short ones vary by some milliseconds.
 		over := func(a, b float64) bool { return b > mostGrowth*a+30 }
 		some := map[string]float64{"sqlite": 50, "mysql": 1000}[driver] // a page has many rows
-		if grows == "" && (over(small[0], big[0]) && over(small[1]+small[2], big[1]+big[2]) || big[3] > mostGrowth*small[3]+some) {
+		if op.grows == "" && (over(small[0], big[0]) && over(small[1]+small[2], big[1]+big[2]) || big[3] > mostGrowth*small[3]+some) {
 			t.Errorf("%s: hipq %s grows with the queue: %v beside %d due jobs, %v beside %d", driver, what, small, size.small, big, size.large)
 			s := slices.MaxFunc(slices.Collect(maps.Values(pair[1].executed(filepath.Join(dir, fmt.Sprint("trace1.", n))))), func(a, b executed) int { return int(a.MS - b.MS) })
 			t.Logf("its slowest statement took %.0f ms: %.2000s\n%v\nplan: %s", s.MS, s.Query, s.Args, pair[1].plan(s))
@@ -218,24 +232,21 @@ func (l *large) server() (cpu, rows float64) {
 	return cpu, rows
 }
 
-// bytes reports the rows and bytes of the tables, indexes included, and how much room the disk still has.
+// bytes reports the rows and bytes of the tables, indexes included.
 func (l *large) bytes() {
 	l.t.Helper()
-	line, folder, total := map[string]any{"what": "bytes", "due": l.due}, "SELECT file FROM pragma_database_list WHERE name = 'main'", 0.0
+	line, total := map[string]any{"what": "bytes", "due": l.due}, 0.0
 	for _, table := range []string{"scale_mail", "scale_activity"} {
 		query := "SELECT SUM(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)"
 		if l.driver == "mysql" {
 			l.exec("ANALYZE TABLE " + table)
-			folder = "SELECT @@datadir"
 			query = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 		}
 		size, rows := column[float64](l, query, table)[0], column[float64](l, "SELECT COUNT(*) FROM "+table)[0]
 		line[table+"_bytes"], line[table+"_rows"] = math.Round(size/rows), rows
 		total += size
 	}
-	var disk syscall.Statfs_t
-	dbtest.OK(l.t, syscall.Statfs(filepath.Dir(column[string](l, folder)[0]), &disk))
-	line["total_bytes"], line["free_bytes"] = total, float64(disk.Bavail)*float64(disk.Bsize)
+	line["total_bytes"] = total
 	l.tell(line)
 }
 

@@ -41,15 +41,15 @@ type soaking struct {
 type point struct {
 	at    time.Duration
 	value float64
-	// load is how busy what was measured was then; 0 if that is how many jobs have ended.
+	// load is how many processes the worker had then; if it is 0, the number of ended jobs stands for it.
 	load float64
 }
 
 // ended is how many jobs have ended since the last step.
 const ended = "jobs ended in half a minute"
 
-// perHour is how much may be added in an hour, beyond what may be chance. Handlers are no processes here: how many run varies,
-// and in the end none may be left.
+// perHour is how much may be added in an hour, beyond what may be chance. The processes leave out handlers, because their
+// number varies; none may be left in the end.
 var perHour = map[string]float64{
 	"rows": 20, "bytes of files": 8 << 20, "bytes of memory": 8 << 20, "descriptors": 6, "temporary files": 2, "connections": 2, "processes": 2,
 }
@@ -151,12 +151,11 @@ func (s *soaking) note(kind, of string, value, load float64) {
 
 // measure looks at processes, connections and temporary files.
 func (s *soaking) measure() {
-	all, handlers := s.processes(), 0.0
-	parent := map[int]int{}
+	all, others, parent := s.processes(), 0, map[int]int{}
 	for _, p := range all {
-		parent[p.pid], handlers = p.parent, handlers+float64(btoi(p.role == "handler"))
+		parent[p.pid], others = p.parent, others+btoi(p.role != "handler")
 	}
-	s.note("processes", "", float64(len(all))-handlers, 0)
+	s.note("processes", "", float64(others), 0)
 	for n, t := range s.long {
 		running := 1.0 // and its handlers, for which it has pipes
 		for _, p := range all {

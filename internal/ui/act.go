@@ -30,8 +30,9 @@ type action struct {
 	alone bool
 }
 
-var waitingForRun = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked, admin.Initial, admin.Retry}
+var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locked, admin.Initial, admin.Retry}
 
+// actions are what is offered. The functions of admin decide for each job.
 var actions = []action{
 	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
 	{Name: "again", Label: "Rerun", done: "added again, unless its key was in the queue", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
@@ -46,7 +47,7 @@ var actions = []action{
 		},
 	},
 	{
-		Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: waitingForRun,
+		Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart,
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Cancel(ctx, ids...) },
 	},
 	{

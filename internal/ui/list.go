@@ -95,7 +95,7 @@ type queuePage struct {
 // Partly reports whether the page ended before it was full.
 func (p queuePage) Partly() bool { return p.Next != "" && len(p.Jobs) < pageJobs }
 
-// tabs are the statuses that a page has a tab for, in the order of a job's life.
+// tabs are the statuses that a page has a tab for, in the order of a job's life. Each needs a range in admin's tallied.
 var tabs = []string{"due", "held", "scheduled", "locked", "running", "waiting", "error", "failed", "closed", "finished"}
 
 func (s *Server) queue(v *view) error {

@@ -58,7 +58,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case n := <-page:
-			line, _ := json.Marshal(n) // of texts only
+			line, _ := json.Marshal(n) // texts never fail
 			text = "data: " + string(line)
 		case <-alive.C:
 			text = ": still here"
@@ -125,8 +125,8 @@ func (l *live) changed(what ...string) { l.tell(news{Changed: what}) }
 // another order than they take their ids.
 const touchedMost, overlap = 1000, 200
 
-// pollMost is how long a poll waits for the database.
-const pollMost = 5 * time.Second
+// pollMost is how long a poll waits for the database. touchedMost and overlap fit to pollEvery.
+const pollEvery, pollMost = time.Second, 5 * time.Second
 
 // poll follows the activity.
 func (l *live) poll(ctx context.Context) {
@@ -147,7 +147,7 @@ func (l *live) poll(ctx context.Context) {
 		}
 		if err == nil {
 			changed, now := map[string]bool{}, map[int64]bool{}
-			if len(touched) == 0 { // purged, or another database
+			if len(touched) == 0 { // purged, or the file was replaced: begin again
 				last = 0
 			}
 			for _, e := range touched {
@@ -174,7 +174,7 @@ func (l *live) poll(ctx context.Context) {
 			l.tell(n)
 		}
 		select {
-		case <-time.After(time.Second):
+		case <-time.After(pollEvery):
 		case <-ctx.Done():
 		}
 	}

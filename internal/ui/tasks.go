@@ -39,7 +39,7 @@ type task struct {
 // batch is how many jobs one transaction changes, for which workers may have to wait.
 const batch = 100
 
-// tasksKept is of how many tasks the server still tells.
+// tasksKept is how many tasks the server remembers.
 const tasksKept = 50
 
 func (w *work) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {

@@ -80,7 +80,7 @@ type Server struct {
 	types sync.Map
 }
 
-// connAge is how long a connection is used, because an open one would show an SQLite file that a backup has replaced.
+// connAge limits the life of a connection: an open one goes on showing the old SQLite file after a backup has replaced it.
 const connAge = 10 * time.Second
 
 // New returns a server. Its goroutines end with ctx.

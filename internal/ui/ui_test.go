@@ -401,7 +401,9 @@ func TestReplacedFile(t *testing.T) {
 	}
 	db, q := enqueue(one, "send")
 	d := openOn(t, db, q, ui.Options{}).enter()
-	shows := func(jobType string) bool { return strings.Contains(d.get("/queues/emails/jobs/1").text, ">"+jobType+"<") }
+	shows := func(jobType string) bool {
+		return strings.Contains(d.get("/queues/emails/jobs/1").text, ">"+jobType+"<")
+	}
 	dbtest.Require(t, shows("send"), "the first file's job isn't shown")
 	backup, _ := enqueue(other, "digest")
 	dbtest.OK(t, backup.Close())

@@ -28,7 +28,7 @@ type view struct {
 	Title, Page, Live string
 	// Every is how often the page is also fetched without a change; 0 means seldom.
 	Every time.Duration
-	// Pace is the shortest time until then.
+	// Pace is the shortest time between two fetches.
 	Pace time.Duration
 	// Seen is how many news the page knows.
 	Seen int

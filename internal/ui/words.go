@@ -75,7 +75,7 @@ func word(text string) string {
 func query(pairs ...any) template.URL {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if value := fmt.Sprint(pairs[i+1]); value != "" && value != "0" {
+		if value := fmt.Sprint(pairs[i+1]); value != "" {
 			v.Set(fmt.Sprint(pairs[i]), value)
 		}
 	}

@@ -43,7 +43,7 @@ var Statuses = []Status{
 
 // conditions are SQL conditions for each status, on indexed columns. {now} is the database's clock.
 var conditions = map[Status]string{
-	Initial:   waiting + " AND attempt = 0",
+	Initial:   toStart + " AND attempt = 0",
 	Retry:     retrying,
 	Running:   "status IN ('running', 'answered', 'awaiting')",
 	Error:     "status IN ('deciding', 'undecided')",
@@ -58,11 +58,11 @@ var conditions = map[Status]string{
 	Finished:  "status = 'finished' AND part = 'NONE'",
 }
 
-// waiting selects rows that wait for their next attempt.
+// toStart selects rows that wait for their next attempt.
 const (
-	waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+	toStart = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
 	// retrying selects those that have had an attempt. The index has both columns.
-	retrying = waiting + " AND attempt > 0"
+	retrying = toStart + " AND attempt > 0"
 )
 
 // mayHaveError excludes the statuses of most jobs, which have no error.

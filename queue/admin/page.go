@@ -19,7 +19,7 @@ import (
 // rows may be long.
 const pageSteps, pageStepsMost = 1000, 8000
 
-// listColumns are what a list of jobs shows.
+// listColumns are what Page reads, for the lists of hipq ui. Other fields are zero, and Invalid means nothing.
 var listColumns = store.Only("id", "job_type", "job_key", "status", "attempt", "error", "scheduled_run_time", "start_time", "update_time", "priority",
 	"retried_as", "create_time", "progress", "progress_note", "progress_attempt", "progress_time", "losses", "shard", "worker_id")
 
@@ -45,7 +45,7 @@ type List struct {
 }
 
 // Page returns up to by.Limit of the selected jobs: those of a status by their run time, the latest first, others by ID. They
-// lack data, result and output. If the time is over before the page is full, it ends early. Each job that stays as it is comes on
+// have only what lists show. If the time is over before the page is full, it ends early. Each job that stays as it is comes on
 // one page. The cost doesn't depend on the queue's length.
 func (q *Queue) Page(ctx context.Context, by Filter, o PageOptions) (l List, err error) {
 	l.Next, l.Looked, err = q.eachUntil(ctx, by, o, listColumns, func(j *job.Job) bool {

@@ -39,12 +39,12 @@ const dueNow Status = "available"
 
 // stored are the statuses of the rows that may have a status.
 var stored = map[Status][]string{
-	Initial: waitingStatuses, Retry: waitingStatuses, Running: {"running", "answered", "awaiting"}, Error: {"deciding", "undecided"},
+	Initial: toStartStatuses, Retry: toStartStatuses, Running: {"running", "answered", "awaiting"}, Error: {"deciding", "undecided"},
 	Final: {"finished", "failed", "closed"}, Due: {"available", "submitted", "scheduled"}, Held: {"throttled"}, Scheduled: {"submitted", "scheduled"},
 	Locked: {"locked"}, Waiting: {"awaiting"}, Failed: {"failed"}, Closed: {"closed"}, Finished: {"finished"}, dueNow: {"available"},
 }
 
-var waitingStatuses = []string{"submitted", "available", "scheduled", "throttled", "locked"}
+var toStartStatuses = []string{"submitted", "available", "scheduled", "throttled", "locked"}
 
 // Ranges remembers for a while which ranges of the index a queue has, because each costs a statement. It is safe for concurrent
 // use.

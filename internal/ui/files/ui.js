@@ -54,7 +54,7 @@ if (page().dataset.live) {
     if (news.back) { say(""); stale = true; }
     if (shows === "*" ? news.changed.length : changed(shows) || changed("*")) stale = true;
   };
-  events.onerror = () => say(events.readyState === EventSource.CLOSED ? gone + ": load the page again" : gone); // closed: it doesn't try again
+  events.onerror = () => say(events.readyState === EventSource.CLOSED ? "hipq ui was started again, or can't be reached: load the page again, or open the address that it printed" : gone); // closed: it doesn't try again
   events.onopen = () => { if (state.textContent === gone) { say(""); stale = true; } };
   setInterval(renew, 250);
 }
