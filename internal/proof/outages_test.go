@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -133,11 +134,26 @@ func (p *plight) recovers(what string) {
 			return
 		}
 		if time.Since(ended) > stuckAfter {
-			p.violates("%s: %d jobs wait a minute after it (%v)", what, open, failed)
+			load, _ := os.ReadFile("/proc/loadavg")
+			p.violates("%s: %d jobs wait a minute after it (%v), at a load of %.5s: %v", what, open, failed, load, p.waiting(newest))
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// waiting describes some of the jobs that have not ended.
+func (p *plight) waiting(newest map[string]int64) (some []string) {
+	for _, q := range queues {
+		_ = p.each(fmt.Sprintf("SELECT CONCAT('%s ', id, ' ', job_type, ' is ', status, ' at ', attempt, ', losses ', losses, ', until ', COALESCE(wake_time, scheduled_run_time), ', '"+
+			", error) FROM proof_%s WHERE state <> 'final' AND id < %d ORDER BY id LIMIT 3", q, q, newest[q]), func(rows *sql.Rows) error {
+			text := ""
+			err := rows.Scan(&text)
+			some = append(some, text)
+			return err
+		})
+	}
+	return some
 }
 
 func (p *plight) away() (string, func()) {
