@@ -147,9 +147,6 @@ func (l *live) poll(ctx context.Context) {
 		}
 		if err == nil {
 			changed, now := map[string]bool{}, map[int64]bool{}
-			if len(touched) == 0 { // purged, or the file was replaced: begin again
-				last = 0
-			}
 			for _, e := range touched {
 				now[e.ID], last = true, max(last, e.ID)
 				switch {

@@ -38,7 +38,8 @@ func BenchmarkPages(b *testing.B) {
 					d = openOn(b, db, q, ui.Options{}).enter()
 					time.Sleep(200 * time.Millisecond) // a browser takes as long to start, and to follow the redirect
 					began := time.Now()
-					dbtest.Same(b, d.get("/").StatusCode, http.StatusOK)
+					a := d.get("/")
+					dbtest.Require(b, a.StatusCode == http.StatusOK, "%d after %s: %s", a.StatusCode, time.Since(began), a.text)
 					b.ReportMetric(float64(time.Since(began).Microseconds())/1000, "ms/last")
 				}
 			})

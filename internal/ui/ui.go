@@ -80,12 +80,8 @@ type Server struct {
 	types sync.Map
 }
 
-// connAge limits the life of a connection: an open one goes on showing the old SQLite file after a backup has replaced it.
-const connAge = 10 * time.Second
-
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	i.DB.SQL.SetConnMaxLifetime(connAge)
 	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: &work{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}

@@ -9,7 +9,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -386,33 +385,6 @@ func TestNoSuchThing(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		dbtest.Same(t, d.do(method, "/failures", url.Values{}).StatusCode, http.StatusMethodNotAllowed, method)
-	}
-}
-
-// TestReplacedFile: pages show an SQLite file that has replaced the one that hipq ui opened.
-func TestReplacedFile(t *testing.T) {
-	t.Parallel()
-	one, other := dbtest.SQLite(t), dbtest.SQLite(t)
-	enqueue := func(source, jobType string) (*schema.DB, *queue.Queue) {
-		db := dbtest.Open(t, "sqlite", source, "emails")
-		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
-		dbtest.Must(q.Enqueue(t.Context(), job.Params{Type: jobType}))(t)
-		return db, q
-	}
-	db, q := enqueue(one, "send")
-	d := openOn(t, db, q, ui.Options{}).enter()
-	shows := func(jobType string) bool {
-		return strings.Contains(d.get("/queues/emails/jobs/1").text, ">"+jobType+"<")
-	}
-	dbtest.Require(t, shows("send"), "the first file's job isn't shown")
-	backup, _ := enqueue(other, "digest")
-	dbtest.OK(t, backup.Close())
-	for _, end := range []string{"", "-wal", "-shm"} {
-		dbtest.OK(t, os.Remove(one+end))
-	}
-	dbtest.OK(t, os.Rename(other, one))
-	for end := time.Now().Add(time.Minute); !shows("digest"); time.Sleep(time.Second) {
-		dbtest.Require(t, time.Now().Before(end), "a minute later, the other file's job isn't shown")
 	}
 }
 
