@@ -346,6 +346,11 @@ func (p *play) work(t *rapid.T) {
 	p.sync(k, queues...)
 	for _, q := range queues {
 		if err := k.rest(q); err != nil {
+			for _, r := range p.rows(q) {
+				if r.state != "final" && r.status != "scheduled" {
+					t.Logf("%+v", r)
+				}
+			}
 			t.Fatal(err)
 		}
 	}
