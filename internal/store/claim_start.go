@@ -43,7 +43,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 	if err != nil {
 		return err
 	}
-	done.More = done.More || more
+	done.More, done.Missed = done.More || more, room.missed && len(taken) == 0
 	room.rateShort = room.rateShort && done.More
 	starts := func(j *job.Job) bool { return j.ThrottleFactor > 0 || q.ThrottleLimit < 1 }
 	if err := q.noteWaiting(ctx, tx, room, slices.ContainsFunc(taken, starts)); err != nil {
@@ -129,7 +129,8 @@ func (c claim) fitting(ctx context.Context, list []candidate, n int) (taken []*j
 	for _, one := range list {
 		j, waiting := one.job, false
 		switch {
-		case j == nil: // another round was faster, or holds it
+		case j == nil: // another transaction was faster, or holds it
+			c.room.missed = true
 		case j.Invalid != nil:
 			c.room.flawed = append(c.room.flawed, j)
 		case len(taken) == n:

@@ -52,6 +52,8 @@ type Done struct {
 	Answered map[int64]job.Outcome
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock.
 	Lost []*job.Job
+	// Missed says that no job started, and that other transactions had locked or started some that were due.
+	Missed bool
 	// More says that more slots, or a longer look, might have started more jobs.
 	More bool
 	// Wait is how long the queue's rate blocks the next start; 0 if it doesn't.

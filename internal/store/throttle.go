@@ -44,6 +44,8 @@ type Room struct {
 	unseen, unfinished bool
 	// held are the ranges of held jobs whose groups have room.
 	held []*indexRange
+	// missed says that another transaction was faster, or held a due job.
+	missed bool
 	// flawed are jobs with invalid rows.
 	flawed []*job.Job
 	// open says whether the worker may start jobs, as of its turn.

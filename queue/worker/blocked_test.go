@@ -228,6 +228,20 @@ func TestWaitsInVainForTheFile(t *testing.T) {
 	}
 }
 
+// TestJobLockedForAMoment: a worker that finds a due job locked looks again before it ends, once.
+func TestJobLockedForAMoment(t *testing.T) {
+	blocked(t, func(s shop, hold func(string, ...string) func()) {
+		id := s.add(s.emails, "once", 1)[0]
+		release := hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", id))
+		r := s.start(only(s.emails, s.worker(all(nothing))))
+		wantSummary(t, r.ended(), worker.Summary{})
+		r = s.start(only(s.emails, s.worker(all(nothing))))
+		s.pass(300 * time.Millisecond)
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+	})
+}
+
 // TestLimitedQueueBesideAHeldKey: a held result doesn't block starts in a limited queue either.
 func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {

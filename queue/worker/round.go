@@ -189,6 +189,11 @@ func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
 		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: other shards may give up room
 	}
+	if len(done.Started) > 0 {
+		s.missed = false
+	} else if done.Missed && !s.missed { // a row may be locked for a moment only: don't leave it to the next tick
+		s.again, s.missed = true, true
+	}
 	switch {
 	case done.More && s.gone == nil:
 		r.shard.foundMore()

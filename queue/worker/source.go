@@ -52,8 +52,9 @@ type source struct {
 	// nextPoll is when the next poll is due; zero means now. pollSent is when the running poll or upkeep was sent, or zero.
 	// seenSince is when the latest successful poll was sent.
 	nextPoll, pollSent, seenSince time.Time
-	// again says that the last poll left work.
-	again bool
+	// again says that there is work for another poll. missed says that a round missed jobs since the last start, and had the
+	// source polled again.
+	again, missed bool
 	// reached says that a poll found nothing to start, or that a round could start jobs.
 	reached bool
 	// vain is the last lock timeout of a poll or round since the last successful poll.
