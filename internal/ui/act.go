@@ -156,14 +156,14 @@ func (s *Server) changeJobs(v *view) error {
 		}
 		return v.show("confirm", fmt.Sprintf("%s %s?", c.Label, texts.Count(c.Jobs, "job")), c)
 	}
-	t := s.work.begin(c, q, v.who(), func() {
+	t := s.tasks.begin(c, q, v.who(), func() {
 		s.health.forget()
 		s.changed(touched(q.Name, c.IDs)...)
 	})
 	if t.wait(2 * time.Second) {
 		return v.back(c.Back, t.Said())
 	}
-	return v.back(fmt.Sprint("/work/", t.ID), "")
+	return v.back(fmt.Sprint("/tasks/", t.ID), "")
 }
 
 // changed tells open pages what somebody has changed here.

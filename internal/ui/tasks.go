@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// work does what takes longer than a page may.
-type work struct {
+// tasks are what takes longer than a page may.
+type tasks struct {
 	ctx context.Context
 	mu  sync.Mutex
 	all []*task
@@ -42,18 +42,18 @@ const batch = 100
 // tasksKept is how many tasks the server remembers.
 const tasksKept = 50
 
-func (w *work) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (k *tasks) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	t := &task{ID: 1, Back: c.Back, Total: len(c.IDs), action: c.action, queue: q.Name, ended: make(chan struct{})}
-	if n := len(w.all); n > 0 {
-		t.ID = w.all[n-1].ID + 1
+	if n := len(k.all); n > 0 {
+		t.ID = k.all[n-1].ID + 1
 	}
-	w.all = append(w.all, t)
-	w.all = w.all[max(0, len(w.all)-tasksKept):]
+	k.all = append(k.all, t)
+	k.all = k.all[max(0, len(k.all)-tasksKept):]
 	go func() {
 		defer close(t.ended)
-		t.run(w.ctx, admin.Of(q).By(who), c.IDs)
+		t.run(k.ctx, admin.Of(q).By(who), c.IDs)
 		then()
 	}()
 	return t
@@ -127,18 +127,18 @@ func (t *task) Said() string {
 	return said
 }
 
-func (s *Server) showWork(v *view) error {
+func (s *Server) showTask(v *view) error {
 	id, _ := strconv.Atoi(v.r.PathValue("id"))
-	s.work.mu.Lock()
-	all := s.work.all
-	s.work.mu.Unlock()
+	s.tasks.mu.Lock()
+	all := s.tasks.all
+	s.tasks.mu.Unlock()
 	n := slices.IndexFunc(all, func(t *task) bool { return t.ID == id })
 	if n < 0 {
-		return notFound(fmt.Sprint("work ", v.r.PathValue("id")))
+		return notFound(fmt.Sprint("task ", v.r.PathValue("id")))
 	}
 	t := all[n]
 	if !t.Over() {
 		v.w.Header().Set("Refresh", "1")
 	}
-	return v.show("work", t.action.Label, t)
+	return v.show("task", t.action.Label, t)
 }

@@ -69,7 +69,7 @@ type Server struct {
 	Options
 	door   *door
 	live   *live
-	work   *work
+	tasks  *tasks
 	ranges admin.Ranges
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
@@ -82,7 +82,7 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), work: &work{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), tasks: &tasks{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
@@ -111,7 +111,7 @@ func (s *Server) Handler() http.Handler {
 	page("GET /activity", s.activity)
 	page("GET /metrics", s.metricsPage)
 	page("GET /enqueue", s.enqueueForm)
-	page("GET /work/{id}", s.showWork)
+	page("GET /tasks/{id}", s.showTask)
 	page("GET /", func(v *view) error { return notFound(v.r.URL.Path) })
 	act := func(pattern string, f func(*view) error) {
 		page(pattern, func(v *view) error {

@@ -359,7 +359,7 @@ func TestNoSuchThing(t *testing.T) {
 		"/queues/emails?status=due&after=%27/1": 400, "/queues/emails?fingerprint=zz": 400, "/queues/emails?since=soon": 400, "/queues/emails?since=2h": 200,
 		"/queues/emails?type=%27%22%3E": 200, "/queues/emails?text=%25_%27": 200, "/queues/emails?key=%00": 200, "/queues/%00": 404,
 		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?until=x": 400, "/activity?state=odd": 400,
-		"/activity?queue=none": 200, "/work/1": 404, "/work/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 400, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
+		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 400, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
 		"/schedules": 200, "/workers": 200, "/metrics": 200, "/enqueue": 200, "/enqueue?queue=none&type=%3Cb%3E": 200, "/failures": 200, "/activity": 200,
 	} {
 		a := d.get(path)
@@ -369,6 +369,7 @@ func TestNoSuchThing(t *testing.T) {
 		}
 		dbtest.Ensure(t, strings.Contains(a.text, `<p class="said bad" role="alert">`) && strings.Contains(a.text, "</html>"), "%s is no page: %s", path, a.text)
 	}
+	dbtest.Ensure(t, strings.Contains(d.get("/queues/emails?type=0").text, "status=due&amp;type=0"), "the tabs forget the type 0")
 	for _, path := range []string{"/", "/queues/emails", one, one + "/data", "/failures", "/activity", "/files/ui.css"} {
 		a, whole := d.do(http.MethodHead, path, nil), d.get(path)
 		dbtest.Ensure(t, a.StatusCode == http.StatusOK && a.text == "" && a.Header.Get("Content-Type") == whole.Header.Get("Content-Type"), "HEAD %s: %d, %q, %v", path, a.StatusCode, a.text, a.Header)

@@ -152,6 +152,8 @@ func TestGoneDatabase(t *testing.T) {
 	// and the server
 	s.stop()
 	a.waitFor("hipq ui has ended")
+	s.start("--listen", strings.TrimPrefix(s.base, "http://")) // it has another token
+	a.waitFor("hipq ui was started again")
 }
 
 func TestKeyboard(t *testing.T) {
