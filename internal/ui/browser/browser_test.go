@@ -280,6 +280,15 @@ func (b *tab) open(url string) {
 	b.do(chromedp.Navigate(url))
 }
 
+// openUntil goes to a page again and again, as a person does without JavaScript, until it has this text.
+func (b *tab) openUntil(url, text string) {
+	b.t.Helper()
+	for until := time.Now().Add(time.Minute); !strings.Contains(b.text(), text) && time.Now().Before(until); {
+		b.open(url)
+	}
+	b.waitFor(text)
+}
+
 // value is what an expression is in the page.
 func value[T any](b *tab, expression string, o ...chromedp.EvaluateOption) T {
 	b.t.Helper()
