@@ -42,6 +42,25 @@ func TestFromFindingToRetry(t *testing.T) {
 	dbtest.Same(t, n, 5000)
 }
 
+// TestSchedule: a person runs a schedule now, pauses it, and sees the jobs that it added.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	s := openOn(t, "sqlite", t.TempDir()+"/shop.db", "", config+schedules)
+	b := s.enter()
+	b.click("Schedules")
+	b.click("Run now")
+	b.waitFor("The schedule's job was added.")
+	b.waitFor("nightly@")
+	b.click("Schedules")
+	b.waitFor("job 1")
+	b.click("Pause")
+	b.waitFor("The schedule is paused: nightly.")
+	b.click("Resume")
+	b.waitFor("The schedule goes on: nightly.")
+	b.click("compress")
+	b.waitFor("nightly@")
+}
+
 // TestWithoutScript: without JavaScript a person reads, and acts.
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
