@@ -34,7 +34,7 @@ database user.
 
 It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
 Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
-The activity then names that person.
+The activity then names that person for what they cancel, retry or add.
 
 Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

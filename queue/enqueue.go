@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
@@ -28,7 +27,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.Params) ([]job.Added
 	if err != nil {
 		return nil, err
 	}
-	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.addChunk(ctx, some) })
+	return q.inChunks(prepared, func(some []job.Params) ([]job.Added, error) { return q.store().AddInTx(ctx, some, "") })
 }
 
 // WouldEnqueue reports what EnqueueMany would do, in a transaction that it rolls back. Jobs that would be added have ID 0.
@@ -93,51 +92,4 @@ func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added,
 		jobs = jobs[n:]
 	}
 	return added, nil
-}
-
-// addChunk adds jobs in one transaction. If a job is refused, the jobs before it are still added.
-func (q *Queue) addChunk(ctx context.Context, prepared []job.Params) (added []job.Added, err error) {
-	tries := 0
-	err = q.store().DB().SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
-		tries++
-		if tx.MayBeDone {
-			// these jobs are not duplicates of themselves, and must not be added again if they are already final
-			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
-				return err
-			}
-		}
-		all, err := q.store().Add(ctx, tx, prepared, tries > 1, "")
-		if err == nil {
-			added = all
-		}
-		return err
-	})
-	refused, isRefused := errors.AsType[*job.DuplicateError](err)
-	switch {
-	case err == nil:
-		return added, nil
-	case isRefused && refused.Index > 0:
-		before, failed := q.addChunk(ctx, prepared[:refused.Index])
-		return before, errors.Join(failed, err)
-	case engine.IsLockTimeout(err):
-		err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", len(prepared), prepared[0].Type, prepared[0].Key, err)
-	}
-	return nil, err
-}
-
-// wasAdded says whether an earlier try added the jobs. Its commit may be in progress, so wasAdded locks the first row.
-func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (bool, error) {
-	first := slices.IndexFunc(jobs, func(a job.Added) bool { return !a.Duplicate })
-	if first < 0 {
-		return false, nil
-	}
-	id := jobs[first].ID
-	if _, err := q.store().IDs(ctx, tx, "SELECT id FROM "+q.store().Table()+" "+q.store().DB().SQL.ByID+" WHERE id = ? "+q.store().DB().SQL.ForUpdate, id); err != nil {
-		return false, fmt.Errorf("wait for an earlier try: %w", err)
-	}
-	// ask the activity, because the row may be gone
-	var added bool
-	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.store().DB().Activity()+
-		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)
-	return added, err
 }

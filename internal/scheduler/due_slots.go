@@ -111,13 +111,13 @@ func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 		if until.IsZero() { // only the next slot has to be found
 			until = r.SeenUntil.Time
 		}
-		jobs = 0
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
 			" WHERE name = ? AND seen_until = ? AND spec = ? AND paused = 0",
 			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Spec))
 		if err != nil || !ours {
-			return err // another worker's, or its own by a commit without a reply
+			return err // another worker's, or its own by a commit without a reply, whose jobs are counted
 		}
+		jobs = 0
 		to := r
 		for _, slot := range slots {
 			added, isNew, err := q.EnqueueSlot(ctx, tx, s.JobOf(slot), fmt.Sprintf(by, s.Name, slot.Format(time.RFC3339)))

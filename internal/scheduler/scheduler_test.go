@@ -249,7 +249,7 @@ func TestTendUnanswered(t *testing.T) {
 					direct.exec("DELETE FROM shop_emails") // its job has ended, and nothing keeps its key
 				}
 			})
-			s.tend()
+			dbtest.Same(t, s.tend(), 1, "jobs")
 			<-lost
 			direct.tend()
 			direct.once("hourly", 1)

@@ -208,7 +208,7 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 	live := map[[2]string]int64{}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
-		query := "SELECT id, job_key FROM " + a.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		query := "SELECT id, job_key FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
 		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.EachRow(func(row *sql.Rows) error {
 			var id int64
 			var key string

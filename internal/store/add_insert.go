@@ -69,7 +69,7 @@ func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
 		if err := a.tx.Insert(ctx, a.rows(true)); err != nil {
 			return err
 		}
-		live, err := a.live(ctx, "")
+		live, err := a.live(ctx, a.db.SQL.ForShare) // not what an old snapshot shows
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		// Both types have retry handlers here: none for the policy.
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
+		s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000', update_time = '2026-01-01 00:00:05.000000'")
 		list := s.undecided("w2", 3)
 		require(t, len(list) == 3 && len(s.undecided("w3", 9)) == 1, "undecided are %+v", list)
 		want := map[int64]job.Outcome{
@@ -98,6 +99,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			s.nth(3): {Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, s.nth(4): {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
 		}
 		for i, u := range list {
+			if u.Job.ID != s.nth(4) { // which lasted until its worker was last heard
+				equal(t, u.Outcome.Ran, 5*time.Second, "%d: without the wait for the decision", u.Job.ID)
+			}
 			u.Outcome.Ran = 0
 			equal(t, u.Outcome, want[u.Job.ID], "%d", u.Job.ID)
 			list[i].Decision = &job.Decision{Again: true, In: time.Hour}

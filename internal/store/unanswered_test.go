@@ -58,6 +58,12 @@ func TestUnansweredEnqueue(t *testing.T) {
 				ensure(t, a.ID == ids[i] && !a.Duplicate, "%+v", a)
 			}
 		})
+		t.Run(name+", by a person", func(t *testing.T) {
+			s := unanswered(t, "INSERT INTO shop_emails", func(*queue.Options) {}, nothing, then)
+			a, err := admin.Of(s.Queue).By("ada").AddJob(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate})
+			require(t, err == nil && !a.Duplicate, "%+v, %v", a, err)
+			equal(t, column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added'"), []int64{a.ID}, "added")
+		})
 	}
 }
 

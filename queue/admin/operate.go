@@ -155,17 +155,13 @@ func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
 
 // AddJob adds a job, as the application's queue does, and notes who did it.
 func (q *Queue) AddJob(ctx context.Context, j job.Params) (added job.Added, err error) {
-	prepared, err := q.s.Prepare([]job.Params{j}) // once, so that a repeated transaction finds its job
-	if err != nil {
-		return added, err
+	list, err := q.s.Prepare([]job.Params{j})
+	var all []job.Added
+	if err == nil {
+		all, err = q.s.AddInTx(ctx, list, q.note())
 	}
-	err = q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
-		list, err := q.s.Add(ctx, tx, prepared, false, q.note())
-		if err == nil {
-			added = list[0]
-			added.Duplicate = added.Duplicate && !tx.MayBeDone
-		}
-		return err
-	})
-	return added, texts.Wrap(err, "enqueue in %s", q.s.Name)
+	if err != nil {
+		return added, texts.Wrap(err, "enqueue in %s", q.s.Name)
+	}
+	return all[0], nil
 }

@@ -129,6 +129,9 @@ func (j *Job) Ran(now time.Time) time.Duration {
 
 // Outcome rebuilds the outcome of an attempt from the row: one that failed, or was answered while its handler runs.
 func (j *Job) Outcome(now time.Time) Outcome {
+	if j.State() == Error { // it waits for its retry decision
+		now = j.UpdateTime
+	}
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
 		o.Output = j.Output

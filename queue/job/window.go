@@ -238,7 +238,7 @@ func (ws Windows) Next(t time.Time) time.Time {
 	// Between two zone changes the clock runs evenly, so the opening is a sum. The loop ends because no zone changes every
 	// week.
 	for !ws.Contains(t) {
-		opening, change := ws.opening(t), zoneChange(t)
+		opening, change := ws.opening(t), ZoneChange(t)
 		if change.IsZero() || opening.Before(change) {
 			return opening
 		}
@@ -262,8 +262,8 @@ func (ws Windows) opening(t time.Time) time.Time {
 	return t.Add(time.Duration(wait)*time.Minute - intoMinute)
 }
 
-// zoneChange returns an instant after t until which t's zone doesn't change, or zero if it never changes.
-func zoneChange(t time.Time) time.Time {
+// ZoneChange returns an instant after t until which t's zone doesn't change, or zero if it never changes.
+func ZoneChange(t time.Time) time.Time {
 	_, change := t.ZoneBounds()
 	if !change.IsZero() && !change.After(t) {
 		// Go counts 365 days a year here, so on the last day of a leap year the change may have passed
@@ -278,7 +278,7 @@ func ZoneChanges(t, end time.Time) (list [][2]int64) {
 		if _, offset := t.Zone(); len(list) == 0 || list[len(list)-1][1] != int64(offset) {
 			list = append(list, [2]int64{t.Unix(), int64(offset)})
 		}
-		t = zoneChange(t)
+		t = ZoneChange(t)
 	}
 	return list
 }

@@ -1,6 +1,10 @@
 package schedule
 
-import "time"
+import (
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
 
 // Next returns the first slot after a time in a zone (nil: UTC), or the zero Time if there is none in the next years.
 //
@@ -17,7 +21,8 @@ func (s Spec) Next(after time.Time, zone *time.Location) time.Time {
 	// between two clock changes, a time is what the clock shows less its offset
 	at, shown := after, onClocks(after, zone)
 	for {
-		begin, end := at.In(zone).ZoneBounds()
+		begin, _ := at.In(zone).ZoneBounds()
+		end := job.ZoneChange(at.In(zone))
 		if !s.wild && !begin.IsZero() {
 			// times shown before the clock was put back are over
 			if before := begin.UTC().Add(offset(begin.Add(-1), zone)); shown.Before(before) {
