@@ -40,9 +40,9 @@ type explained struct {
 	ID    int64     `json:"id"`
 	Queue string    `json:"queue"`
 	State job.State `json:"state"`
-	// Shard is the job's shard, from 0; null until a worker ingests the row.
+	// Shard is the job's shard, from 0; null until a worker takes the row in.
 	Shard *int `json:"shard"`
-	// Shards is the number of shards; null until a worker ingests the row.
+	// Shards is the number of shards; null until a worker takes the row in.
 	Shards *int `json:"shards"`
 	// Reasons are all reasons that apply.
 	Reasons []admin.Reason `json:"reasons"`

@@ -140,7 +140,7 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
 		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
 		s.startIn("w", 1, 2)
-		s.wantWhy(waits, "throttled: its shard holds 2 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+		s.wantWhy(waits, "limit full: its shard holds 2 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 		s.exec("UPDATE shop_shards SET share = 1 WHERE queue = 'emails' AND shard = 4001")
 		s.wantWhy(waits, "its shard holds 1 of 8, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 

@@ -192,7 +192,7 @@ func (w *Why) groupFull() {
 	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
 	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
 	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
-		w.add("group_full", "throttled: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", used, limit, group, factor)
+		w.add("group_full", "group full: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", used, limit, group, factor)
 	case throttled && limit == 0:
 		w.add("held", "its throttle group was full, and no longer has a limit: the next worker starts it")
 	case throttled:
@@ -207,10 +207,10 @@ func (w *Why) limitFull() {
 	switch {
 	case limit < 1 || factor < 1 || w.room.Allows(factor):
 	case w.isShard():
-		w.add("limit_full", "throttled: its shard holds %d of %d, %d are taken there, and its factor is %d%s",
+		w.add("limit_full", "limit full: its shard holds %d of %d, %d are taken there, and its factor is %d%s",
 			share, limit, used, factor, w.others(limit, max(share, used)))
 	default:
-		w.add("limit_full", "throttled: jobs use %d of throttle_limit %d, and this one counts %d: wait, or raise throttle_limit", used, limit, factor)
+		w.add("limit_full", "limit full: jobs use %d of throttle_limit %d, and this one counts %d: wait, or raise throttle_limit", used, limit, factor)
 	}
 }
 

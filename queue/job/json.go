@@ -19,7 +19,7 @@ type JSON struct {
 	Data json.RawMessage `json:"job_data"`
 	// State is "initial", "running", "error", "retry" or "final".
 	State State `json:"state"`
-	// TimeoutMS is the limit of one attempt. If plain SQL left it out, it is null until a worker ingests the row.
+	// TimeoutMS is the limit of one attempt. If plain SQL left it out, it is null until a worker takes the row in.
 	TimeoutMS *int64 `json:"timeout_ms"`
 	// Error is the last error, with at most 500 bytes of the handler's output.
 	Error *string `json:"error"`
@@ -37,9 +37,9 @@ type JSON struct {
 	Windows []string `json:"time_windows"`
 	// ShardKey is the given shard key, or Key.
 	ShardKey string `json:"shard_key"`
-	// Shard is the job's shard, from 0, when it was placed; null until a worker ingests the row.
+	// Shard is the job's shard, from 0, when it was placed; null until a worker takes the row in.
 	Shard *int `json:"shard"`
-	// Shards is the number of shards at that time; null until a worker ingests the row.
+	// Shards is the number of shards at that time; null until a worker takes the row in.
 	Shards     *int      `json:"shards"`
 	CreateTime time.Time `json:"create_time"`
 	// UpdateTime is when the job last changed its state.
