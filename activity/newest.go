@@ -19,38 +19,45 @@ const newestPage = 20_000
 const lateBy = 10 * time.Second
 
 // Newest returns the newest matching entries, oldest first, up to Limit. It is for interactive use of filters without
-// an index: it scans back from the newest entry. After the time within it stops, and back is the time of the entry that
-// it has reached; to continue, search up to back. back is zero if it has found enough or scanned the whole log. It may
-// be repeated.
-func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entries []Entry, back time.Time, err error) {
-	back, err = l.eachPageBack(ctx, by.Since, by.Until, within, func(last int64) (more bool, err error) {
-		entries, err = l.addNewest(ctx, entries, by, last)
-		return len(entries) < by.Limit, err
-	})
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("find the newest activity: %w", err)
+// an index: it scans back from the newest entry. After the time within it stops, and back has the ID and time of the last
+// entry that it has scanned; to continue, search before that ID. back is empty if it has found enough or scanned the whole
+// log. It may be repeated.
+func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entries []Entry, back Entry, err error) {
+	last, err := l.lastBefore(ctx, by.Until)
+	if by.Before != 0 && err == nil {
+		last, err = l.upTo(ctx, min(last.ID, by.Before-1))
 	}
-	slices.Reverse(entries)
+	if err == nil {
+		last, err = l.eachPageBack(ctx, last, by.Since, within, func(last int64) (more bool, err error) {
+			entries, err = l.addNewest(ctx, entries, by, last)
+			return len(entries) < by.Limit, err
+		})
+	}
+	if err != nil {
+		return nil, back, fmt.Errorf("find the newest activity: %w", err)
+	}
+	if slices.Reverse(entries); last.ID > 0 {
+		back = Entry{ID: last.ID + 1, At: last.At.Time}
+	}
 	return entries, back, nil
 }
 
-// eachPageBack scans pages back from the newest that may have entries between two times, and calls look with the id of
+// eachPageBack scans pages back from a place to those that may have entries since a time, and calls look with the id of
 // each page's last entry. It stops if look wants no more, or after the time within, but not before the first page. back
-// is the time that it has then reached, else zero. A zero time is no bound.
-func (l *Log) eachPageBack(ctx context.Context, since, until time.Time, within time.Duration,
+// is the place that it would go on from, else empty. A zero time is no bound.
+func (l *Log) eachPageBack(ctx context.Context, last place, since time.Time, within time.Duration,
 	look func(last int64) (more bool, err error),
-) (back time.Time, err error) {
+) (back place, err error) {
 	began := time.Now()
-	last, err := l.lastBefore(ctx, until)
 	for looked, more := 0, true; err == nil && more && !last.At.IsZero() && !last.At.Before(since.Add(-lateBy)); looked++ {
 		if time.Since(began) >= within && looked > 0 {
-			return last.At.Time, nil
+			return last, nil
 		}
 		if more, err = look(last.ID); err == nil && more {
 			last, err = l.upTo(ctx, last.ID-newestPage)
 		}
 	}
-	return time.Time{}, err
+	return place{}, err
 }
 
 // place is an entry's position in the log.
@@ -116,13 +123,18 @@ func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration,
 	if err == nil && first.ID > 0 {
 		query := fmt.Sprintf("SELECT id, %s, state, queue, CAST(job_id AS SIGNED INTEGER) AS job_id, job_type, SUBSTR(error, 1, %d) AS error FROM %s %s"+
 			" WHERE id >= ? AND id <= ? AND at >= ? AND kind = 'job' AND state IN ('failed', 'error') ORDER BY id DESC", l.db.SQL.TimeColumns("at"), failedText, table, l.db.SQL.ByID)
-		back, err = l.eachPageBack(ctx, since, time.Time{}, within, func(last int64) (more bool, err error) {
+		var last, reached place
+		if last, err = l.lastBefore(ctx, time.Time{}); err != nil {
+			return back, fmt.Errorf("find attempts that failed: %w", err)
+		}
+		reached, err = l.eachPageBack(ctx, last, since, within, func(last int64) (more bool, err error) {
 			return true, engine.Each(ctx, l.db.SQL, query, []any{max(first.ID, last-newestPage+1), last, from}, func(r row) error {
 				r.Entry.At = r.At.Time
 				f(r.Entry)
 				return nil
 			})
 		})
+		back = reached.At.Time
 	}
 	return back, texts.Wrap(err, "find attempts that failed")
 }

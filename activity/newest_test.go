@@ -31,8 +31,8 @@ func TestNewest(t *testing.T) {
 		newest := func(by activity.Filter, within time.Duration, wantFirst int, want int, wantBack time.Time) {
 			t.Helper()
 			got, back, err := l.Newest(t.Context(), by, within)
-			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && (got[0].ID != nth(wantFirst) || got[0].At.Before(at)) {
-				t.Errorf("%+v: %d entries, back to %s, %v", by, len(got), back, err)
+			if err != nil || len(got) != want || !back.At.Equal(wantBack) || want > 0 && (got[0].ID != nth(wantFirst) || got[0].At.Before(at)) {
+				t.Errorf("%+v: %d entries, back to %s, %v", by, len(got), back.At, err)
 			}
 		}
 		never, long := time.Time{}, time.Hour
@@ -47,5 +47,10 @@ func TestNewest(t *testing.T) {
 		newest(activity.Filter{JobKey: "old", Limit: 1}, 0, 0, 0, at.Add(time.Minute))
 		newest(activity.Filter{JobKey: "old", Limit: 1, Until: at.Add(time.Minute + time.Second)}, 0, 0, 0, at)
 		newest(activity.Filter{JobKey: "old", Limit: 1, Until: at.Add(time.Second)}, 0, 7, 1, never)
+		// by id, which many entries of one time need
+		newest(activity.Filter{Limit: 2, Before: nth(44_003)}, long, 44_001, 2, never)
+		_, back, err := l.Newest(t.Context(), activity.Filter{JobKey: "old", Limit: 1}, 0)
+		dbtest.Ensure(t, err == nil && back.ID == nth(25_000)+1, "back to %d, %v", back.ID, err)
+		newest(activity.Filter{JobKey: "old", Limit: 1, Before: back.ID}, 0, 0, 0, at)
 	})
 }

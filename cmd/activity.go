@@ -96,7 +96,7 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
 		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND", "ATTEMPT", "KEY", "QUEUE", "TYPE"})
-	listed, back := 0, time.Time{}
+	listed, back := 0, activity.Entry{}
 	list := func(e activity.Entry) error {
 		listed++
 		t.row(entryRow(i.localCell(e.At), e)...)
@@ -117,9 +117,9 @@ func (a *app) runActivity(cmd *cobra.Command, i *instance, f activityFlags) (err
 	if err := t.end(); err != nil {
 		return err
 	}
-	if !back.IsZero() {
+	if back.ID != 0 {
 		a.out.line("searched back to %s; --until %s continues from there, --limit 0 searches everything",
-			i.local(back), back.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
+			i.local(back.At), back.At.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		return nil
 	}
 	a.printLimit("entries", listed, by.Limit)

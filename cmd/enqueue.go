@@ -121,7 +121,7 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 		}
 		foreign = !known
 	}
-	added, err := enqueueOne(cmd.Context(), q, j, o.dryRun)
+	added, err := enqueueOne(cmd.Context(), q, j, "", o.dryRun)
 	if err != nil {
 		return err
 	}
@@ -143,13 +143,12 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	return err
 }
 
-// enqueueOne adds a job, or in a dry run returns what would happen.
-func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, dryRun bool) (job.Added, error) {
-	enqueue := q.EnqueueMany
-	if dryRun {
-		enqueue = q.WouldEnqueue
+// enqueueOne adds a job for a person (empty: none is named), or in a dry run returns what would happen.
+func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, by string, dryRun bool) (job.Added, error) {
+	if !dryRun {
+		return admin.Of(q).By(by).AddJob(ctx, j)
 	}
-	all, err := enqueue(ctx, []job.Params{j})
+	all, err := q.WouldEnqueue(ctx, []job.Params{j})
 	if err != nil {
 		return job.Added{}, err
 	}

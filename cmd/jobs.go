@@ -99,11 +99,13 @@ func (a *app) listJobs(
 		for n, q := range queues {
 			by.Place = places[n]
 			for _, by.Status = range states {
+				found := 0 // each state has the limit
 				err := admin.Of(q).Find(cmd.Context(), by, func(j *job.Job) error {
 					if a.json {
 						return a.printJSON(j.JSON())
 					}
-					listed[n]++
+					found++
+					listed[n] = max(listed[n], found)
 					t.row(row(i, j)...)
 					return t.err
 				})

@@ -54,8 +54,14 @@ func (i *instance) found(f monitor.Finding) found {
 }
 
 func (f found) notice(first string) string {
-	words := []string{first, f.config, string(f.severity), f.what, f.queue, f.ofType}
-	return strings.TrimRight(strings.Join(words, " "), " ")
+	words := []string{first, f.config, string(f.severity), f.what}
+	if f.queue != "" {
+		words = append(words, f.queue)
+	}
+	if f.ofType != "" { // which may end with a blank
+		words = append(words, f.ofType)
+	}
+	return strings.Join(words, " ")
 }
 
 // foundOf is the finding of which a notice is; of another hipq's it has no severity.

@@ -3,7 +3,9 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,15 +69,18 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 	return nil
 }
 
-// leftNotice is the prefix of the notices for job types that workers of a host leave out.
-func leftNotice(host string) string { return "left out " + host }
+// leftNotice is the prefix of the notices for job types that this user's workers of a host leave out. Another user, or a
+// worker with another config, may have their handlers.
+func (i *instance) leftNotice(host string) string {
+	return fmt.Sprintf("left out %s %08x", host, crc32.ChecksumIEEE(fmt.Append(nil, os.Geteuid(), i.File)))
+}
 
 // mailHandled mails which left-out job types of this host have their handlers again.
 func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
 	log := alert.NewLog(i.db)
-	said, err := log.Under(ctx, leftNotice(p.Host))
+	said, err := log.Under(ctx, i.leftNotice(p.Host))
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
+		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, i.leftNotice(p.Host)+" "), " ")
 		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
 			continue
 		}

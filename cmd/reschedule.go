@@ -45,13 +45,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		}
 		o.can = admin.CanCancel
 		o.prepare = func(i *instance) (err error) {
-			if when.At, err = a.runTime(cmd, i, at); err != nil || when.At.IsZero() {
-				return err
-			}
-			now, err := i.db.SQL.Clock(cmd.Context())
-			if when.At.Before(now) { // else the job would seem to be due since then
-				when.At = now
-			}
+			when.At, err = a.runTime(cmd, i, at)
 			return err
 		}
 		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {

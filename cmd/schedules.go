@@ -312,7 +312,7 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 	}
 	var nothing []error
 	for _, name := range names {
-		said, err := a.runSchedule(cmd.Context(), i, name, dryRun)
+		said, err := a.runSchedule(cmd.Context(), i, name, "", dryRun)
 		if err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (a *app) runSchedules(cmd *cobra.Command, i *instance, names []string, dryR
 }
 
 // runSchedule enqueues the job of a schedule, or predicts the result.
-func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun bool) (said scheduleRun, err error) {
+func (a *app) runSchedule(ctx context.Context, i *instance, name, by string, dryRun bool) (said scheduleRun, err error) {
 	s := i.Schedule(name)
 	q, err := i.queue(ctx, s.Queue)
 	if err != nil {
@@ -350,7 +350,7 @@ func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun 
 	if err != nil {
 		return said, err
 	}
-	added, err := enqueueOne(ctx, q, s.JobNow(now), dryRun)
+	added, err := enqueueOne(ctx, q, s.JobNow(now), by, dryRun)
 	said = scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}
 	return said, texts.Wrap(err, "schedule %s", name)
 }

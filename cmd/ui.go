@@ -34,7 +34,7 @@ database user.
 
 It listens on this host only. From another host, use an SSH tunnel: ssh -L 8080:127.0.0.1:8080 web1, with --listen 8080.
 Another address needs --behind-proxy with the header in which your proxy gives the name of the person that it has let in.
-The activity then names that person for what they cancel, retry or add.
+The activity then names who cancels a waiting job, retries or adds one.
 
 Exit codes: 0 ended by SIGTERM · 130 by Ctrl-C · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -202,11 +202,11 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			}
 			return err
 		},
-		RunSchedule: func(ctx context.Context, name string) (string, job.Added, error) {
+		RunSchedule: func(ctx context.Context, name, by string) (string, job.Added, error) {
 			if i.Schedule(name) == nil {
 				return "", job.Added{}, fmt.Errorf("schedule %s is not in this config", name)
 			}
-			said, err := a.runSchedule(ctx, i, name, false)
+			said, err := a.runSchedule(ctx, i, name, by, false)
 			if err != nil {
 				return "", job.Added{}, err
 			}

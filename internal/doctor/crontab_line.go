@@ -47,7 +47,7 @@ var (
 	// elsewhere matches commands that run as another user or elsewhere, whose environment can't be seen from here.
 	elsewhere = texts.Pattern(`(?:^|[\s/;&|])(?:sudo|su|runuser|doas|ssh|docker|podman|chroot|systemd-run|env\s+-i)\s`)
 	folder    = texts.Pattern(`(?:^|[;&|]\s*)cd\s+(\S+)\s*(?:&&|;)`)
-	named     = texts.Pattern(`\s--config[\s=]+(\S+)`)
+	named     = texts.Pattern(`\s--config[\s=]+('[^']*'|"[^"]*"|\S+)`)
 )
 
 // judge says what is wrong with a line. other is the config of another instance, if the line is for that.
@@ -208,7 +208,7 @@ func cronLines(text, file, username string) (lines []cronLine) {
 		if l.fields == nil {
 			l.fields = words[:5]
 		}
-		l.command = strings.Join(words[n:], " ")
+		l.command = strings.ReplaceAll(strings.Join(words[n:], " "), `\%`, "%")
 		lines = append(lines, l)
 	}
 	return lines

@@ -129,4 +129,15 @@ func TestCrontabLineToPaste(t *testing.T) {
 	if line := p.cronLine("work"); !strings.HasSuffix(line, ` work --config '/etc/sp ace\%d/hipq.yaml'`) {
 		t.Error(line)
 	}
+
+	// doctor recognizes it when it is in the crontab
+	file := filepath.Join(t.TempDir(), "sp ace%d", "hipq.yaml")
+	must(t, os.Mkdir(filepath.Dir(file), 0o700))
+	must(t, os.WriteFile(file, nil, 0o600))
+	p.Config.File = file
+	for _, l := range cronLines(strings.TrimPrefix(p.cronLine("work"), "crontab -e: "), "", "") {
+		if got, _ := l.config(started{after: l.command}, map[string]string{}, "/"); got != file {
+			t.Errorf("the config of %s is %s", l.command, got)
+		}
+	}
 }

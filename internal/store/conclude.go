@@ -27,6 +27,9 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 		}
 		return nil, q.write(ctx, tx, j, next)
 	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
+		if j.Status == job.StatusDeciding { // the row has all of it, and update_time says when the attempt ended
+			return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, worker_id = ? WHERE id = ?", s.Waits, j.WorkerID, j.ID)
+		}
 		if next.Override == job.None { // a lost attempt's row keeps when its worker was last seen
 			next.Override = j.RetryOverride
 		}

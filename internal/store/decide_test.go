@@ -86,11 +86,11 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
+		s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000', update_time = '2026-01-01 00:00:05.000000'")
 		look := must[store.Poll](t)(s.core().Poll(t.Context(), []string{"send"}))
 		// Both types have retry handlers here: none for the policy.
 		must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
-		s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000', update_time = '2026-01-01 00:00:05.000000'")
 		list := s.undecided("w2", 3)
 		require(t, len(list) == 3 && len(s.undecided("w3", 9)) == 1, "undecided are %+v", list)
 		want := map[int64]job.Outcome{

@@ -62,7 +62,8 @@ func TestUnansweredEnqueue(t *testing.T) {
 			s := unanswered(t, "INSERT INTO shop_emails", func(*queue.Options) {}, nothing, then)
 			a, err := admin.Of(s.Queue).By("ada").AddJob(t.Context(), job.Params{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate})
 			require(t, err == nil && !a.Duplicate, "%+v, %v", a, err)
-			equal(t, column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added'"), []int64{a.ID}, "added")
+			equal(t, column[int64](s, "SELECT job_id FROM shop_activity WHERE state = 'added' AND output = 'by ada'"), []int64{a.ID}, "added")
+			equal(t, value[int](s, "SELECT COUNT(*) FROM shop_activity WHERE state = 'added'"), 1, "added")
 		})
 	}
 }

@@ -50,7 +50,7 @@ func TestWhy(t *testing.T) {
 		running := s.start("w", 1)
 		s.wantWhy(first, "attempt 1 has been running since")
 		must[any](t)(nil, s.Pause(t.Context()))
-		s.wantWhy(added[0].ID, "paused: hipq queues resume emails", "throttled")
+		s.wantWhy(added[0].ID, "paused: hipq queues resume emails", "limit full")
 		must[any](t)(nil, s.Resume(t.Context()))
 		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running...)
 		s.wantWhy(first, "attempt 1 of 2 failed (boo); the next is due at")

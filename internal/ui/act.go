@@ -240,8 +240,8 @@ func (s *Server) changeSchedule(v *view) error {
 		is := map[string]string{"pause": "is paused", "resume": "goes on"}[do]
 		return v.backIf(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s: %s.", is, name))
 	case "run":
-		queue, added, err := s.RunSchedule(ctx, name)
-		return v.backIf(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), "The schedule's job was added.")
+		queue, added, err := s.RunSchedule(ctx, name, v.who())
+		return v.backIf(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), saidOf(added))
 	default:
 		return unusable("%q is not an action.", do)
 	}

@@ -250,7 +250,7 @@ func (s *Server) enqueue(v *view) error {
 	if err != nil {
 		return err
 	}
-	j := job.Params{Type: form("type"), Key: form("key"), Data: form("data"), OnDuplicate: job.OnDuplicate(form("on-duplicate"))}
+	j := job.Params{Type: form("type"), Key: form("key"), Data: strings.ReplaceAll(form("data"), "\r\n", "\n"), OnDuplicate: job.OnDuplicate(form("on-duplicate"))}
 	if text := form("priority"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -271,9 +271,12 @@ func (s *Server) enqueue(v *view) error {
 		return v.showForm(sentence(err.Error()))
 	}
 	s.changed(q.Name)
-	said := fmt.Sprintf("Job %d was added.", added.ID)
+	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
+}
+
+func saidOf(added job.Added) string {
 	if added.Duplicate {
-		said = fmt.Sprintf("Job %d has this type and key, and is not final. %s", added.ID, map[bool]string{true: "It was replaced.", false: "Nothing was added."}[added.Replaced])
+		return fmt.Sprintf("Job %d has this type and key, and is not final. %s", added.ID, map[bool]string{true: "It was replaced.", false: "Nothing was added."}[added.Replaced])
 	}
-	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), said)
+	return fmt.Sprintf("Job %d was added.", added.ID)
 }

@@ -48,7 +48,7 @@ func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, know
 	}
 	if k.reading == nil {
 		k.reading, k.forgotten, k.missed = make(chan struct{}), false, false
-		go k.read(k.reading)
+		go k.read(k.reading, k.get)
 	}
 	reading := k.reading
 	k.mu.Unlock()
@@ -68,10 +68,10 @@ func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, know
 	return k.value, time.Since(k.readAt) < oldMost, k.err
 }
 
-func (k *kept[T]) read(reading chan struct{}) {
+func (k *kept[T]) read(reading chan struct{}, get func(context.Context) (T, error)) {
 	ctx, cancel := context.WithTimeout(k.ctx, keptMost)
 	defer cancel()
-	value, err := k.get(ctx)
+	value, err := get(ctx)
 	k.mu.Lock()
 	if k.err = err; err == nil {
 		k.value, k.readAt = value, time.Now()

@@ -193,8 +193,8 @@ func (s *Server) failures(v *view) error {
 		return err
 	}
 	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
-	age := time.Duration(len(asked)+1) * groupsAge
-	found, complete, err := s.groups.look(v.r.Context(), fmt.Sprintf("%q", []any{sel, p.Queue, p.State}), age, func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error) {
+	age, names := time.Duration(len(asked)+1)*groupsAge, texts.Map(asked, func(q *queue.Queue) string { return q.Name })
+	found, complete, err := s.groups.look(v.r.Context(), fmt.Sprintf("%q", []any{sel, names, p.State}), age, func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error) {
 		var all []admin.Failures
 		for _, q := range asked {
 			f, err := admin.Of(q).NewestFailures(ctx, by, among, within)
@@ -259,11 +259,13 @@ func (g *groups) look(ctx context.Context, of string, age time.Duration, group g
 		if len(g.all) >= groupsMost || g.all == nil {
 			g.all = map[string]*kept[[]admin.Failures]{}
 		}
-		get := func(ctx context.Context) ([]admin.Failures, error) { return group(ctx, failuresAmong, failuresWithin) }
-		k = &kept[[]admin.Failures]{get: get, ctx: g.ctx, then: g.then, age: age}
+		k = &kept[[]admin.Failures]{ctx: g.ctx, then: g.then, age: age}
 		g.all[of] = k
 	}
 	g.mu.Unlock()
+	k.mu.Lock()
+	k.get = func(ctx context.Context) ([]admin.Failures, error) { return group(ctx, failuresAmong, failuresWithin) } // of this time
+	k.mu.Unlock()
 	if found, complete, err = k.within(ctx, keptWait); complete || err != nil {
 		return found, complete, err
 	}
@@ -276,10 +278,11 @@ type activityPage struct {
 	States                        []activity.State
 	Queues                        []string
 	Entries                       []activity.Entry
-	Back                          time.Time
+	// Back is where older entries begin.
+	Back activity.Entry
 }
 
-func (s *Server) activity(v *view) error {
+func (s *Server) activity(v *view) (err error) {
 	form := v.r.URL.Query()
 	p := activityPage{Queue: form.Get("queue"), Type: form.Get("type"), State: form.Get("state"), Text: form.Get("text"), Job: form.Get("job"), States: activity.States}
 	by := activity.Filter{Queue: p.Queue, JobType: p.Type, State: activity.State(p.State), Error: p.Text, Limit: 2 * pageJobs}
@@ -287,18 +290,14 @@ func (s *Server) activity(v *view) error {
 		return unusable("%q is not a state.", p.State)
 	}
 	if p.Job != "" {
-		n, err := strconv.ParseInt(p.Job, 10, 64)
-		if err != nil {
+		if by.JobID, err = strconv.ParseInt(p.Job, 10, 64); err != nil {
 			return unusable("%q is not the number of a job.", p.Job)
 		}
-		by.JobID = n
 	}
-	if text := form.Get("until"); text != "" {
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return unusable("%q is not a time.", text)
+	if text := form.Get("before"); text != "" {
+		if by.Before, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return unusable("%q is not where a page ended.", text)
 		}
-		by.Until = at
 	}
 	if by.JobType != "" || by.JobID != 0 {
 		by.Kind = activity.Job
@@ -311,11 +310,11 @@ func (s *Server) activity(v *view) error {
 	if p.Entries, p.Back, err = activity.New(v.DB).Newest(v.r.Context(), by, pageWithin); err != nil {
 		return err
 	}
-	if n := len(p.Entries); p.Back.IsZero() && n == by.Limit {
-		p.Back = p.Entries[0].At
+	if n := len(p.Entries); p.Back.ID == 0 && n == by.Limit {
+		p.Back = p.Entries[0]
 	}
 	slices.Reverse(p.Entries)
-	if v.Live = "*"; !by.Until.IsZero() {
+	if v.Live = "*"; by.Before != 0 {
 		v.Live = ""
 	}
 	return v.show("activity", "Activity", p)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
@@ -125,12 +126,17 @@ type workersPage struct {
 	Hosts []host
 	Last  *workers.Row
 	Ticks *monitor.Window
+	// Clock is the database's time.
+	Clock time.Time
 }
 
 func (s *Server) workers(v *view) error {
 	var p workersPage
 	var err error
 	if p.Hosts, err = v.hosts(); err != nil {
+		return err
+	}
+	if p.Clock, err = v.DB.SQL.Clock(v.r.Context()); err != nil {
 		return err
 	}
 	if p.Last, err = workers.New(v.DB).Last(v.r.Context()); err != nil {
@@ -146,8 +152,8 @@ func (s *Server) workers(v *view) error {
 }
 
 // Silent reports whether a worker missed a renewal.
-func (v *view) Silent(w workers.Row) bool {
-	_, silent := w.Silent(v.Now)
+func (p workersPage) Silent(w workers.Row) bool {
+	_, silent := w.Silent(p.Clock)
 	return silent
 }
 

@@ -33,9 +33,9 @@ type Instance struct {
 	Report func(context.Context) (report.Page, error)
 	// Schedules are the schedules of the config and the database.
 	Schedules func(context.Context) ([]Schedule, error)
-	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now.
+	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now, for a person.
 	PauseSchedule func(ctx context.Context, name string, pause bool) error
-	RunSchedule   func(ctx context.Context, name string) (queue string, added job.Added, err error)
+	RunSchedule   func(ctx context.Context, name, by string) (queue string, added job.Added, err error)
 	// Asker says what this config's workers run.
 	Asker func(queue string) admin.Asker
 	// CheckType refuses a job type that may not be enqueued.

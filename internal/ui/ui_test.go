@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -317,6 +319,46 @@ func TestReadOnly(t *testing.T) {
 	dbtest.Same(t, j.Status, job.StatusFailed)
 }
 
+// TestFailuresThatMatch: an age is one from now, and the buttons are for the jobs that match.
+func TestFailuresThatMatch(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	ids := d.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+	d.fail("can't reach 10.0.0.1", ids[0])
+	d.fail("can't reach 10.0.0.2", ids[1])
+	page := d.get("/failures?text=10.0.0.1").text
+	dbtest.Ensure(t, strings.Contains(page, ">1 job</a>") && strings.Contains(page, `<input type="hidden" name="text" value="10.0.0.1">`), "%s", page)
+	dbtest.Ensure(t, regexp.MustCompile(`href="/queues/emails.[^"]*text=10.0.0.1[^"]*">1 job`).MatchString(page), "%s", page)
+
+	const lately = "/failures?since=3s"
+	dbtest.Ensure(t, strings.Contains(d.get(lately).text, ">2 jobs</a>"), "they have failed lately")
+	for until := time.Now().Add(time.Minute); !strings.Contains(d.get(lately).text, "No job has failed"); time.Sleep(time.Second) {
+		dbtest.Require(t, time.Now().Before(until), "a page of old failures stays")
+	}
+}
+
+// TestOlderActivity: pages have all entries, also if hundreds have one time.
+func TestOlderActivity(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	_, err := d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 250))
+	dbtest.OK(t, err)
+	seen := map[string]bool{}
+	for path, pages := "/activity", 0; path != ""; pages++ {
+		dbtest.Require(t, pages < 9, "%d pages", pages)
+		page := d.get(path).text
+		for _, m := range regexp.MustCompile(`href="(/queues/emails/jobs/\d+)"`).FindAllStringSubmatch(page, -1) {
+			dbtest.Ensure(t, !seen[m[1]], "%s twice", m[1])
+			seen[m[1]] = true
+		}
+		path = ""
+		if m := regexp.MustCompile(`rel="next" href="([^"]*)"`).FindStringSubmatch(page); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+	}
+	dbtest.Same(t, len(seen), 250, "jobs")
+}
+
 // TestProxy: a proxy says who asks, and the activity names that person.
 func TestProxy(t *testing.T) {
 	t.Parallel()
@@ -358,7 +400,7 @@ func TestNoSuchThing(t *testing.T) {
 		"/queues/emails?status=odd": 400, "/queues/emails?status=due&status=x": 200, "/queues/emails?after=x": 400, "/queues/emails?status=due&after=x/1": 400,
 		"/queues/emails?status=due&after=%27/1": 400, "/queues/emails?fingerprint=zz": 400, "/queues/emails?since=soon": 400, "/queues/emails?since=2h": 200,
 		"/queues/emails?type=%27%22%3E": 200, "/queues/emails?text=%25_%27": 200, "/queues/emails?key=%00": 200, "/queues/%00": 404,
-		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?until=x": 400, "/activity?state=odd": 400,
+		"/failures?state=finished": 400, "/failures?queue=none": 200, "/failures?since=x": 400, "/activity?job=x": 400, "/activity?before=x": 400, "/activity?state=odd": 400,
 		"/activity?queue=none": 200, "/tasks/1": 404, "/tasks/x": 404, "/files/none": 404, "/files/job.html": 404, "/files/..%2fui.go": 400, "/files/ui.js": 200, "/files/report.css": 200, "/files/": 404,
 		"/schedules": 200, "/workers": 200, "/metrics": 200, "/enqueue": 200, "/enqueue?queue=none&type=%3Cb%3E": 200, "/failures": 200, "/activity": 200,
 	} {

@@ -136,9 +136,6 @@ func (v *view) Body() (template.HTML, error) {
 // Here is the address of the page, to come back to.
 func (v *view) Here() string { return v.r.URL.RequestURI() }
 
-// Stamp is a time for an address.
-func (v *view) Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
 // named returns a queue by its name.
 func (v *view) named(name string) (*queue.Queue, error) {
 	for range 2 {

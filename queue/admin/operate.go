@@ -84,7 +84,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
-		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
+		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Outcome(tx.Now).Ran}
 		entries, err := q.s.Conclude(ctx, tx, store.Settled{Job: j, Outcome: o})
 		if err != nil {
 			return err
@@ -96,6 +96,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 
 // RescheduleOptions change a job's time and priority. Zero values change nothing.
 type RescheduleOptions struct {
+	// At is a time. A past one is now, or the job would seem to be due since then.
 	At time.Time
 	// In is a delay from now by the database's clock.
 	In       *time.Duration
@@ -111,7 +112,9 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 		}
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
-			when = w.At
+			if when = w.At; when.Before(tx.Now) {
+				when = tx.Now
+			}
 		}
 		if w.In != nil {
 			when = tx.Now.Add(*w.In)

@@ -49,8 +49,11 @@ func TestSchedule(t *testing.T) {
 	b := s.enter()
 	b.click("Schedules")
 	b.click("Run now")
-	b.waitFor("The schedule's job was added.")
+	b.waitFor("Job 1 was added.")
 	b.waitFor("nightly@")
+	n := 0
+	dbtest.OK(t, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'added' AND output LIKE 'by _%'"))
+	dbtest.Same(t, n, 1, "jobs that a person added")
 	b.click("Schedules")
 	b.waitFor("job 1")
 	b.click("Pause")
