@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"os"
 	"slices"
@@ -69,18 +68,15 @@ func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, 
 	return nil
 }
 
-// leftNotice is the prefix of the notices for job types that this user's workers of a host leave out. Another user, or a
-// worker with another config, may have their handlers.
-func (i *instance) leftNotice(host string) string {
-	return fmt.Sprintf("left out %s %08x", host, crc32.ChecksumIEEE(fmt.Append(nil, os.Geteuid(), i.File)))
-}
+// leftNotice is the prefix of the notices for job types that workers of a host leave out. Another user's may run them.
+func leftNotice(host string) string { return fmt.Sprintf("left out %s %d", host, os.Geteuid()) }
 
 // mailHandled mails which left-out job types of this host have their handlers again.
 func (a *app) mailHandled(ctx context.Context, i *instance, p worker.Params) error {
 	log := alert.NewLog(i.db)
-	said, err := log.Under(ctx, i.leftNotice(p.Host))
+	said, err := log.Under(ctx, leftNotice(p.Host))
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, i.leftNotice(p.Host)+" "), " ")
+		queue, jobType, _ := strings.Cut(strings.TrimPrefix(name, leftNotice(p.Host)+" "), " ")
 		if !slices.ContainsFunc(p.Queues, func(q worker.Queue) bool { return q.Name == queue && q.Handlers[jobType] != nil }) {
 			continue
 		}

@@ -141,7 +141,7 @@ func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, pr
 	took := time.Since(began)
 	warnings := map[string]error{}
 	for _, l := range runners.left {
-		warnings[fmt.Sprintf("%s %s %s", i.leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
+		warnings[fmt.Sprintf("%s %s %s", leftNotice(p.Host), l.queue, l.name)] = fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err)
 	}
 	if done.Started > 0 { // not each hour if no job is affected
 		for _, err := range cantRun(i.Config, names, types, runners.left) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -159,12 +160,12 @@ func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
 // AddJob adds a job, as the application's queue does, and notes who did it.
 func (q *Queue) AddJob(ctx context.Context, j job.Params) (added job.Added, err error) {
 	list, err := q.s.Prepare([]job.Params{j})
-	var all []job.Added
-	if err == nil {
-		all, err = q.s.AddInTx(ctx, list, q.note())
-	}
 	if err != nil {
-		return added, texts.Wrap(err, "enqueue in %s", q.s.Name)
+		return added, err
+	}
+	all, err := q.s.AddInTx(ctx, list, q.note())
+	if err != nil {
+		return added, fmt.Errorf("enqueue in %s: %w", q.s.Name, err)
 	}
 	return all[0], nil
 }
