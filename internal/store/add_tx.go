@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -37,7 +36,7 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 		before, failed := q.AddInTx(ctx, prepared[:refused.Index], by)
 		return before, errors.Join(failed, err)
 	case engine.IsLockTimeout(err):
-		err = fmt.Errorf("wait for the keys of %s, the first %s %q: %w", texts.Count(len(prepared), "job"), prepared[0].Type, prepared[0].Key, err)
+		err = fmt.Errorf("wait for the key of %s %q, or of the jobs after it: %w", prepared[0].Type, prepared[0].Key, err)
 	}
 	return nil, err
 }

@@ -55,7 +55,7 @@ func TestSchedule(t *testing.T) {
 	dbtest.OK(t, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'added' AND output LIKE 'by _%'"))
 	dbtest.Same(t, n, 1, "jobs that a person added")
 	b.click("Schedules")
-	b.waitFor("job 1")
+	b.waitFor("Run now")
 	b.click("Pause")
 	b.waitFor("The schedule is paused: nightly.")
 	b.click("Resume")
