@@ -107,7 +107,7 @@ func (t *Scheduler) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule,
 // take enqueues the jobs of a schedule's due slots, unless another worker has done so since the row was read.
 func (t *Scheduler) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		if !tx.MayBeDone {
+		if !tx.MayBeDone { // the earlier try is undone
 			jobs = 0
 		}
 		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
