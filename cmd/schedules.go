@@ -15,6 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/scheduler"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
 )
 
 const schedulesLong = `Lists the recurring jobs with their slots, the last slot and its job, and the next slot. It includes schedules that
@@ -232,11 +233,18 @@ unreachable or busy · 78 configuration.`,
 	return c
 }
 
-// knownSchedules returns the timetable, or an error for unknown names. learn first saves all schedules.
+// knownSchedules returns the timetable, or an error for unknown names. learn first saves those that the table doesn't have:
+// others may be what a newer config says.
 func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (*scheduler.Scheduler, map[string]scheduler.Row, error) {
 	t, rows, err := i.timetable(ctx)
-	if err == nil && learn {
-		rows, _, err = t.Load(ctx, 0)
+	learned := slices.DeleteFunc(slices.Clone(i.Schedules), func(s schedule.Schedule) bool {
+		_, has := rows[s.Name]
+		return has || !slices.Contains(names, s.Name)
+	})
+	if err == nil && learn && len(learned) > 0 {
+		var failed map[string]error
+		rows, failed, err = scheduler.New(i.db, learned).Load(ctx, 0)
+		err = errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {

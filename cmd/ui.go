@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ func (a *app) runUI(cmd *cobra.Command, i *instance, o uiOptions, listener net.L
 	case listener.Addr().Network() != "unix":
 		a.out.line("hipq ui: %s", address.String())
 		if !o.noBrowser && o.proxy == "" && a.onTerminal() {
-			browse(address.String())
+			defer browse(address.String())()
 		}
 	case o.proxy == "":
 		a.out.line("hipq ui listens on %s; open %s there", strings.TrimPrefix(o.listen, "unix:"), address.RequestURI())
@@ -159,18 +160,25 @@ func answers(ctx context.Context, path string) bool {
 	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// browse opens an address on the desktop, if there is one.
-func browse(address string) {
+// browse opens an address on the desktop, if there is one, until end. Other users may read the arguments of programs, so they
+// have only the name of a file with the token.
+func browse(address string) (end func()) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return
+		return func() {}
 	}
-	c := exec.Command(program, address) //nolint:gosec,noctx // the address is hipq's own; the browser outlives the command
-	if c.Start() == nil {
-		go func() { _ = c.Wait() }()
+	dir, _ := os.MkdirTemp("", "hipq-ui-")
+	file := filepath.Join(dir, "open.html")
+	page := `<!doctype html><meta http-equiv="refresh" content="0; url=` + address + `"><title>hipq</title><a href="` + address + `">Go on</a>`
+	if os.WriteFile(file, []byte(page), 0o600) == nil {
+		c := exec.Command(program, file) //nolint:gosec,noctx // the file is hipq's own; the browser outlives the command
+		if c.Start() == nil {
+			go func() { _ = c.Wait() }()
+		}
 	}
+	return func() { _ = os.RemoveAll(dir) }
 }
 
 // uiInstance is what the pages get of the command line.
@@ -195,10 +203,8 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
 			t, _, err := i.knownSchedules(ctx, []string{name}, true)
-			if err == nil && pause {
-				_, err = t.Pause(ctx, name)
-			} else if err == nil {
-				_, err = t.Resume(ctx, name)
+			if do := map[bool]func(context.Context, string) (bool, error){true: t.Pause, false: t.Resume}[pause]; err == nil {
+				_, err = do(ctx, name)
 			}
 			return err
 		},

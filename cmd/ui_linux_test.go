@@ -60,9 +60,12 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 			} else {
 				post := uiOn(t, dir).post
 				jobs := "/queues/emails/jobs"
-				post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}, "sure": {"yes"}})
-				post(jobs, url.Values{"do": {"retry"}, "id": {"4"}, "sure": {"yes"}})
-				post(jobs, url.Values{"do": {"dismiss"}, "id": {"5"}, "sure": {"yes"}})
+				post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}})
+				post("/tasks/1", nil)
+				post(jobs, url.Values{"do": {"retry"}, "id": {"4"}})
+				post("/tasks/2", nil)
+				post(jobs, url.Values{"do": {"dismiss"}, "id": {"5"}})
+				post("/tasks/3", nil)
 				post(jobs, url.Values{"do": {"reschedule"}, "id": {"6"}, "at": {"2100-01-01 10:00"}})
 				post("/queues/emails/pause", url.Values{"pause": {"yes"}})
 				post("/enqueue", url.Values{"queue": {"emails"}, "type": {"digest"}, "key": {"new"}, "data": {"x"}, "priority": {"7"}})

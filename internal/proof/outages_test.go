@@ -36,7 +36,7 @@ var outages = []outage{
 	{driver: "mysql", name: "full", says: "is full", begin: (*plight).full},
 	{driver: "mysql", name: "connections", own: true, says: "too many connections", begin: (*plight).connections},
 	{driver: "mysql", name: "deadlocks", says: "busy|another transaction|does not answer", begin: (*plight).deadlocks},
-	{driver: "mysql", name: "transactions", says: "another transaction|does not answer|busy", begin: (*plight).transactions},
+	{driver: "mysql", name: "transactions", says: "another transaction|AUTO-INC lock|does not answer|busy", begin: (*plight).transactions},
 	{driver: "sqlite", name: "held", says: "holds the database file|does not answer", begin: (*plight).held},
 	{driver: "sqlite", name: "read", says: "holds the database file|does not answer", begin: (*plight).read},
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os/user"
@@ -35,7 +36,7 @@ var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locke
 // actions are what is offered. The functions of admin decide for each job.
 var actions = []action{
 	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
-	{Name: "again", Label: "Rerun", done: "added again, unless its key was in the queue", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
+	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
 	{
 		Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed},
 		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
@@ -63,8 +64,18 @@ var actions = []action{
 // retry adds copies of failed jobs, or also of other final ones.
 func retry(again bool) func(context.Context, *admin.Queue, []int64) error {
 	return func(ctx context.Context, q *admin.Queue, ids []int64) error {
-		_, err := q.Retry(ctx, again, ids...)
-		return err
+		added, err := q.Retry(ctx, again, ids...)
+		refused, some := errors.AsType[admin.Refused](err)
+		if err != nil && !some {
+			return err
+		}
+		refused = append(refused, make(admin.Refused, len(ids)-len(refused))...)
+		for n, a := range added {
+			if refused[n] == nil && a.Duplicate {
+				refused[n] = fmt.Errorf("job %d has its type and key, and is not final", a.ID)
+			}
+		}
+		return refused
 	}
 }
 
@@ -98,18 +109,6 @@ func (v *view) who() string {
 	return "hipq ui"
 }
 
-type confirmPage struct {
-	selection
-	action
-	Queue string
-	IDs   []int64
-	All   bool
-	Jobs  int64
-	Back  string
-	// At is the time to reschedule to.
-	At string
-}
-
 // changeJobs does something to the chosen jobs, or to all that match. What ends jobs is asked about first, with their number.
 func (s *Server) changeJobs(v *view) error {
 	if err := v.r.ParseForm(); err != nil {
@@ -123,8 +122,8 @@ func (s *Server) changeJobs(v *view) error {
 	if err != nil {
 		return err
 	}
-	c := confirmPage{selection: sel, Queue: q.Name, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back")), At: v.r.PostForm.Get("at")}
-	if c.action, err = v.action(c.At); err != nil {
+	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back")), queue: q}
+	if t.action, err = v.action(v.r.PostForm.Get("at")); err != nil {
 		return err
 	}
 	for _, text := range v.r.PostForm["id"] {
@@ -132,9 +131,9 @@ func (s *Server) changeJobs(v *view) error {
 		if err != nil {
 			return unusable("%q is not the number of a job.", text)
 		}
-		c.IDs = append(c.IDs, id)
+		t.IDs = append(t.IDs, id)
 	}
-	if c.All {
+	if t.All {
 		by, err := v.filter(sel)
 		if err != nil {
 			return err
@@ -142,28 +141,18 @@ func (s *Server) changeJobs(v *view) error {
 		if by.Status == "" {
 			return unusable("Choose a status first: all jobs of a queue are not changed at once.")
 		}
-		if c.IDs, err = admin.Of(q).FindIDs(v.r.Context(), by); err != nil {
+		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), by); err != nil {
 			return err
 		}
 	}
-	c.Jobs = int64(len(c.IDs))
-	switch {
-	case c.Jobs == 0:
-		return v.back(c.Back, "No job was chosen, so nothing was changed.")
-	case c.Asks && v.r.PostForm.Get("sure") == "":
-		if c.All {
-			c.IDs = nil // the answer finds them again
-		}
-		return v.show("confirm", fmt.Sprintf("%s %s?", c.Label, texts.Count(c.Jobs, "job")), c)
+	if len(t.IDs) == 0 {
+		return v.back(t.Back, "No job was chosen, so nothing was changed.")
 	}
-	t := s.tasks.begin(c, q, v.who(), func() {
-		s.health.forget()
-		s.changed(touched(q.Name, c.IDs)...)
-	})
-	if t.wait(2 * time.Second) {
-		return v.back(c.Back, t.Said())
+	s.tasks.add(t)
+	if t.Asks {
+		return v.back(fmt.Sprint("/tasks/", t.ID), "")
 	}
-	return v.back(fmt.Sprint("/tasks/", t.ID), "")
+	return s.begin(v, t)
 }
 
 // changed tells open pages what somebody has changed here.

@@ -307,7 +307,13 @@ func (s *Server) activity(v *view) (err error) {
 		return err
 	}
 	p.Queues = texts.Map(all, func(q *queue.Queue) string { return q.Name })
-	if p.Entries, p.Back, err = activity.New(v.DB).Newest(v.r.Context(), by, pageWithin); err != nil {
+	log := activity.New(v.DB)
+	if by.JobID == 0 {
+		p.Entries, p.Back, err = log.Newest(v.r.Context(), by, pageWithin)
+	} else { // has an index
+		err = log.Find(v.r.Context(), by, func(e activity.Entry) error { p.Entries = append(p.Entries, e); return nil })
+	}
+	if err != nil {
 		return err
 	}
 	if n := len(p.Entries); p.Back.ID == 0 && n == by.Limit {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -15,25 +15,29 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// tasks are what takes longer than a page may.
+// tasks are what takes longer than a page may, or waits for a yes.
 type tasks struct {
 	ctx context.Context
 	mu  sync.Mutex
 	all []*task
 }
 
-// task is an action on many jobs.
+// task is an action on jobs.
 type task struct {
-	ID     int
-	Back   string
-	Total  int
-	action action
-	queue  string
-	ended  chan struct{}
+	action
+	selection
+	ID int
+	// IDs are the jobs; All says that they are all that matched when somebody looked.
+	IDs   []int64
+	All   bool
+	Back  string
+	queue *queue.Queue
+	begun atomic.Bool
+	ended chan struct{}
 
-	mu            sync.Mutex
-	done, refused int
-	first, err    error
+	mu               sync.Mutex
+	changed, refused int
+	first, err       error
 }
 
 // batch is how many jobs one transaction changes, for which workers may have to wait.
@@ -42,39 +46,53 @@ const batch = 100
 // tasksKept is how many tasks the server remembers.
 const tasksKept = 50
 
-func (k *tasks) begin(c confirmPage, q *queue.Queue, who string, then func()) *task {
+func (k *tasks) add(t *task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := &task{ID: 1, Back: c.Back, Total: len(c.IDs), action: c.action, queue: q.Name, ended: make(chan struct{})}
+	t.ID, t.ended = 1, make(chan struct{})
 	if n := len(k.all); n > 0 {
 		t.ID = k.all[n-1].ID + 1
 	}
 	k.all = append(k.all, t)
 	k.all = k.all[max(0, len(k.all)-tasksKept):]
-	go func() {
-		defer close(t.ended)
-		t.run(k.ctx, admin.Of(q).By(who), c.IDs)
-		then()
-	}()
-	return t
 }
 
-func (t *task) run(ctx context.Context, q *admin.Queue, ids []int64) {
+// begin does a task unless it was begun, and shows what it did.
+func (s *Server) begin(v *view, t *task) error {
+	if who := v.who(); !t.begun.Swap(true) { // a form may be sent twice
+		go func() {
+			defer close(t.ended)
+			t.run(s.tasks.ctx, admin.Of(t.queue).By(who))
+			s.health.forget()
+			s.changed(touched(t.Queue(), t.IDs)...)
+		}()
+	}
+	if t.wait(2 * time.Second) {
+		return v.back(t.Back, t.Said())
+	}
+	return v.back(fmt.Sprint("/tasks/", t.ID), "")
+}
+
+// Queue is the queue's name, Total how many jobs there are.
+func (t *task) Queue() string { return t.queue.Name }
+func (t *task) Total() int64  { return int64(len(t.IDs)) }
+
+func (t *task) run(ctx context.Context, q *admin.Queue) {
 	size := batch
-	if t.action.alone {
+	if t.alone {
 		size = 1
 	}
-	for some := range slices.Chunk(ids, size) {
-		err := t.action.do(ctx, q, some)
+	for some := range slices.Chunk(t.IDs, size) {
+		err := t.do(ctx, q, some)
 		t.mu.Lock()
 		refused, ok := errors.AsType[admin.Refused](err)
 		switch {
 		case err == nil:
-			t.done += len(some)
+			t.changed += len(some)
 		case ok:
 			for _, err := range refused {
 				if t.first = cmp.Or(t.first, err); err == nil {
-					t.done++
+					t.changed++
 				} else {
 					t.refused++
 				}
@@ -110,35 +128,43 @@ func (t *task) Over() bool { return t.wait(0) }
 func (t *task) Done() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return int64(t.done + t.refused)
+	return int64(t.changed + t.refused)
 }
 
 // Said tells what it did.
 func (t *task) Said() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.done, "job"), t.queue, map[bool]string{true: "was", false: "were"}[t.done == 1], t.action.done)
+	said := fmt.Sprintf("%s of %s %s %s.", texts.Count(t.changed, "job"), t.Queue(), map[bool]string{true: "was", false: "were"}[t.changed == 1], t.done)
 	if t.refused > 0 {
 		said += fmt.Sprintf(" %s not: %s", texts.Count(t.refused, "job"), sentence(t.first.Error()))
 	}
 	if t.err != nil {
-		said += fmt.Sprintf(" Then it broke off, %d are left: %s", t.Total-t.done-t.refused, sentence(t.err.Error()))
+		said += fmt.Sprintf(" Then it broke off, %d are left: %s", len(t.IDs)-t.changed-t.refused, sentence(t.err.Error()))
 	}
 	return said
 }
 
-func (s *Server) showTask(v *view) error {
-	id, _ := strconv.Atoi(v.r.PathValue("id"))
-	s.tasks.mu.Lock()
-	all := s.tasks.all
-	s.tasks.mu.Unlock()
-	n := slices.IndexFunc(all, func(t *task) bool { return t.ID == id })
-	if n < 0 {
-		return notFound(fmt.Sprint("task ", v.r.PathValue("id")))
+// task serves one of the tasks.
+func (s *Server) task(f func(*view, *task) error) func(*view) error {
+	return func(v *view) error {
+		s.tasks.mu.Lock()
+		all := s.tasks.all
+		s.tasks.mu.Unlock()
+		n := slices.IndexFunc(all, func(t *task) bool { return fmt.Sprint(t.ID) == v.r.PathValue("id") })
+		if n < 0 {
+			return notFound(fmt.Sprint("task ", v.r.PathValue("id")))
+		}
+		return f(v, all[n])
 	}
-	t := all[n]
+}
+
+func showTask(v *view, t *task) error {
+	if !t.begun.Load() {
+		return v.show("confirm", fmt.Sprintf("%s %s?", t.Label, texts.Count(t.Total(), "job")), t)
+	}
 	if !t.Over() {
 		v.w.Header().Set("Refresh", "1")
 	}
-	return v.show("task", t.action.Label, t)
+	return v.show("task", t.Label, t)
 }

@@ -111,7 +111,7 @@ func (s *Server) Handler() http.Handler {
 	page("GET /activity", s.activity)
 	page("GET /metrics", s.metricsPage)
 	page("GET /enqueue", s.enqueueForm)
-	page("GET /tasks/{id}", s.showTask)
+	page("GET /tasks/{id}", s.task(showTask))
 	page("GET /", func(v *view) error { return notFound(v.r.URL.Path) })
 	act := func(pattern string, f func(*view) error) {
 		page(pattern, func(v *view) error {
@@ -122,6 +122,7 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	act("POST /queues/{queue}/jobs", s.changeJobs)
+	act("POST /tasks/{id}", s.task(s.begin))
 	act("POST /queues/{queue}/pause", s.pauseQueue)
 	act("POST /schedules/{name}", s.changeSchedule)
 	act("POST /enqueue", s.enqueue)

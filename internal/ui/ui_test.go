@@ -136,9 +136,8 @@ func (d *desk) enter() *desk {
 func (d *desk) act(path string, form url.Values) answer {
 	d.t.Helper()
 	a := d.do(http.MethodPost, path, form)
-	if a.StatusCode == http.StatusOK && strings.Contains(a.text, `name="sure"`) {
-		form.Set("sure", "yes")
-		a = d.do(http.MethodPost, path, form)
+	if task := a.Header.Get("Location"); strings.HasPrefix(task, "/tasks/") && strings.Contains(d.get(task).text, `action="`+task+`"`) {
+		a = d.do(http.MethodPost, task, url.Values{})
 	}
 	return a
 }
@@ -238,7 +237,9 @@ func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	d := open(t, ui.Options{}).enter()
 	id := d.add(job.Params{Type: "send"})[0]
-	form := url.Values{"do": {"cancel"}, "id": {fmt.Sprint(id)}, "sure": {"yes"}}
+	form := url.Values{"do": {"cancel"}, "id": {fmt.Sprint(id)}}
+	asked := d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url)
+	dbtest.Same(t, asked.Header.Get("Location"), "/tasks/1")
 	for _, headers := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"},
 		{"Sec-Fetch-Site", "same-site"},
@@ -246,16 +247,17 @@ func TestOtherOrigins(t *testing.T) {
 		{"Origin", "null"},
 		{"Origin", "http://127.0.0.1:1"},
 	} {
-		for _, path := range []string{"/queues/emails/jobs", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
+		for _, path := range []string{"/queues/emails/jobs", "/tasks/1", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
 			a := d.do(http.MethodPost, path, form, headers...)
 			dbtest.Same(t, a.StatusCode, http.StatusForbidden, headers, path)
 		}
 	}
 	j := dbtest.Must(d.q.Get(t.Context(), id))(t)
 	dbtest.Same(t, j.Status, job.StatusAvailable)
-	dbtest.Same(t, d.said(d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url)), "1 job of emails was cancelled.")
+	dbtest.Same(t, d.said(d.do(http.MethodPost, "/tasks/1", form, "Origin", d.url)), "1 job of emails was cancelled.")
+	dbtest.Same(t, d.said(d.do(http.MethodPost, "/tasks/1", form)), "1 job of emails was cancelled.", "sent twice")
 	d.Client = browser(t)
-	dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form, "Origin", d.url).StatusCode, http.StatusForbidden, "without a cookie")
+	dbtest.Same(t, d.do(http.MethodPost, "/tasks/1", form, "Origin", d.url).StatusCode, http.StatusForbidden, "without a cookie")
 }
 
 // TestHosts: a name that somebody lets lead to this host opens nothing (DNS rebinding), with the token or the proxy's header.
@@ -293,9 +295,9 @@ func TestBack(t *testing.T) {
 		form := url.Values{"do": {"cancel"}, "back": {back}}
 		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location"), want, fmt.Sprintf("%q", back))
 		form.Set("id", fmt.Sprint(id))
-		a := d.do(http.MethodPost, "/queues/emails/jobs", form)
-		href := regexp.MustCompile(`<a href="([^"]*)">Leave them`).FindStringSubmatch(a.text)
-		dbtest.Require(t, len(href) == 2, "%s", a.text)
+		page := d.get(d.do(http.MethodPost, "/queues/emails/jobs", form).Header.Get("Location")).text
+		href := regexp.MustCompile(`<a href="([^"]*)">Leave them`).FindStringSubmatch(page)
+		dbtest.Require(t, len(href) == 2, "%s", page)
 		dbtest.Same(t, strings.ReplaceAll(href[1], "&amp;", "&"), want, fmt.Sprintf("%q", back))
 	}
 }
@@ -311,8 +313,8 @@ func TestReadOnly(t *testing.T) {
 		dbtest.Ensure(t, !strings.Contains(a.text, `method="post"`) && !strings.Contains(a.text, "checkbox"), "%s has a form: %.300s", path, a.text)
 	}
 	dbtest.Same(t, d.get("/enqueue").StatusCode, http.StatusNotFound)
-	for _, path := range []string{"/queues/emails/jobs", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
-		form := url.Values{"do": {"retry"}, "id": {fmt.Sprint(id)}, "sure": {"yes"}, "queue": {"emails"}, "type": {"send"}, "pause": {"yes"}}
+	for _, path := range []string{"/queues/emails/jobs", "/tasks/1", "/queues/emails/pause", "/enqueue", "/schedules/nightly"} {
+		form := url.Values{"do": {"retry"}, "id": {fmt.Sprint(id)}, "queue": {"emails"}, "type": {"send"}, "pause": {"yes"}}
 		dbtest.Same(t, d.do(http.MethodPost, path, form).StatusCode, http.StatusForbidden, path)
 	}
 	j := dbtest.Must(d.q.Get(t.Context(), id))(t)
@@ -357,6 +359,10 @@ func TestOlderActivity(t *testing.T) {
 		}
 	}
 	dbtest.Same(t, len(seen), 250, "jobs")
+
+	_, err = d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 25_000))
+	dbtest.OK(t, err)
+	dbtest.Ensure(t, strings.Contains(d.get("/activity?job=1").text, `href="/queues/emails/jobs/1"`), "a job's old entry isn't found at once")
 }
 
 // TestProxy: a proxy says who asks, and the activity names that person.
@@ -372,10 +378,9 @@ func TestProxy(t *testing.T) {
 
 	ids := d.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 	d.fail("no", ids[1])
-	for _, form := range []url.Values{
-		{"do": {"cancel"}, "id": {fmt.Sprint(ids[0])}, "sure": {"yes"}}, {"do": {"retry"}, "id": {fmt.Sprint(ids[1])}, "sure": {"yes"}},
-	} {
-		dbtest.Same(t, d.do(http.MethodPost, "/queues/emails/jobs", form, who...).StatusCode, http.StatusSeeOther)
+	for n, do := range []string{"cancel", "retry"} {
+		d.do(http.MethodPost, "/queues/emails/jobs", url.Values{"do": {do}, "id": {fmt.Sprint(ids[n])}}, who...)
+		dbtest.Same(t, d.do(http.MethodPost, fmt.Sprint("/tasks/", n+1), url.Values{}, who...).StatusCode, http.StatusSeeOther)
 	}
 	a = d.do(http.MethodPost, "/enqueue", url.Values{"queue": {"emails"}, "type": {"send"}}, who...)
 	dbtest.Ensure(t, a.StatusCode == http.StatusSeeOther, "%d %s", a.StatusCode, a.text)
@@ -463,7 +468,7 @@ func TestActions(t *testing.T) {
 	}
 	status := func(n int) job.Status { return dbtest.Must(d.q.Get(t.Context(), ids[n]))(t).Status }
 
-	asked := d.do(http.MethodPost, jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})
+	asked := d.get(d.do(http.MethodPost, jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)}).Header.Get("Location"))
 	dbtest.Ensure(t, asked.StatusCode == http.StatusOK && strings.Contains(asked.text, "<h1>Cancel 2 jobs of emails?</h1>"), "%s", asked.text)
 	dbtest.Same(t, status(0), job.StatusAvailable, "asked, not done")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"cancel"}, "id": some(0, 1)})), "2 jobs of emails were cancelled.")
@@ -477,9 +482,13 @@ func TestActions(t *testing.T) {
 	d.fail("other", ids[5])
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"dismiss"}, "id": some(5)})), "1 job of emails was dismissed.")
 	all := url.Values{"do": {"retry"}, "status": {"failed"}, "text": {"broken"}}
-	dbtest.Same(t, d.said(d.act(jobs+"?all=1", all)), "2 jobs of emails were retried.")
+	task := d.do(http.MethodPost, jobs+"?all=1", all).Header.Get("Location")
+	d.fail("broken 2", ids[2])
+	d.add(job.Params{Type: "send", Key: dbtest.Must(d.q.Get(t.Context(), ids[4]))(t).Key})
+	dbtest.Same(t, d.said(d.do(http.MethodPost, task, url.Values{})), "1 job of emails was retried. 1 job not: Job 8 has its type and key, and is not final.")
 	dbtest.Same(t, status(3), job.StatusClosed)
-	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3)})), "1 job of emails was added again, unless its key was in the queue.")
+	dbtest.Same(t, status(2), job.StatusFailed, "failed after the question")
+	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3, 1)})), "1 job of emails was added again. 1 job not: Job 9 has its type and key, and is not final.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
 	dbtest.Same(t, status(6), job.StatusScheduled)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now, or to the opening of its time window.")
@@ -525,6 +534,11 @@ func TestEnqueue(t *testing.T) {
 		a := d.do(http.MethodPost, "/enqueue", wrong)
 		dbtest.Ensure(t, a.StatusCode == http.StatusUnprocessableEntity && strings.Contains(a.text, `role="alert"`) && (name == "data" || strings.Contains(a.text, "&lt;typed&gt;")), "%s: %d %.2000s", name, a.StatusCode, a.text)
 	}
+	family := "\U0001F468\u200d\U0001F469\u200d\U0001F467 &#x200d;"
+	page := d.do(http.MethodPost, "/enqueue", url.Values{"queue": {"emails"}, "type": {"send"}, "priority": {"high"}, "data": {family}, "key": {"\u00ad"}}).text
+	typed := regexp.MustCompile(`<textarea[^>]*>([^<]*)<`).FindStringSubmatch(page)[1]
+	dbtest.Same(t, html.UnescapeString(typed), family, "typed characters come back")
+	dbtest.Ensure(t, strings.Contains(page, "value=\"\u00ad\""), "and those of a key")
 	d.add(job.Params{Type: "send", Key: "twice"})
 	twice := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"twice"}, "on-duplicate": {"replace"}}
 	dbtest.Ensure(t, strings.Contains(d.said(d.do(http.MethodPost, "/enqueue", twice)), "It was replaced."), "a replaced job isn't said to be")

@@ -82,6 +82,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 			text += " " + sentence(remedy)
 		}
 	}
+	if r.Method != http.MethodGet {
+		v.Live = "" // the address is no page
+	}
 	v.Title, v.Page, v.Data = http.StatusText(status), "error", text
 	_ = v.render(status)
 }
@@ -94,9 +97,18 @@ func (v *view) render(status int) error {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write([]byte(texts.Visible(b.String()))) // a browser that is gone needs no page
+	page, shown := b.String(), 0
+	b.Reset()
+	for _, at := range append(field().FindAllStringIndex(page, -1), []int{len(page), len(page)}) {
+		b.WriteString(texts.Visible(page[shown:at[0]]) + page[at[0]:at[1]])
+		shown = at[1]
+	}
+	_, _ = v.w.Write(b.Bytes()) // a browser that is gone needs no page
 	return nil
 }
+
+// field finds what a form sends back, which stays as it is.
+var field = texts.Pattern(`value="[^"]*"|<textarea[^<]*`)
 
 // show renders a page of this name.
 func (v *view) show(page, title string, data any) error {

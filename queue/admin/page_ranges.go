@@ -90,27 +90,33 @@ func (r *Ranges) set(of string, all []stretch) {
 	r.known[of] = remembered{time.Now().Add(min(time.Duration(len(all)+1)*rangeAge, rangesAge)), all}
 }
 
-// stretches returns the stretches of a filter's status. It jumps from one to the next, because MariaDB reads a whole index for
-// a GROUP BY.
-func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, err error) {
+// stretchesMost is how many stretches one query joins: SQLite takes 500 parts. With more, such as one for each throttle group,
+// the statements that find them would cost too much as well.
+const stretchesMost = 150
+
+// stretches returns the stretches of a filter's status, or many. It jumps from one to the next, because MariaDB reads a whole
+// index for a GROUP BY.
+func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, many bool, err error) {
 	for _, status := range stored[by.Status] {
 		name := q.s.Name + "/" + status
 		some, ok := known.get(name)
 		if !ok {
 			if some, err = q.stretchesOf(ctx, status); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			known.set(name, some)
 		}
+		many = many || len(some) > stretchesMost
 		for _, s := range some {
 			if (by.Type == "" || s.JobType == by.Type) && (by.Place == 0 || s.Place == by.Place) {
 				all = append(all, s)
 			}
 		}
 	}
-	return all, nil
+	return all, many || len(all) > stretchesMost, nil
 }
 
+// stretchesOf returns up to stretchesMost and one more.
 func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, err error) {
 	from := " FROM " + q.s.Table() + " " + q.s.ClaimIndex()
 	// MariaDB would sort if a column with one value were in ORDER BY.
@@ -126,7 +132,9 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s)
+		if all = append(all, s); len(all) > stretchesMost {
+			return all, nil
+		}
 		rank, ranks := "run_rank IS NOT NULL", []any(nil)
 		if s.Rank.Valid {
 			rank, ranks = "run_rank > ?", []any{s.Rank.Int64}
@@ -140,11 +148,15 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 	}
 }
 
-// lookByTime looks at the jobs of a status in the order of their run times, which the index has within each stretch.
+// lookByTime looks at the jobs of a status in the order of their run times, which the index has within each stretch. With many
+// stretches, it looks by ID.
 func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
 	deadline := time.Now().Add(o.Within)
-	stretches, err := q.stretches(ctx, by, o.Ranges)
-	if err != nil || len(stretches) == 0 {
+	stretches, many, err := q.stretches(ctx, by, o.Ranges)
+	switch {
+	case many:
+		return q.lookByID(ctx, by, o, take)
+	case err != nil || len(stretches) == 0:
 		return "", looked, err
 	}
 	after, err := parsePlace(o.After)

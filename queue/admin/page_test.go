@@ -2,6 +2,8 @@ package admin_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,55 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 )
+
+// TestManyGroups: SQLite joins up to 500 parts in a query, and an instance may have more queues, groups and priorities. Tabs show as
+// many jobs as their lists.
+func TestManyGroups(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		q := dbtest.Must(queue.New(db, queue.Options{Name: "emails"}))(t)
+		var rows []string
+		add := func(status, group, run string, priority int) {
+			wake := map[bool]string{true: "'" + run + "'", false: "NULL"}[status == "scheduled"]
+			rows = append(rows, fmt.Sprintf("('send', '%s', %s, '%s', '%s', 1, 60, %d, 1, 'NONE', 'broken')", status, wake, group, run, priority))
+		}
+		const past, future = "2020-01-01 00:00:00.000000", "2100-01-01 00:00:00.000000"
+		for n := range 600 {
+			add("throttled", fmt.Sprint("customer ", n), past, 1)
+			add("available", "NONE", past, n)
+			add("failed", "NONE", past, n)
+		}
+		for _, run := range []string{past, past, past, future, future} {
+			add("scheduled", "NONE", run, 1)
+			add("submitted", "NONE", run, 1)
+		}
+		_, err := db.SQL.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, status, wake_time, throttle_group, scheduled_run_time, attempt, timeout, priority, throttle_factor, time_windows, error) VALUES "+strings.Join(rows, ","))
+		dbtest.OK(t, err)
+		of := admin.Of(q)
+		tallies := dbtest.Must(admin.Tallies(t.Context(), slices.Repeat([]*queue.Queue{q}, 70)...))(t)
+		dbtest.Same(t, len(tallies), 70)
+		for status, want := range map[admin.Status]int{admin.Due: 606, admin.Held: 600, admin.Failed: 600, admin.Scheduled: 4, admin.Retry: 1210} {
+			dbtest.Same(t, len(dbtest.Must(of.FindIDs(t.Context(), admin.Filter{Status: status}))(t)), want, status)
+			if status != admin.Retry {
+				dbtest.Same(t, tallies[69][status], int64(want), status)
+			}
+			ranges, seen := &admin.Ranges{}, 0
+			for after := ""; ; {
+				l := dbtest.Must(of.Page(t.Context(), admin.Filter{Status: status, Limit: 100}, admin.PageOptions{After: after, Ranges: ranges, Within: time.Minute}))(t)
+				if seen, after = seen+len(l.Jobs), l.Next; after == "" {
+					break
+				}
+			}
+			dbtest.Same(t, seen, want, status)
+		}
+		failures := dbtest.Must(of.NewestFailures(t.Context(), admin.Filter{Status: admin.Retry}, 5000, time.Minute))(t)
+		dbtest.Same(t, failures.Kinds[0].Jobs, 1210)
+		var last int64
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &last, "SELECT id FROM shop_emails WHERE status = 'available' AND priority = 599"))
+		dbtest.Same(t, dbtest.Must(of.Why(t.Context(), last, admin.Asker{Handled: []string{"send"}}))(t).Ahead, 599)
+	})
+}
 
 // TestPagesReadLittle: what the pages of a browser ask for reads about what they show, whatever else the table has. The statistics
 // are those of a table that was empty a moment ago.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -13,8 +14,8 @@ import (
 // Tally is how many jobs a queue has by status, each up to TallyMost of it.
 type Tally map[Status]int64
 
-// paused counts 1 for a paused queue.
-const paused Status = "paused"
+// paused counts 1 for a paused queue. overdue are due jobs that no round has made available.
+const paused, overdue Status = "paused", "overdue"
 
 // Paused reports whether the queue is paused.
 func (t Tally) Paused() bool { return t[paused] > 0 }
@@ -22,7 +23,7 @@ func (t Tally) Paused() bool { return t[paused] > 0 }
 // TallyMost is up to how many jobs of a status are counted, so that the cost doesn't depend on the queue's length. What
 // somebody may have to mend is counted further.
 func TallyMost(s Status) int64 {
-	if s == Due || s == Failed {
+	if s == Due || s == Failed || s == overdue {
 		return 10_000
 	}
 	return 1000
@@ -36,9 +37,9 @@ var tallied = []struct {
 	index  string
 }{
 	{Due, "status = 'available'", ""},
-	{Due, "status = 'submitted' AND scheduled_run_time <= {now}", ""},
-	{Due, "wake_time <= {now} AND status = 'scheduled'", "wake"},
-	{Scheduled, "status = 'scheduled'", ""},
+	{overdue, "status = 'submitted' AND scheduled_run_time <= {now}", ""},
+	{overdue, "wake_time <= {now} AND status = 'scheduled'", "wake"},
+	{Scheduled, "status IN ('submitted', 'scheduled')", ""},
 	{Held, conditions[Held], ""},
 	{Locked, conditions[Locked], ""},
 	{Running, "status IN ('running', 'answered')", ""},
@@ -49,13 +50,24 @@ var tallied = []struct {
 	{Finished, conditions[Finished], ""},
 }
 
-// Tallies counts the jobs of queues of one database in one query.
+// Tallies counts the jobs of queues of one database, 30 of them in one query, because SQLite joins up to 500 parts.
 func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err error) {
+	for some := range slices.Chunk(queues, 30) {
+		found, err := tallies(ctx, some)
+		if all = append(all, found...); err != nil {
+			return nil, texts.Wrap(err, "count the jobs")
+		}
+	}
+	return all, nil
+}
+
+func tallies(ctx context.Context, queues []*queue.Queue) ([]Tally, error) {
 	var parts []string
 	var args []any
+	all := make([]Tally, len(queues))
 	for n, of := range queues {
 		q := Of(of)
-		all = append(all, Tally{})
+		all[n] = Tally{}
 		for _, t := range tallied {
 			hint := q.s.ClaimIndex()
 			if t.index != "" {
@@ -68,10 +80,7 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 		parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM "+q.s.DB().Queues()+" WHERE queue = ? AND paused <> 0")
 		args = append(args, n, string(paused), of.Name)
 	}
-	if len(queues) == 0 {
-		return nil, nil
-	}
-	err = Of(queues[0]).s.DB().SQL.Read(ctx, engine.Query{SQL: strings.Join(parts, " UNION ALL "), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+	err := Of(queues[0]).s.DB().SQL.Read(ctx, engine.Query{SQL: strings.Join(parts, " UNION ALL "), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status Status
 		var queue int
 		var n int64
@@ -81,5 +90,12 @@ func Tallies(ctx context.Context, queues ...*queue.Queue) (all []Tally, err erro
 		}
 		return err
 	})})
-	return all, texts.Wrap(err, "count the jobs")
+	for _, t := range all {
+		t[Due] = min(t[Due]+t[overdue], TallyMost(Due))
+		if t[Scheduled] < TallyMost(Scheduled) { // all were counted, with those that are due
+			t[Scheduled] = max(0, t[Scheduled]-t[overdue])
+		}
+		delete(t, overdue)
+	}
+	return all, err
 }

@@ -251,7 +251,7 @@ func TestOtherPages(t *testing.T) {
 	s.add(job.Params{Type: "send"})
 	b := s.enter()
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `<!doctype html><title>evil</title><form method="post" action="%s/queues/emails/jobs"><input name="do" value="cancel"><input name="id" value="1"><input name="sure" value="yes"><button>Win</button></form>
+		fmt.Fprintf(w, `<!doctype html><title>evil</title><form method="post" action="%s/queues/emails/jobs"><input name="do" value="cancel"><input name="id" value="1"><button>Win</button></form>
 			<iframe id="f" src="%[1]s/"></iframe><script>fetch("%[1]s/queues/emails", {credentials: "include"}).then(() => document.title = "read", () => document.title = "blocked")</script>`, s.base)
 	}))
 	defer evil.Close()

@@ -45,19 +45,33 @@ const renew = async () => {
   } catch { stale = true; }
 };
 if (page().dataset.live) {
-  const events = new EventSource("/events?seen=" + page().dataset.seen);
   const gone = "hipq ui has ended";
   const say = (away) => { state.textContent = away || calm; state.classList.toggle("away", !!away); };
-  events.onmessage = (e) => {
-    const news = JSON.parse(e.data), shows = page().dataset.live, changed = (what) => news.changed.includes(what);
-    if (news.away) say(news.away);
-    if (news.back) { say(""); stale = true; }
-    if (shows === "*" ? news.changed.length : changed(shows) || changed("*")) stale = true;
+  let events;
+  const listen = () => {
+    events?.close(); // a hidden tab doesn't listen: browsers open six connections to a host
+    if (document.hidden) return;
+    events = new EventSource("/events?seen=" + page().dataset.seen);
+    events.onmessage = (e) => {
+      const news = JSON.parse(e.data), shows = page().dataset.live, changed = (what) => news.changed.includes(what);
+      if (news.away) say(news.away);
+      if (news.back) { say(""); stale = true; }
+      if (shows === "*" ? news.changed.length : changed(shows) || changed("*")) stale = true;
+    };
+    events.onerror = () => say(events.readyState === EventSource.CLOSED ? "hipq ui was started again, or can't be reached: load the page again, or open the address that it printed" : gone); // closed: it doesn't try again
+    events.onopen = () => { if (state.textContent === gone) { say(""); stale = true; } };
   };
-  events.onerror = () => say(events.readyState === EventSource.CLOSED ? "hipq ui was started again, or can't be reached: load the page again, or open the address that it printed" : gone); // closed: it doesn't try again
-  events.onopen = () => { if (state.textContent === gone) { say(""); stale = true; } };
+  listen();
+  document.addEventListener("visibilitychange", () => { say(""); stale = true; listen(); });
   setInterval(renew, 250);
 }
+
+// A double click sends a form once.
+let sent = -Infinity;
+document.addEventListener("submit", (e) => {
+  if (e.timeStamp - sent < 1000) e.preventDefault();
+  else sent = e.timeStamp;
+});
 
 // Keys.
 const rows = () => [...page().querySelectorAll("[data-rows] tbody tr")];
