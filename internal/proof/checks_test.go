@@ -117,8 +117,8 @@ func (r *round) see() (map[id]*seen, error) {
 		return cmp.Or(jobs[i], stray[i])
 	}
 	order := "id"
-	if r.turn.engine == "galera" { // each node counts its own ids
-		order = "attempt, at"
+	if r.turn.engine == "galera" { // each node counts its own ids; an answer may have begun before the timeout for which it then waits
+		order = "attempt, job_type = 'sent' AND state IN ('finished', 'failed'), at"
 	}
 	place := 0
 	err := r.each("SELECT queue, job_id, at, state, attempt, error FROM proof_activity WHERE kind = 'job' ORDER BY "+order, func(rows *sql.Rows) error {

@@ -142,6 +142,30 @@ func TestLive(t *testing.T) {
 	dbtest.Ensure(t, took < 6*time.Second, "progress took %s", took)
 }
 
+// TestManyTabs: browsers open six connections to a host, so hidden tabs keep none. What they show is new again when they are seen. A
+// double click sends a form once.
+func TestManyTabs(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	a := s.enter()
+	const hide = `Object.defineProperty(document, "hidden", { configurable: true, get: () => %t }), document.dispatchEvent(new Event("visibilitychange"))`
+	for b, n := a, 0; n < 6; b, n = a.another(), n+1 {
+		b.open(s.base + "/queues/emails")
+		b.waitFor("No such job.")
+		value[bool](b, fmt.Sprintf(hide, true))
+	}
+	last := a.another()
+	last.open(s.base + "/enqueue?type=send")
+	last.waitFor("Enqueue a job")
+	value[int](last, `document.querySelector(".long button").click(), document.querySelector(".long button").click(), 0`)
+	last.waitFor("Job 1 was added.")
+	value[bool](a, fmt.Sprintf(hide, false))
+	a.wait(`document.querySelector("[data-rows] tbody tr")`)
+	n := 0
+	dbtest.OK(t, s.db.SQL.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+	dbtest.Same(t, n, 1)
+}
+
 // TestGoneDatabase: a database goes away and comes back. The page says so, and recovers.
 func TestGoneDatabase(t *testing.T) {
 	t.Parallel()
