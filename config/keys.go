@@ -57,6 +57,10 @@ func (c *checker) keys(path string, value any, t reflect.Type) (fits bool) {
 				c.refuse(element(path, i, key), "must be a single value, not %s", kindOf(section[key]))
 				fits = false
 			}
+			same := func(k string) bool { return k < key && strings.EqualFold(k, key) }
+			if !strings.HasSuffix(path, ".limits") && slices.ContainsFunc(slices.Collect(maps.Keys(section)), same) { // viper would keep one of them
+				c.refuse(element(path, i, key), "is given twice")
+			}
 		}
 		return fits
 	}
