@@ -69,11 +69,21 @@ type Entry struct {
 	Output string
 }
 
+// RetryHandlerFailed begins the note, in parentheses, after an error about whose retry the policy decided instead.
+const RetryHandlerFailed = "the retry handler failed, so the policy decided: "
+
+// Cause is the error as the job has it, without the note that the retry handler failed.
+func (e Entry) Cause() string {
+	cause, _, _ := strings.Cut(e.Error, " ("+RetryHandlerFailed)
+	return cause
+}
+
 var workerLost = texts.Pattern(`^worker lost: \S+( \(pid \d+ on \S+\))?$`)
 
 // OfWorker says whether an attempt will be repeated because its worker stopped or died, which says nothing about the handler.
 func (e Entry) OfWorker() bool {
-	return e.State == Error && (e.Error == "interrupted" || strings.HasPrefix(e.Error, "interrupted;") || workerLost().MatchString(e.Error))
+	cause := e.Cause()
+	return e.State == Error && (cause == "interrupted" || strings.HasPrefix(cause, "interrupted;") || workerLost().MatchString(cause))
 }
 
 // Log is the log of one instance.

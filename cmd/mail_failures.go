@@ -125,7 +125,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 		if of == nil || e.Error == job.Cancelled || e.OfWorker() { // the operator who cancelled a job knows
 			return
 		}
-		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
+		w := failedWay{e.JobType, texts.Fingerprint(e.Cause())}
 		if w.jobType == job.None { // an invalid row has no type
 			w.jobType = ""
 		}
@@ -198,7 +198,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		switch forGood, again := w.among(found), w.among(retried); {
 		case again != nil && e.State == activity.Error:
 			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
-				again.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
+				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
@@ -209,7 +209,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			if k.Jobs == 1 {
 				have = "has"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(k.Failure.Error)),
+			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(e.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
