@@ -48,7 +48,8 @@ func TestPurge(t *testing.T) {
 		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
 
 		// However old, the last stays: it says since when no worker has run.
-		mustExec(t, r.db, "UPDATE "+r.db.Workers()+" SET by_hand = id = 'young', start_time = ?, end_time = ?, state = 'finished'", at(-2*time.Hour), at(-time.Hour))
+		mustExec(t, r.db, "UPDATE "+r.db.Workers()+" SET by_hand = id = 'young', start_time = ?, end_time = ?, state = 'finished'",
+			at(-2*time.Hour), at(-time.Hour))
 		mustExec(t, r.db, "UPDATE "+r.db.Workers()+" SET start_time = ? WHERE id = 'working'", at(-90*time.Minute))
 		for _, dry := range []bool{true, false} {
 			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
