@@ -69,11 +69,21 @@ type Entry struct {
 	Output string
 }
 
+// RetryHandlerFailed begins the note, in parentheses, after an error about whose retry the policy decided instead.
+const RetryHandlerFailed = "the retry handler failed, so the policy decided: "
+
+// Cause is the error as the job has it, without the note that the retry handler failed.
+func (e Entry) Cause() string {
+	cause, _, _ := strings.Cut(e.Error, " ("+RetryHandlerFailed)
+	return cause
+}
+
 var workerLost = texts.Pattern(`^worker lost: \S+( \(pid \d+ on \S+\))?$`)
 
 // OfWorker says whether an attempt will be repeated because its worker stopped or died, which says nothing about the handler.
 func (e Entry) OfWorker() bool {
-	return e.State == Error && (e.Error == "interrupted" || strings.HasPrefix(e.Error, "interrupted;") || workerLost().MatchString(e.Error))
+	cause := e.Cause()
+	return e.State == Error && (cause == "interrupted" || strings.HasPrefix(cause, "interrupted;") || workerLost().MatchString(cause))
 }
 
 // Log is the log of one instance.
@@ -113,9 +123,49 @@ type row struct {
 
 func (l *Log) columns() string { return "id, " + l.db.SQL.TimeColumns("at") + ", " + readColumns }
 
-// Find calls f with each matching entry, oldest first, until f returns an error, which it returns.
+// findPage is how many entries Find reads at once.
+const findPage = 500
+
+// Find calls f with each matching entry, oldest first, until f returns an error, which it returns. Without a limit or a job it
+// reads pages up to the entry that is now the last, so that no statement waits for f.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
-	return l.find(ctx, by, nil, f)
+	if by.Limit > 0 || by.JobID != 0 {
+		return l.find(ctx, by, nil, f)
+	}
+	var there span
+	var w engine.Where
+	w.Within("at", by.Since, by.Until)
+	from := " FROM " + l.db.Activity() + " " + l.db.SQL.ByID
+	if len(w.Args) > 0 {
+		from = " FROM " + l.db.Activity() + " " + l.db.SQL.Index(l.db.Activity(), "at") + w.SQL()
+	}
+	query := "SELECT COALESCE((SELECT MIN(id)" + from + "), 1), COALESCE((SELECT MAX(id)" + from + "), 0)"
+	err := l.db.SQL.QueryRowContext(ctx, query, append(w.Args, w.Args...)...).Scan(&there.first, &there.last)
+	by.After = max(by.After, there.first-1)
+	if by.Before == 0 || by.Before > there.last {
+		by.Before = there.last + 1
+	}
+	for page := make([]Entry, findPage); err == nil && len(page) == findPage; {
+		page, err = l.page(ctx, by.terms(), "id", findPage)
+		for _, e := range page {
+			by.After = e.ID
+			if err := f(e); err != nil {
+				return err
+			}
+		}
+	}
+	return texts.Wrap(err, "find activity")
+}
+
+// page reads the first entries in an order of ids.
+func (l *Log) page(ctx context.Context, w engine.Where, order string, most int) (page []Entry, err error) {
+	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.SQL.ByID + w.SQL() + " ORDER BY " + order + " LIMIT ?"
+	err = engine.Each(ctx, l.db.SQL, query, append(w.Args, most), func(r row) error {
+		r.Entry.At = r.At.Time
+		page = append(page, r.Entry)
+		return nil
+	})
+	return page, err
 }
 
 // find is Find among the ids in these spans, if there are any.

@@ -71,13 +71,17 @@ func (l *Log) upTo(ctx context.Context, id int64) (place, error) {
 	return l.place(ctx, l.db.SQL.ByID+" WHERE id <= ? ORDER BY id DESC", id)
 }
 
-// lastBefore is the place of the last entry before a time, or of the last one if that is zero.
+// lastBefore is the place of the last entry that may lie before a time, or of the last one if that is zero.
 func (l *Log) lastBefore(ctx context.Context, until time.Time) (place, error) {
 	if until.IsZero() {
 		return l.place(ctx, l.db.SQL.ByID+" ORDER BY id DESC")
 	}
-	// entries written later may have earlier times
-	return l.place(ctx, l.db.SQL.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY "+l.db.Activity()+".at DESC", engine.At(until.Add(lateBy)))
+	end, from := engine.At(until.Add(lateBy)), l.db.SQL.Index(l.db.Activity(), "at")+" WHERE at < ?"
+	last, err := l.place(ctx, from+" ORDER BY "+l.db.Activity()+".at DESC", end)
+	if err != nil || last.ID == 0 {
+		return last, err
+	}
+	return l.place(ctx, from+" AND at >= ? ORDER BY id DESC", end, engine.At(last.At.Add(-lateBy))) // it may be of an earlier time
 }
 
 func (l *Log) place(ctx context.Context, which string, args ...any) (p place, err error) {
@@ -92,13 +96,8 @@ func (l *Log) place(ctx context.Context, which string, args ...any) (p place, er
 func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
 	w := by.terms()
 	w.And("id > ? AND id <= ?", last-newestPage, last)
-	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.SQL.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	err := engine.Each(ctx, l.db.SQL, query, append(w.Args, by.Limit-len(entries)), func(r row) error {
-		r.Entry.At = r.At.Time
-		entries = append(entries, r.Entry)
-		return nil
-	})
-	return entries, err
+	page, err := l.page(ctx, w, "id DESC", by.Limit-len(entries))
+	return append(entries, page...), err
 }
 
 // Touched returns up to most of the newest entries above an id, newest first, with no more than their id, kind, queue and job.
@@ -119,7 +118,7 @@ const failedText = 4096
 // within. back is zero if it has scanned all since then, else the time that it has reached. It may be repeated.
 func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration, f func(Entry)) (back time.Time, err error) {
 	table, from := l.db.Activity(), engine.At(since)
-	first, err := l.place(ctx, l.db.SQL.Index(table, "at")+" WHERE at >= ? ORDER BY "+table+".at", engine.At(since.Add(-lateBy)))
+	first, err := l.place(ctx, l.db.SQL.Index(table, "at")+" WHERE at >= ? ORDER BY id", from)
 	if err == nil && first.ID > 0 {
 		query := fmt.Sprintf("SELECT id, %s, state, queue, CAST(job_id AS SIGNED INTEGER) AS job_id, job_type, SUBSTR(error, 1, %d) AS error FROM %s %s"+
 			" WHERE id >= ? AND id <= ? AND at >= ? AND kind = 'job' AND state IN ('failed', 'error') ORDER BY id DESC", l.db.SQL.TimeColumns("at"), failedText, table, l.db.SQL.ByID)

@@ -54,3 +54,48 @@ func TestNewest(t *testing.T) {
 		newest(activity.Filter{JobKey: "old", Limit: 1, Before: back.ID}, 0, 0, 0, at)
 	})
 }
+
+// TestNewestOfTransactionsThatOverlapped: the entry with the latest time needn't have the highest id, nor the earliest the lowest.
+func TestNewestOfTransactionsThatOverlapped(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		fill(t, l, 1, at.Add(time.Second))
+		fill(t, l, 1, at)
+		got, _, err := l.Newest(t.Context(), activity.Filter{Until: at.Add(30 * time.Second), Limit: 10}, time.Hour)
+		dbtest.Ensure(t, err == nil && len(got) == 2, "newest are %+v, %v", got, err)
+		mustExec(t, l.db, "UPDATE "+l.db.Activity()+" SET kind = 'job', state = 'failed'")
+		n := 0
+		_, err = l.Failed(t.Context(), at, time.Hour, func(activity.Entry) { n++ })
+		dbtest.Ensure(t, err == nil && n == 2, "%d failed, %v", n, err)
+	})
+}
+
+// TestFindWaitsForNobody: while f waits, for example for a reader, no statement is open. It ends at what was there at first.
+func TestFindWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		fill(t, l, 600, at.Add(time.Second), at, at.Add(time.Hour))
+		find := func(by activity.Filter) (jobs []int64) {
+			t.Helper()
+			last := int64(0)
+			dbtest.OK(t, l.Find(t.Context(), by, func(e activity.Entry) error {
+				if len(jobs) == 0 {
+					fill(t, l, 1, at.Add(2*time.Hour))
+				}
+				dbtest.Require(t, e.ID > last && l.db.SQL.Stats().InUse == 0, "id %d after %d, %d statements", e.ID, last, l.db.SQL.Stats().InUse)
+				jobs, last = append(jobs, e.JobID), e.ID
+				return nil
+			}))
+			return jobs
+		}
+		dbtest.Same(t, len(find(activity.Filter{})), 1800, "all entries")
+		dbtest.Same(t, len(find(activity.Filter{Since: at, Until: at.Add(time.Second)})), 600, "entries of a second")
+		dbtest.Same(t, len(find(activity.Filter{Since: at.Add(time.Second), Until: at.Add(time.Hour)})), 600, "entries of the next")
+		dbtest.Same(t, len(find(activity.Filter{Since: at.Add(3 * time.Hour)})), 0, "later entries")
+		dbtest.Same(t, len(find(activity.Filter{Until: at})), 0, "earlier entries")
+	})
+}

@@ -122,25 +122,19 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 		for i, e := range found {
 			ids[i], from = e.ID, e.At.Time // the next batch skips this one's remains in the index
 		}
-		n, err := l.deleteByID(ctx, ids)
+		if len(ids) == 0 {
+			return nil
+		}
+		n, err := l.db.SQL.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1")
+		if err != nil {
+			return fmt.Errorf("delete old entries: %w", err)
+		}
 		*deleted += n
-		o.Tell(*deleted)
-		if err != nil || len(found) < engine.PurgeBatch {
-			return err
+		if o.Tell(*deleted); len(found) < engine.PurgeBatch {
+			return nil
 		}
 		if err := engine.Breathe(ctx, began); err != nil {
 			return err
 		}
 	}
-}
-
-// deleteByID deletes entries in its own transaction.
-func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err error) {
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	if deleted, err = l.db.SQL.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1"); err != nil {
-		return 0, fmt.Errorf("delete old entries: %w", err)
-	}
-	return deleted, nil
 }

@@ -179,13 +179,13 @@ func (a *app) mailNews(ctx context.Context, i *instance, p worker.Params, took t
 		err = a.mailFailures(ctx, i, now, now.Add(-took-lately))
 	}
 	if err == nil {
-		err = a.mailUnhandled(ctx, i, now)
-	}
-	if err == nil {
 		err = a.mailInTurn(ctx, i, now)
 	}
 	if err == nil {
 		err = a.mailHandled(ctx, i, p)
+	}
+	if err == nil { // last, because it may use up the time
+		err = a.mailUnhandled(ctx, i, now)
 	}
 	if err != nil && ctx.Err() == nil {
 		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {

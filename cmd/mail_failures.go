@@ -36,11 +36,6 @@ func (w failedWay) notice(state activity.State, queue string) string {
 	return fmt.Sprintf("%s %s %s %s", state, queue, w.fingerprint, cmp.Or(w.jobType, job.None))
 }
 
-// ended names the notice for the end of these failures.
-func (w failedWay) ended(queue string) string {
-	return endedNotice + " " + w.notice(activity.Failed, queue)
-}
-
 // name is the queue and the job type for people.
 func (w failedWay) name(queue string) string { return queue + "/" + texts.ShellWord(w.jobType) }
 
@@ -125,7 +120,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 		if of == nil || e.Error == job.Cancelled || e.OfWorker() { // the operator who cancelled a job knows
 			return
 		}
-		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
+		w := failedWay{e.JobType, texts.Fingerprint(e.Cause())}
 		if w.jobType == job.None { // an invalid row has no type
 			w.jobType = ""
 		}
@@ -145,12 +140,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
 	said := texts.Map(ways, func(w failedWay) string { return w.notice(newest[w].State, q.Name) })
 	forGood := texts.Map(ways, func(w failedWay) string { return w.notice(activity.Failed, q.Name) })
-	ended := texts.Map(ways, func(w failedWay) string { return w.ended(q.Name) })
 	left, err := board.Unsaid(ctx, slices.Concat(said, forGood), now, mailedAgain)
-	if err != nil {
-		return nil, err
-	}
-	over, err := board.Times(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -158,16 +148,7 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 		if len(ours) == mailedMost {
 			break
 		}
-		unsaid := slices.Contains(left, said[n]) && slices.Contains(left, forGood[n])
-		if end := over[ended[n]]; !unsaid && !end.IsZero() && newest[w].At.After(end) { // it failed again after its end was mailed
-			if unsaid, err = board.Over(ctx, ended[n]); unsaid {
-				_, err = board.Over(ctx, said[n])
-			}
-			if err != nil {
-				return ours, err
-			}
-		}
-		if !unsaid {
+		if !slices.Contains(left, said[n]) || !slices.Contains(left, forGood[n]) {
 			continue
 		}
 		claimed, err := board.Claim(ctx, said[n], now, mailedAgain)
@@ -198,7 +179,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		switch forGood, again := w.among(found), w.among(retried); {
 		case again != nil && e.State == activity.Error:
 			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
-				again.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
+				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
 			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
@@ -209,7 +190,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			if k.Jobs == 1 {
 				have = "has"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(k.Failure.Error)),
+			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(e.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/alert"
-	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -39,7 +38,8 @@ func openWay(notice string) (w failedWay, queue string) {
 	return w, words[2]
 }
 
-// mailMended tells which failures mailed by hipq work are over: no such job is failed, waits for its retry, or runs it.
+// mailMended tells which failures mailed by hipq work are over: no such job is failed, waits for its retry, or runs it. It waits
+// until hipq work may mail them again, so that failures that come and go are mailed once an hour.
 func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now time.Time, open map[string]time.Time) error {
 	queues, err := i.mailed()
 	if err != nil {
@@ -62,7 +62,11 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 		}
 		for _, notice := range notices {
 			w, _ := openWay(notice)
-			if lasts(w) {
+			mailed, err := w.mailed(ctx, log, q.Name)
+			if err != nil {
+				return err
+			}
+			if lasts(w) || now.Sub(mailed).Abs() < mailedAgain {
 				lasting = append(lasting, notice)
 				continue
 			}
@@ -87,10 +91,18 @@ func (a *app) mailMended(ctx context.Context, i *instance, log alert.Log, now ti
 	if failed := a.mailNoneLeft(ctx, i, log, over); failed != nil {
 		return errors.Join(err, failed, log.Note(ctx, over, now))
 	}
-	return errors.Join(err, log.Note(ctx, texts.Map(over, func(notice string) string { // what fails so after that is news
-		w, name := openWay(notice)
-		return w.ended(name)
-	}), now))
+	return err
+}
+
+// mailed is when these failures of a queue were last mailed; zero if that is no longer known.
+func (w failedWay) mailed(ctx context.Context, log alert.Log, queue string) (last time.Time, err error) {
+	told, err := log.Times(ctx, []string{w.notice(activity.Failed, queue), w.notice(activity.Error, queue)})
+	for _, at := range told {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last, err
 }
 
 // lastingWays returns whether jobs of a queue are failed in a way, or wait for their retry. A retry that runs may fail again.
@@ -118,13 +130,13 @@ func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, noti
 	var some []string
 	for _, notice := range notices[:min(len(notices), most)] {
 		w, queue := openWay(notice)
-		told, err := log.Times(ctx, []string{w.notice(activity.Failed, queue), w.notice(activity.Error, queue)})
+		at, err := w.mailed(ctx, log, queue)
 		if err != nil {
 			return err
 		}
 		mailed := ""
-		if len(told) > 0 {
-			mailed = ", mailed at " + i.local(slices.MaxFunc(slices.Collect(maps.Values(told)), time.Time.Compare))
+		if !at.IsZero() {
+			mailed = ", mailed at " + i.local(at)
 		}
 		some = append(some, fmt.Sprintf("%s (fingerprint %s%s)", w.name(queue), w.fingerprint, mailed))
 	}

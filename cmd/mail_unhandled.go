@@ -36,7 +36,15 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		if !slices.Contains(names, looked+q.Name) {
 			continue
 		}
-		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error { return a.mailUnhandledOf(ctx, i, q, now) })
+		err := board.Once(ctx, looked+q.Name, now, time.Hour, func() error {
+			within, cancel := context.WithTimeout(ctx, lookedWithin)
+			defer cancel()
+			err := a.mailUnhandledOf(within, i, q, now)
+			if within.Err() != nil { // too many jobs are due: the next look is in an hour too
+				return nil
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -45,11 +53,11 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 }
 
 func (a *app) mailUnhandledOf(ctx context.Context, i *instance, q *queue.Queue, now time.Time) error {
-	stands, err := admin.Of(q).Overview(ctx)
+	paused, err := admin.Of(q).Paused(ctx)
 	if err != nil {
 		return err
 	}
-	unhandled, err := admin.Of(q).Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
+	unhandled, err := admin.Of(q).Unhandled(ctx, paused, now, i.handled(q.Name))
 	if err != nil {
 		return err
 	}

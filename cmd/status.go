@@ -247,7 +247,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	for _, j := range quarantined {
 		s.Quarantined = append(s.Quarantined, quarantinedJob{j.ID, j.Type, j.Losses})
 	}
-	types, err := admin.Of(q).Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
+	types, err := admin.Of(q).Unhandled(ctx, c.Paused, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		s.Unhandled = append(s.Unhandled, unhandledType{name, job.Time{Time: types[name]}})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -87,7 +88,7 @@ func (m *Monitor) aggregate(ctx context.Context, hour time.Time, o AggregateOpti
 			return false, err
 		}
 	}
-	counted, err := m.count(ctx, hour)
+	counted, err := m.countBetween(ctx, hour, hour.Add(time.Hour), math.MaxInt64)
 	if err != nil {
 		return false, err
 	}

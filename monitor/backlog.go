@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,8 +162,8 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 		}
 	}
 	for k, r := range hour.rows {
-		if k == workersKey {
-			continue
+		if !slices.ContainsFunc(queues, func(q schema.Queue) bool { return q.Name == k.queue }) {
+			continue // not measured
 		}
 		r.measured(jobCount{}, now)
 		if of := shards[k.queue]; len(of) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -23,13 +22,8 @@ type group struct {
 	ran bool
 }
 
-// count counts an hour of activity. It reads all entries because a GROUP BY over the buckets takes several times as
-// long: the engines can't hold that many groups in memory.
-func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
-	return m.countBetween(ctx, hour, hour.Add(time.Hour), math.MaxInt64)
-}
-
-// countBetween counts the activity in [from, to). The error is errTooMuch if that may be more than most entries.
+// countBetween counts the activity in [from, to). It reads all entries because a GROUP BY over the buckets takes several
+// times as long: the engines can't hold that many groups in memory. The error is errTooMuch if that may be more than most entries.
 func (m *Monitor) countBetween(ctx context.Context, from, to time.Time, most int64) (metrics, error) {
 	counted := newMetrics(from)
 	groups, err := m.groups(ctx, from, to, most)

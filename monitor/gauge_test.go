@@ -97,3 +97,22 @@ func TestGauge(t *testing.T) {
 		dbtest.Same(t, len(stored(t, m, hour.Add(-time.Hour))), 0, "rows of an idle hour")
 	})
 }
+
+// TestGaugeOfAnUnfitQueue: the backlog of a queue that can't be measured is unknown, not 0.
+func TestGaugeOfAnUnfitQueue(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		hour := complete(t, m)
+		for _, queue := range queues {
+			logged(t, db, activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: queue, JobType: "send"})
+		}
+		exec(t, db, "DROP TABLE shop_report")
+		aggregate(t, m, hour, AggregateOptions{Gauge: true})
+		rows := stored(t, m, hour)
+		unfit, fit := rows[key{"report", "send"}], rows[key{"mail", "send"}]
+		dbtest.Ensure(t, unfit.Counts.Added == 1 && unfit.Backlog == nil, "the unfit queue: %+v", unfit)
+		dbtest.Ensure(t, fit.Backlog != nil && *fit.Backlog == 0, "the other: %+v", fit)
+	})
+}

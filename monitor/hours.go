@@ -63,6 +63,11 @@ func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gon
 	if err != nil || len(missing) == 0 {
 		return nil, nil, err
 	}
+	return m.apart(ctx, missing)
+}
+
+// apart divides missing hours into those whose activity is there, and those whose activity is gone.
+func (m *Monitor) apart(ctx context.Context, missing []time.Time) (there, gone []time.Time, err error) {
 	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
 	n := len(missing)
 	if !first.IsZero() {

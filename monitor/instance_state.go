@@ -130,7 +130,7 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	missing, err := m.Missing(ctx, lastComplete(now).Add(-time.Hour))
 	if s.MissedHours = len(missing); err == nil && len(missing) > 0 {
 		var gone []time.Time
-		_, gone, err = m.MissingSince(ctx, missing[0])
+		_, gone, err = m.apart(ctx, missing)
 		s.GoneHours = len(gone)
 	}
 	return s, err

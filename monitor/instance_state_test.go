@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -91,5 +92,27 @@ func TestState(t *testing.T) {
 		got = state()
 		dbtest.Ensure(t, got.MissedHours == 1 && len(got.Types) == 2 && got.Types[0].Counts.Failed == 0,
 			"after the monitor stood still: %+v", got)
+	})
+}
+
+// TestLastAttempts: an attempt that lost its worker says nothing about the handler, however long its host's name is.
+func TestLastAttempts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		now := dbtest.Must(db.SQL.Clock(t.Context()))(t)
+		attempt := func(id int64, why string) {
+			logged(t, db, activity.Entry{
+				At: now, Kind: activity.Job, State: activity.Error, Queue: "mail", JobType: "send", JobID: id, RunMS: 1, Error: why,
+			})
+		}
+		const worker = "worker lost: 0197f3a2-5c1e-7d44-9b1a-3f0c5a6e8d21 (pid 4194304 on "
+		for id := range int64(4) {
+			attempt(id, worker+"web1)")
+		}
+		attempt(5, worker+strings.Repeat("h", 255)+") ("+activity.RetryHandlerFailed+"exit status 1)")
+		attempt(6, "no luck ("+activity.RetryHandlerFailed+"exit status 1)")
+		types := dbtest.Must(New(db).State(t.Context(), time.Hour, 0))(t).Types
+		dbtest.Ensure(t, len(types) == 1 && types[0].Last.Ended == 1, "%+v, want one attempt", types)
 	})
 }

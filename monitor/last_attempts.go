@@ -41,7 +41,8 @@ func (l LastAttempts) enough() bool {
 // worker are left out because they say nothing about the handler.
 func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *TypeState) error {
 	table := m.db.Activity()
-	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id, SUBSTR(error, 1, 60) AS error FROM " + table + " " + m.db.SQL.ByID +
+	query := "SELECT " + m.db.SQL.TimeColumns("at") + ", state, queue, job_type, CAST(job_id AS SIGNED INTEGER) AS job_id, SUBSTR(error, 1, 400) AS error" +
+		" FROM " + table + " " + m.db.SQL.ByID +
 		" WHERE id > (SELECT MAX(id) FROM " + table + ") - ? AND at >= ? AND kind = 'job' AND state IN ('finished', 'error', 'failed')" +
 		" AND run_ms >= 0 ORDER BY id DESC"
 	type entry struct {

@@ -29,7 +29,7 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 func (db *DB) check(ctx context.Context, units []unit) error {
 	owners, there, err := db.find(ctx, units)
 	if err != nil {
-		if engine.NoSuchTable(err) {
+		if engine.Missing(err) != "" {
 			return fmt.Errorf("%w: it has no hipq tables", ErrAbsent)
 		}
 		return fmt.Errorf("check the tables: %w", err)

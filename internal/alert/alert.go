@@ -151,7 +151,8 @@ func (b Log) Purge(ctx context.Context, before time.Time) error {
 		err := b.db.SQL.SelectContext(ctx, &old, "SELECT notice FROM "+b.db.Notices()+" WHERE said_time < ? LIMIT ?", engine.At(before), engine.PurgeBatch)
 		if err == nil && len(old) > 0 {
 			err = b.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-				return tx.Write(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
+				return tx.Write(ctx, "DELETE FROM "+b.db.Notices()+" WHERE said_time < ? AND notice IN "+engine.In(len(old)),
+					append([]any{engine.At(before)}, old...)...)
 			})
 		}
 		if err != nil {

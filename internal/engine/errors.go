@@ -118,12 +118,6 @@ func IsDone(err error) bool {
 		(strings.Contains(err.Error(), "duplicate column name") || strings.Contains(err.Error(), "no such column"))
 }
 
-// NoSuchTable says whether err means that a table is missing. For SQLite, the queries in question get this code for no other
-// reason.
-func NoSuchTable(err error) bool {
-	return isOf(err, erNoSuchTable) || codeOf(err) == sqlite3.SQLITE_ERROR
-}
-
 // Missing is the engine's message about a missing table or index; "" if err means something else.
 func Missing(err error) string {
 	my, _ := errors.AsType[*mysql.MySQLError](err)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,19 +18,23 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Programs without the config know what it says of a queue.
+// Programs without the config know what it says of a queue, also of thousands of throttle groups.
 func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
+	limits := map[string]int{"*": 3}
+	for n := range 4000 {
+		limits[fmt.Sprintf("customer-number-%d", n)] = n + 1
+	}
 	suiteWith(t, func(o *queue.Options) {
 		weighty(o)
 		o.Rate, o.Order, o.DefaultPriority, o.KeepFailed = job.Rate{Starts: 5, Per: time.Minute}, job.ByPriority, new(-7), queue.DiscardAtOnce
 		o.DefaultTimeout, o.DefaultRetry = time.Hour, new(job.DefaultRetry)
-		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 3}}
+		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: limits}
 	}, func(s env) {
 		all := must[[]queue.Options](t)(admin.Registered(t.Context(), s.db))
 		require(t, len(all) == 1, "registered are %+v", all)
 		got := all[0]
 		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 || got.DefaultTimeout != time.Hour || *got.DefaultRetry != job.DefaultRetry ||
-			got.KeepFailed != queue.DiscardAtOnce || got.ThrottleGroups.Limits["*"] != 3 {
+			got.KeepFailed != queue.DiscardAtOnce || !maps.Equal(got.ThrottleGroups.Limits, limits) {
 			t.Errorf("registered as %+v", got)
 		}
 	})

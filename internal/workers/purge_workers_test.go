@@ -46,6 +46,17 @@ func TestPurge(t *testing.T) {
 		dbtest.OK(t, r.db.SQL.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"))
 		diff := cmp.Diff([]string{"just ended", "working", "young"}, ids)
 		dbtest.Ensure(t, diff == "", "(-want +got):\n%s", diff)
+
+		// However old, the last stays: it says since when no worker has run.
+		mustExec(t, r.db, "UPDATE "+r.db.Workers()+" SET by_hand = id = 'young', start_time = ?, end_time = ?, state = 'finished'",
+			at(-2*time.Hour), at(-time.Hour))
+		mustExec(t, r.db, "UPDATE "+r.db.Workers()+" SET start_time = ? WHERE id = 'working'", at(-90*time.Minute))
+		for _, dry := range []bool{true, false} {
+			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
+			dbtest.Ensure(t, err == nil && n == 2, "dry run %v, with a last worker: %d workers, %v", dry, n, err)
+		}
+		last := dbtest.Must(r.LastHeard(t.Context()))(t)
+		dbtest.Ensure(t, last != nil && last.ID == "working", "the last is %+v", last)
 	})
 }
 
@@ -54,7 +65,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	r := New(dbtest.Open(t, "mysql", dbtest.MySQL(t)))
 	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
-		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
+		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?), ('last', 'h', 1, 'finished', UTC_TIMESTAMP(6), ?, ?, UTC_TIMESTAMP(6))", at, at, at, at, at, at)
 	open := dbtest.Must(r.db.SQL.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = open.Rollback() }()
 	dbtest.Must(open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+

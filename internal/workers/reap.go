@@ -76,14 +76,22 @@ func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err erro
 	return died, nil
 }
 
-// Purge deletes the rows of workers that ended before o.Before, and returns their number. It may be repeated.
+// Purge deletes the rows of workers that ended before o.Before, and returns their number. It may be repeated. The last row
+// stays, because it says since when no worker has run.
 func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int64, err error) {
+	last, err := r.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
 	// No worker ends before it starts, so the index on the start excludes the recent ones.
 	where := " FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") +
 		" WHERE start_time < ? AND end_time < ? AND state <> 'working'"
-	before := engine.At(o.Before)
+	args := []any{engine.At(o.Before), engine.At(o.Before)}
+	if last != nil {
+		where, args = where+" AND id <> ?", append(args, last.ID)
+	}
 	if o.DryRun {
-		if err := r.db.SQL.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, before, before); err != nil {
+		if err := r.db.SQL.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, args...); err != nil {
 			return 0, fmt.Errorf("count old workers: %w", err)
 		}
 		return deleted, nil
@@ -91,7 +99,7 @@ func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int
 	for {
 		began := time.Now()
 		var found []string
-		if err := r.db.SQL.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
+		if err := r.db.SQL.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", append(args, engine.PurgeBatch)...); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
 		// One by one: with a list of ids MySQL may scan the table, and wait for the live workers' rows.

@@ -149,15 +149,15 @@ func (q *Queue) part(s situation, place int) (r store.ShardRow) {
 const passedBy = time.Hour
 
 // Unhandled returns job types, perhaps misspelled, that no worker seems to handle, and since when they are due. Such a type
-// had due jobs for an hour in which workers ran none of them. handled are types to leave out. c are fresh counts, and
-// lastSeen is the latest heartbeat of any worker, or zero.
+// had due jobs for an hour in which workers ran none of them. handled are types to leave out. lastSeen is the latest heartbeat
+// of any worker, or zero. A paused queue has none.
 //
-// If such types are possible, it reads all due jobs in the index, and the activity since then.
-func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
-	before := lastSeen.Add(-passedBy)
-	if c.Paused || c.OldestDue.IsZero() || c.OldestDue.After(before) {
+// It reads all due jobs in the index, and if such types are possible, the activity since then.
+func (q *Queue) Unhandled(ctx context.Context, paused bool, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
+	if paused || lastSeen.IsZero() {
 		return nil, nil
 	}
+	before := lastSeen.Add(-passedBy)
 	from, activity := " FROM "+q.s.Table()+" "+q.s.ClaimIndex(), q.s.DB().Activity()
 	query := "SELECT job_type, " + q.s.DB().SQL.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
 		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +

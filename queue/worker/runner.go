@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
@@ -121,7 +122,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case r.jobs.Err() != nil:
 		a.left = true // another worker asks again after this one has ended
 	default:
-		a.Note = "the retry handler failed, so the policy decided: " + err.Error()
+		a.Note = activity.RetryHandlerFailed + err.Error()
 	}
 	r.ended <- a
 }

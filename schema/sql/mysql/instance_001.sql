@@ -56,8 +56,8 @@ CREATE TABLE IF NOT EXISTS {queues} (
   keep_finished  BIGINT NOT NULL DEFAULT 1209600,
   keep_failed    BIGINT NOT NULL DEFAULT 7776000,
   paused         TINYINT NOT NULL DEFAULT 0,
-  -- the rest of the queue's config, as JSON
-  settings       TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- the rest of the queue's config, as JSON: its throttle groups may be many
+  settings       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   -- the queue's division into shards; only hipq init changes it
   division       INT NOT NULL DEFAULT 1,
   create_time    DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
