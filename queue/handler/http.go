@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -78,7 +79,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	defer func() { outcome.Ran = time.Since(began) }()
 	request, err := h.request(ctx, j)
 	if err != nil {
-		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
+		return job.Outcome{Verdict: job.Failed, Error: texts.Clean(err.Error())}
 	}
 	h.noteRequest(ctx, request)
 	answer, err := h.client.Do(request)
@@ -90,7 +91,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	if log != nil {
 		defer func() { outcome.Output = log.end().text }()
 	}
-	text := clean(string(body))
+	text := texts.Clean(string(body))
 	noteAnswer(ctx, answer, text)
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
@@ -199,11 +200,11 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	if why == "" || strings.Contains(strings.ToLower(statusOf(answer)), strings.ToLower(why)) {
 		return statusOf(answer)
 	}
-	return clean(statusOf(answer) + ": " + quoted(why))
+	return texts.Clean(statusOf(answer) + ": " + quoted(why))
 }
 
 // statusOf returns a bounded status, because the server may put any text after the number.
-func statusOf(answer *http.Response) string { return clean(quoted(answer.Status)) }
+func statusOf(answer *http.Response) string { return texts.Clean(quoted(answer.Status)) }
 
 func verdictOf(status int) job.Verdict {
 	switch {

@@ -181,12 +181,12 @@ func (r reply) amend(o *job.Outcome) {
 func jsonText(raw json.RawMessage) string {
 	var text *string
 	if json.Unmarshal(raw, &text) != nil {
-		return clean(string(raw))
+		return texts.Clean(string(raw))
 	}
 	if text == nil {
 		return ""
 	}
-	return clean(*text)
+	return texts.Clean(*text)
 }
 
 // parseRetryAfter parses retry_after. A number is seconds, and 0 means unset, as in a retry handler's input. A string is a

@@ -121,7 +121,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case r.jobs.Err() != nil:
 		a.left = true // another worker asks again after this one has ended
 	default:
-		a.Note = "the retry handler failed, so the policy decided: " + err.Error()
+		a.Note = "the retry handler failed, so the policy decided: " + storable(err.Error())
 	}
 	r.ended <- a
 }
