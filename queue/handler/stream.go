@@ -184,13 +184,19 @@ func (s *Stream) leave(t *talk) {
 const maxStartDelay = 30 * time.Second
 
 // wasFutile records that a program ended without any answer. The second in a row delays the next start by 1 s, and each
-// further one doubles the delay.
+// further one doubles the delay. Then it wakes waiting jobs.
 func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastEnd = end
 	if s.futile++; s.futile > 1 {
-		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
+		delay := min(time.Second<<min(s.futile-2, 10), maxStartDelay)
+		s.startAt = time.Now().Add(delay)
+		time.AfterFunc(delay, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.wake()
+		})
 	}
 }
 

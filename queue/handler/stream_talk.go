@@ -112,7 +112,6 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	} else if !added {
 		return outcome, true
 	}
-	defer handling.Instead(ctx, killedInVain(t.program, t.giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
 	t.send(ctx, j.ID, f, line)
 	landed := <-f.done
