@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -54,9 +55,9 @@ type HTTP struct {
 	RootCAs *x509.CertPool
 
 	// ping is the ping interval; 0 means pingAfter.
-	ping   time.Duration
-	once   sync.Once
-	client *http.Client
+	ping      time.Duration
+	once      sync.Once
+	transport *http.Transport
 }
 
 const (
@@ -82,7 +83,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		return job.Outcome{Verdict: job.Failed, Error: texts.Clean(err.Error())}
 	}
 	h.noteRequest(ctx, request)
-	answer, err := h.client.Do(request)
+	answer, err := h.transport.RoundTrip(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))
 	}
@@ -115,8 +116,8 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 
 // Close closes idle connections.
 func (h *HTTP) Close() {
-	if h.client != nil {
-		h.client.CloseIdleConnections()
+	if h.transport != nil {
+		h.transport.CloseIdleConnections()
 	}
 }
 
@@ -231,15 +232,16 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return min(after, maxRetryAfter)
 }
 
-// reasonOf returns why a request failed: the context's cause, or the error without method and URL, which the config has.
+// reasonOf returns why a request failed: the context's cause, or the error.
 func reasonOf(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		if err = failed.Err; errors.Is(err, io.EOF) {
-			return "the endpoint has closed the connection without an answer"
-		}
+	switch answer, ok := errors.AsType[tls.RecordHeaderError](err); {
+	case ok && string(answer.RecordHeader[:]) == "HTTP/":
+		err = http.ErrSchemeMismatch
+	case errors.Is(err, io.EOF):
+		return "the endpoint has closed the connection without an answer"
 	}
 	return err.Error()
 }
