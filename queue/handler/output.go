@@ -159,7 +159,7 @@ func (o *output) end() printed {
 	}
 	// don't begin within a rune
 	for range utf8.UTFMax - 1 {
-		if utf8.RuneStart(kept[0]) {
+		if len(kept) == 0 || utf8.RuneStart(kept[0]) {
 			break
 		}
 		kept, cut = kept[1:], cut+1
