@@ -50,7 +50,7 @@ type Stream struct {
 	futile   int           // programs in a row that ended without any answer
 	startAt  time.Time     // earliest next start
 	lastEnd  string        // why the last of them ended
-	note     string        // the beginning of the next job's log
+	note     string        // the beginning of the next program's first log
 	changed  chan struct{} // closed when a program may have room; nil without waiters
 	ending   sync.WaitGroup
 }
@@ -198,21 +198,6 @@ func (s *Stream) wasFutile(end string) {
 			s.wake()
 		})
 	}
-}
-
-// leaveNote puts a text at the beginning of the next program's first log.
-func (s *Stream) leaveNote(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.note = text
-}
-
-// takeNote returns that text once.
-func (s *Stream) takeNote() (text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, s.note = s.note, ""
-	return text
 }
 
 func (s *Stream) wasUseful() {

@@ -107,7 +107,9 @@ func (t *talk) misunderstand(reason string) {
 	}
 	t.hint, t.remark = reason, "["+reason+": it gets no more jobs]\n"
 	if len(t.flights) == 0 {
-		t.stream.leaveNote(t.remark)
+		t.stream.mu.Lock()
+		t.stream.note = t.remark
+		t.stream.mu.Unlock()
 	}
 	t.retireFor(reason)
 }

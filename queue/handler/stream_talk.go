@@ -91,9 +91,11 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if note := s.takeNote(); note != "" {
-		t.idle = logged(nil, []byte(note))
+	s.mu.Lock()
+	if s.note != "" {
+		t.idle, s.note = logged(nil, []byte(s.note)), ""
 	}
+	s.mu.Unlock()
 	t.log, err = t.pipes.Err.SyscallConn()
 	return t, err
 }
