@@ -121,7 +121,8 @@ func (s *service) run(ctx context.Context, most int) (started int, err error) {
 		s.renewed(over, 0)
 		s.mu.Lock()
 		s.sum = Summary{
-			Started: s.sum.Started + done.Started, Finished: s.sum.Finished + done.Finished, Errors: s.sum.Errors + done.Errors, Lost: s.sum.Lost + done.Lost,
+			Started: s.sum.Started + done.Started, Finished: s.sum.Finished + done.Finished, Errors: s.sum.Errors + done.Errors,
+			Lost: s.sum.Lost + done.Lost,
 		}
 		s.mu.Unlock()
 		select {
