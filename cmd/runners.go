@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/config"
@@ -37,9 +38,11 @@ func (a *app) newRunners(i *instance, workerID string) *runners {
 // closeRunners ends what still runs, and names it for the worker's entry. What can't be killed doesn't affect the
 // worker's result. The call may be repeated.
 func (a *app) closeRunners(r *runners) (left string) {
+	var ends sync.WaitGroup // together, because each may take the grace
 	for _, end := range r.close {
-		end()
+		ends.Go(end)
 	}
+	ends.Wait()
 	r.close = nil
 	if err := r.guard.Close(); err != nil {
 		a.warn(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Hooks are the caller's part in a handler's attempt. A nil hook is inherited from the outer context.
+// Hooks are the caller's part in a handler's attempt. Each may be nil.
 type Hooks struct {
 	// Look ends the context if the clock says that its time is up: a process that was stopped may continue with
 	// starting a program before its timers fire. Err calls it, and so does the context's own Err.
@@ -27,29 +27,13 @@ type key struct{}
 type attempt struct {
 	context.Context
 	Hooks
-	// instead is what to do when the attempt is overdue: own, or the outer context's.
-	instead *atomic.Pointer[func()]
-	own     atomic.Pointer[func()]
+	// instead is what to do when the attempt is overdue.
+	instead atomic.Pointer[func()]
 }
 
 // With makes a context for a handler.
 func With(ctx context.Context, h Hooks) context.Context {
-	a := &attempt{Context: ctx, Hooks: h}
-	a.instead = &a.own
-	around := of(ctx)
-	if h.Look == nil {
-		a.Look = around.Look
-	}
-	if h.Say == nil {
-		a.Say = around.Say
-	}
-	if h.Note == nil {
-		a.Note = around.Note
-	}
-	if h.End == nil {
-		a.End, a.instead = around.End, around.instead
-	}
-	return a
+	return &attempt{Context: ctx, Hooks: h}
 }
 
 // of is the attempt of a context, even if that is wrapped; without one, an attempt without hooks.
@@ -57,9 +41,7 @@ func of(ctx context.Context) *attempt {
 	if a, ok := ctx.Value(key{}).(*attempt); ok {
 		return a
 	}
-	none := new(attempt)
-	none.instead = &none.own
-	return none
+	return new(attempt)
 }
 
 // Value implements context.Context.
@@ -113,9 +95,9 @@ func Overdue(ctx context.Context) {
 // Instead sets what to do when the attempt is overdue; restore undoes it. If do does nothing, the handler must itself
 // end what it runs.
 func Instead(ctx context.Context, do func()) (restore func()) {
-	instead := of(ctx).instead
-	before := instead.Swap(&do)
-	return func() { instead.Store(before) }
+	a := of(ctx)
+	before := a.instead.Swap(&do)
+	return func() { a.instead.Store(before) }
 }
 
 // GoesOn is the outcome of an attempt whose handler ignores the context's end.

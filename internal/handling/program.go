@@ -113,9 +113,12 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 // PID is the process id of the leader and of the group.
 func (p *Program) PID() int { return p.pid }
 
-// Interrupt sends TERM to the group, and KILL after grace. It does nothing if the leader has already ended. It calls
-// denied if the leader may not be killed; the leader isn't reaped before that returns.
-func (p *Program) Interrupt(grace time.Duration, denied func()) {
+// dying is how long a killed leader may take to end. A program that waits for a disk or file server may never end.
+const dying = 5 * time.Second
+
+// Interrupt sends TERM to the group, and KILL after grace. It does nothing if the leader has already ended. If the leader
+// can't be killed, giveUp gets the reason; the leader isn't reaped before that returns.
+func (p *Program) Interrupt(grace time.Duration, giveUp func(still string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped || process.HasEnded(p.pid) {
@@ -132,19 +135,17 @@ func (p *Program) Interrupt(grace time.Duration, denied func()) {
 		p.deaf = grace > 0 && !process.HasEnded(p.pid)
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		if syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM && !process.HasEnded(p.pid) {
-			denied()
+			giveUp("the worker may not signal it") // because it changed its user
+			return
 		}
+		p.kill = time.AfterFunc(dying, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.reaped && !process.HasEnded(p.pid) {
+				giveUp("it was killed but has not ended")
+			}
+		})
 	})
-}
-
-// IfKilledInVain calls f if an interrupted leader has not ended: call it after the grace. The leader isn't reaped
-// before f returns.
-func (p *Program) IfKilledInVain(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.interrupted && !p.reaped && !process.HasEnded(p.pid) {
-		f()
-	}
 }
 
 // Await waits until the leader has ended, kills the rest of its group, and reads the rest of the output. Until Reap,

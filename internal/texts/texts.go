@@ -43,6 +43,11 @@ func ShellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// Clean returns valid UTF-8 without NUL, which every database takes.
+func Clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // None stands for a missing text in the tables.
 const None = "NONE"
 

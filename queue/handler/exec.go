@@ -58,7 +58,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	defer func() { outcome.Ran = time.Since(begin) }()
 	argv, filled, err := e.fill(j)
 	if err != nil {
-		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error())}
+		return job.Outcome{Verdict: job.Failed, Error: texts.Clean("not started: " + err.Error())}
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
 	outcome, from := outcomeOf(end, out, j)
@@ -138,5 +138,5 @@ func failure(end ending, out printed) string {
 
 // tryAgain returns the outcome of a failed attempt.
 func tryAgain(reason string) job.Outcome {
-	return job.Outcome{Verdict: job.TryAgain, Error: head(clean(reason), job.MaxDataBytes)}
+	return job.Outcome{Verdict: job.TryAgain, Error: head(texts.Clean(reason), job.MaxDataBytes)}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
@@ -32,9 +31,9 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err != nil {
 		return out, end, err
 	}
-	giveUp := func(still string) { abandonAttempt(ctx, p, still, buffer) }
-	defer handling.Instead(ctx, killedInVain(p, giveUp))()
-	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { giveUp(mayNotSignal) }) })
+	unwatch := context.AfterFunc(ctx, func() {
+		p.Interrupt(e.Grace, func(still string) { abandonAttempt(ctx, p, still, buffer) })
+	})
 	within, outside := p.Await("HIPQ_TOKEN=" + j.AttemptToken) // on this goroutine: a wake-up by another would cost a short job a tenth of its time
 	byGuard := e.Guard.ofWorker().MayStop()
 	unwatch()
@@ -68,19 +67,6 @@ func leftBehind(within, outside []string) (notes string) {
 	return notes
 }
 
-// dying is how long a killed program may take to end before it is abandoned. A program that waits for a disk or file server
-// may never end.
-const dying = 5 * time.Second
-
-// killedInVain returns the function to call for an overdue attempt. It calls giveUp with a reason if the program doesn't die.
-func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func()) {
-	return func() {
-		time.AfterFunc(dying, func() {
-			p.IfKilledInVain(func() { giveUp("it was killed but has not ended") })
-		})
-	}
-}
-
 // abandonAttempt ends the attempt of a program that can't be killed, so that it frees its slot.
 func abandonAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
 	p.Detach()
@@ -88,9 +74,6 @@ func abandonAttempt(ctx context.Context, p *handling.Program, still string, buff
 	outcome.Output = buffer.end().text
 	handling.End(ctx, outcome)
 }
-
-// mayNotSignal is why a program that changed its user still runs.
-const mayNotSignal = "the worker may not signal it"
 
 // stillRuns returns the error of an attempt whose program can't be killed.
 func stillRuns(why string, p *handling.Program, still string) string {

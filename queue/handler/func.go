@@ -75,7 +75,7 @@ func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 // finished returns the outcome of a finished or sent attempt, or an error if the result is invalid.
 func finished(verdict job.Verdict, result string) job.Outcome {
 	if len(result) <= job.MaxDataBytes {
-		result = clean(result) // it may grow
+		result = texts.Clean(result) // it may grow
 	}
 	if len(result) > job.MaxDataBytes {
 		return tryAgain(fmt.Sprintf("the handler's result has %d bytes; the maximum is %d", len(result), job.MaxDataBytes))
@@ -156,7 +156,7 @@ func RetryAfter(err error, delay time.Duration) error {
 // panicked returns the outcome of a panic. Call it where the panic is recovered.
 func panicked(value any) job.Outcome {
 	outcome := tryAgain(fmt.Sprintf("panic: %v", value))
-	outcome.Output = clean(panicStack(string(debug.Stack())))
+	outcome.Output = texts.Clean(panicStack(string(debug.Stack())))
 	return outcome
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -53,9 +55,9 @@ type HTTP struct {
 	RootCAs *x509.CertPool
 
 	// ping is the ping interval; 0 means pingAfter.
-	ping   time.Duration
-	once   sync.Once
-	client *http.Client
+	ping      time.Duration
+	once      sync.Once
+	transport *http.Transport
 }
 
 const (
@@ -78,10 +80,10 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	defer func() { outcome.Ran = time.Since(began) }()
 	request, err := h.request(ctx, j)
 	if err != nil {
-		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
+		return job.Outcome{Verdict: job.Failed, Error: texts.Clean(err.Error())}
 	}
 	h.noteRequest(ctx, request)
-	answer, err := h.client.Do(request)
+	answer, err := h.transport.RoundTrip(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))
 	}
@@ -90,7 +92,7 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	if log != nil {
 		defer func() { outcome.Output = log.end().text }()
 	}
-	text := clean(string(body))
+	text := texts.Clean(string(body))
 	noteAnswer(ctx, answer, text)
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
@@ -114,8 +116,8 @@ func (h *HTTP) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 
 // Close closes idle connections.
 func (h *HTTP) Close() {
-	if h.client != nil {
-		h.client.CloseIdleConnections()
+	if h.transport != nil {
+		h.transport.CloseIdleConnections()
 	}
 }
 
@@ -199,11 +201,11 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	if why == "" || strings.Contains(strings.ToLower(statusOf(answer)), strings.ToLower(why)) {
 		return statusOf(answer)
 	}
-	return clean(statusOf(answer) + ": " + quoted(why))
+	return texts.Clean(statusOf(answer) + ": " + quoted(why))
 }
 
 // statusOf returns a bounded status, because the server may put any text after the number.
-func statusOf(answer *http.Response) string { return clean(quoted(answer.Status)) }
+func statusOf(answer *http.Response) string { return texts.Clean(quoted(answer.Status)) }
 
 func verdictOf(status int) job.Verdict {
 	switch {
@@ -230,15 +232,16 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return min(after, maxRetryAfter)
 }
 
-// reasonOf returns why a request failed: the context's cause, or the error without method and URL, which the config has.
+// reasonOf returns why a request failed: the context's cause, or the error.
 func reasonOf(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return context.Cause(ctx).Error()
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		if err = failed.Err; errors.Is(err, io.EOF) {
-			return "the endpoint has closed the connection without an answer"
-		}
+	switch answer, ok := errors.AsType[tls.RecordHeaderError](err); {
+	case ok && string(answer.RecordHeader[:]) == "HTTP/":
+		err = http.ErrSchemeMismatch
+	case errors.Is(err, io.EOF):
+		return "the endpoint has closed the connection without an answer"
 	}
 	return err.Error()
 }

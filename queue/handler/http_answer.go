@@ -94,7 +94,7 @@ func headerLines(header http.Header, secret func(name string) bool) string {
 			if secret(name) {
 				value = "(not shown)"
 			}
-			fmt.Fprintf(&text, "%s: %s\n", name, clean(value))
+			fmt.Fprintf(&text, "%s: %s\n", name, texts.Clean(value))
 		}
 	}
 	return text.String()

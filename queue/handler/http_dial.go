@@ -20,17 +20,13 @@ import (
 func (h *HTTP) dialled() {
 	ping := cmp.Or(h.ping, pingAfter)
 	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}
-	transport := &http.Transport{
+	h.transport = &http.Transport{ // without an http.Client, which takes a redirect that it can't parse for an error
 		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, TLSHandshakeTimeout: 30 * time.Second,
 		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping},
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: 256 << 10,
 	}
 	if h.Proxy {
-		transport.Proxy = http.ProxyFromEnvironment
-	}
-	h.client = &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		h.transport.Proxy = http.ProxyFromEnvironment
 	}
 }
 

@@ -94,6 +94,7 @@ func TestHTTPOutcome(t *testing.T) {
 		{"accepted, finished", 202, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Sent}},
 		{"accepted, failed", 202, [2]string{}, `{"outcome":"failed","error":"no"}`, job.Outcome{Verdict: job.Failed, Error: "no"}},
 		{"moved", 302, [2]string{"Location", "https://example.org/"}, "", job.Outcome{Verdict: job.Failed, Error: "302 Found: redirects are not followed: https://example.org/"}},
+		{"moved, but where", 302, [2]string{"Location", "http://[::1"}, "", job.Outcome{Verdict: job.Failed, Error: "302 Found: redirects are not followed: http://[::1"}},
 		{"bad request", 400, [2]string{}, "no such field\nat line 5", job.Outcome{Verdict: job.Failed, Error: "400 Bad Request: no such field"}},
 		{"gone, and why", 410, [2]string{}, `{"outcome":"failed","error":"left us"}`, job.Outcome{Verdict: job.Failed, Error: "left us"}},
 		{"never better", 404, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Failed, Error: "404 Not Found"}},

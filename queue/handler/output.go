@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const (
@@ -152,36 +154,31 @@ func (o *output) end() printed {
 	kept := all[max(0, len(all)-keepOutput):]
 	cut := o.cut + int64(len(all)-len(kept))
 	if cut == 0 {
-		text := clean(string(kept))
+		text := texts.Clean(string(kept))
 		return printed{text: text, last: lastLine(text)}
 	}
 	// don't begin within a rune
 	for range utf8.UTFMax - 1 {
-		if utf8.RuneStart(kept[0]) {
+		if len(kept) == 0 || utf8.RuneStart(kept[0]) {
 			break
 		}
 		kept, cut = kept[1:], cut+1
 	}
-	p := printed{cut: true, text: fmt.Sprintf("[%d bytes cut]\n%s", cut, clean(string(kept)))}
+	p := printed{cut: true, text: fmt.Sprintf("[%d bytes cut]\n%s", cut, texts.Clean(string(kept)))}
 	start := lastLineStart(all)
 	switch {
 	case start > 0 || !o.within:
-		p.last = lastLine(clean(string(all[start:])))
+		p.last = lastLine(texts.Clean(string(all[start:])))
 	case len(o.begin) == 0:
-		p.last = "…" + lastLine(clean(string(all)))
+		p.last = "…" + lastLine(texts.Clean(string(all)))
 	default:
 		line := strings.TrimSpace(string(o.begin) + string(all))
-		p.last, p.long = lastLine(clean(line)), o.lost || len(line) > maxReply
+		p.last, p.long = lastLine(texts.Clean(line)), o.lost || len(line) > maxReply
 	}
 	return p
 }
 
 const replacement = string(utf8.RuneError)
-
-// clean returns valid UTF-8 without NUL, which every database takes.
-func clean(text string) string {
-	return withoutNUL(strings.ToValidUTF8(text, replacement))
-}
 
 // withoutNUL makes a text fit for the environment.
 func withoutNUL(text string) string {

@@ -203,9 +203,6 @@ func TestNoGuard(t *testing.T) {
 // TestKilledInVain: a program that survives KILL, for example while it waits for a disk, is abandoned: its attempt ends.
 func TestKilledInVain(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("who traces a process keeps its end from its parent on Linux")
-	}
 	for kind, open := range map[string]func(t *testing.T, script string) handler.Handler{
 		"exec": func(_ *testing.T, script string) handler.Handler {
 			e := sh(script)
@@ -216,48 +213,65 @@ func TestKilledInVain(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			file, held := filepath.Join(t.TempDir(), "pid"), filepath.Join(t.TempDir(), "held")
+			file := filepath.Join(t.TempDir(), "pid")
 			h := open(t, fmt.Sprintf("read -r job; echo printed >&2; echo $$ >%q; exec sleep 60", file))
+			ended, returned := make(chan job.Outcome, 2), make(chan struct{})
+			defer receive(t, "the handler returns", returned)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			ended, returned := make(chan job.Outcome, 2), make(chan struct{})
 			ctx = handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { ended <- o }})
 			go func() {
 				defer close(returned)
 				ended <- h.Handle(ctx, testJob())
 			}()
 			pid := processtest.Number(t, file)
-			tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
-			dbtest.OK(t, tracer.Start())
-			defer func() {
-				_, _ = tracer.Process.Kill(), tracer.Wait()
-				receive(t, "the handler returns", returned)
-			}()
-			said := ""
-			processtest.Eventually(t, "the process is traced", func() bool {
-				text, _ := os.ReadFile(held)
-				said = strings.TrimSpace(string(text))
-				return said != ""
-			})
+			defer hold(t, pid)()
 			cancel(errors.New("timeout after 30s"))
-			if said != "held" {
-				t.Skip("nobody may trace a process here: " + said)
-			}
-			go func() { // the program may be at work before its handler is ready for this
-				for range 5 {
-					handling.Overdue(ctx)
-					select {
-					case <-returned:
-						return
-					case <-time.After(10 * time.Second):
-					}
-				}
-			}()
 			want := fmt.Sprintf("timeout after 30s; process %d still runs: it was killed but has not ended", pid)
 			o := receive(t, "the attempt ends", ended)
 			dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == want && o.Output == "printed\n", "got  %+v\nwant %s", o, want)
 		})
 	}
+}
+
+// TestStreamCloseInVain: Close doesn't wait for a program without jobs that survives KILL.
+func TestStreamCloseInVain(t *testing.T) {
+	t.Parallel()
+	s := shStream(t, `read -r job; printf '{"id":7,"outcome":"finished","result":"%s"}\n' $$; exec sleep 60`)
+	o := within(t, s, testJob(), 20*time.Second)
+	wantFinished(t, o)
+	pid := dbtest.Must(strconv.Atoi(o.Result))(t)
+	defer processtest.EventuallyGone(t, "the program", pid)
+	defer hold(t, pid)()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	receive(t, "Close returns", closed)
+}
+
+// hold keeps a process from ending, until release. It skips the test where that is impossible.
+func hold(t *testing.T, pid int) (release func()) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("who traces a process keeps its end from its parent on Linux")
+	}
+	held := filepath.Join(t.TempDir(), "held")
+	tracer := exec.Command(os.Args[0], "tracer", strconv.Itoa(pid), held)
+	dbtest.OK(t, tracer.Start())
+	release = func() { _, _ = tracer.Process.Kill(), tracer.Wait() }
+	said := ""
+	processtest.Eventually(t, "the process is traced", func() bool {
+		text, _ := os.ReadFile(held)
+		said = strings.TrimSpace(string(text))
+		return said != ""
+	})
+	if said != "held" {
+		release()
+		t.Skip("nobody may trace a process here: " + said)
+	}
+	return release
 }
 
 func receive[T any](t *testing.T, what string, from <-chan T) (value T) {

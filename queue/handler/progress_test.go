@@ -125,6 +125,14 @@ func TestNoProgressLines(t *testing.T) {
 	dbtest.Ensure(t, err == nil && !d.Again, "a retry handler: %+v, %v", d, err)
 }
 
+// TestProgressIsAllThatIsKept: progress that isn't kept fills the end of a long output.
+func TestProgressIsAllThatIsKept(t *testing.T) {
+	t.Parallel()
+	ctx, said := hearing(t)
+	o := sh(`head -c 16383 /dev/zero | tr '\0' x; echo; printf '{"progress":5}%16370s' ''`).Handle(ctx, testJob())
+	dbtest.Ensure(t, strings.Join(said(), ", ") == "5 %" && o.Verdict == job.Finished && o.Output == "[16384 bytes cut]\n", "%v, %+v", said(), o)
+}
+
 // TestProgressIsHeardAtOnce: progress is heard while the handler works, also from a last line without a newline.
 func TestProgressIsHeardAtOnce(t *testing.T) {
 	t.Parallel()

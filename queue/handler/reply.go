@@ -48,11 +48,12 @@ var replyLike = texts.Pattern(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
 var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
 
 // parseReply finds a program's reply: the last line or, if that is no reply, the last earlier line with only a reply's keys.
+// A reply that names another job is none.
 // Text after it often comes from elsewhere, for example a warning on stderr. A last line that looks like a reply and can't be
 // read is an error, because it may have reported a failure. A nonzero exit status overrides an earlier reply that differs,
 // because it came later.
 func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {
-	if r, err := readReply(p); err != nil || r.said != "" {
+	if r, err := readReply(p); err != nil || r.said != "" && r.isOf(j) {
 		return r, err
 	}
 	r := earlierReply(p.whole(), j)
@@ -181,12 +182,12 @@ func (r reply) amend(o *job.Outcome) {
 func jsonText(raw json.RawMessage) string {
 	var text *string
 	if json.Unmarshal(raw, &text) != nil {
-		return clean(string(raw))
+		return texts.Clean(string(raw))
 	}
 	if text == nil {
 		return ""
 	}
-	return clean(*text)
+	return texts.Clean(*text)
 }
 
 // parseRetryAfter parses retry_after. A number is seconds, and 0 means unset, as in a retry handler's input. A string is a

@@ -68,6 +68,8 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 		`echo '{"id":"7","token":null,"outcome":"failed"}'; ` + warning:                    {Verdict: job.Failed, Error: "the handler said failed"},
 		`echo '{"id":8,"outcome":"failed"}'; ` + warning:                                   {Verdict: job.Finished}, // another job's
 		`echo '{"token":"0199","outcome":"failed"}'; ` + warning:                           {Verdict: job.Finished}, // another attempt's
+		`echo '{"id":8,"outcome":"failed"}'`:                                               {Verdict: job.Finished},
+		failed + `echo '{"id":8,"outcome":"finished"}'`:                                    {Verdict: job.Failed, Error: "no such customer"},
 		failed + `echo '{"id":8,"outcome":"finished"}'; ` + warning:                        {Verdict: job.Failed, Error: "no such customer"},
 		`echo '{"outcome":"retry","retry_after":"5m"}'; ` + warning:                        {Verdict: job.TryAgain, Error: "the handler said retry", RetryAfter: 5 * time.Minute},
 		`echo '{"outcome":"finished"}'; ` + warning + `; exit 3`:                           {Verdict: job.TryAgain, Error: "exit status 3: (node:7) Warning: old api"},

@@ -50,7 +50,7 @@ type Stream struct {
 	futile   int           // programs in a row that ended without any answer
 	startAt  time.Time     // earliest next start
 	lastEnd  string        // why the last of them ended
-	note     string        // the beginning of the next job's log
+	note     string        // the beginning of the next program's first log
 	changed  chan struct{} // closed when a program may have room; nil without waiters
 	ending   sync.WaitGroup
 }
@@ -184,29 +184,20 @@ func (s *Stream) leave(t *talk) {
 const maxStartDelay = 30 * time.Second
 
 // wasFutile records that a program ended without any answer. The second in a row delays the next start by 1 s, and each
-// further one doubles the delay.
+// further one doubles the delay. Then it wakes waiting jobs.
 func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastEnd = end
 	if s.futile++; s.futile > 1 {
-		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
+		delay := min(time.Second<<min(s.futile-2, 10), maxStartDelay)
+		s.startAt = time.Now().Add(delay)
+		time.AfterFunc(delay, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.wake()
+		})
 	}
-}
-
-// leaveNote puts a text at the beginning of the next program's first log.
-func (s *Stream) leaveNote(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.note = text
-}
-
-// takeNote returns that text once.
-func (s *Stream) takeNote() (text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, s.note = s.note, ""
-	return text
 }
 
 func (s *Stream) wasUseful() {

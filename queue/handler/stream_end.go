@@ -19,7 +19,7 @@ func (t *talk) end() {
 			grace = min(grace, max(0, time.Until(f.endBy)))
 		}
 	}
-	t.program.Interrupt(grace, t.denied)
+	t.program.Interrupt(grace, t.giveUp)
 }
 
 // retire gives the program no more jobs.
@@ -51,11 +51,9 @@ func (t *talk) stop() {
 	case len(t.flights) > 0:
 		t.end()
 	case t.kill == nil:
-		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.denied) })
+		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.giveUp) })
 	}
 }
-
-func (t *talk) denied() { t.giveUp(mayNotSignal) }
 
 // giveUp is called with the program's lock held, which others take after t.mu.
 func (t *talk) giveUp(still string) { go t.abandon(still) }
@@ -90,7 +88,6 @@ func (t *talk) await() {
 	<-t.heard
 	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
 	end, err := t.stream.reap(t.program)
-	t.stream.leave(t)
 	t.pipes.Close()
 	t.writing.Lock()
 	read := t.written - unread
@@ -122,9 +119,6 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 		t.kill.Stop()
 	}
 	_ = t.left.Close()
-	if !t.answered && !t.stopping {
-		defer func() { t.stream.wasFutile(t.last) }()
-	}
 	for id, f := range t.flights {
 		// a job that no program ever reads must not move on forever
 		l := landing{unread: (t.answered || t.endedFor != "") && (f.from < 0 || read <= f.from)}
@@ -141,6 +135,10 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64, left stri
 		t.land(id, f, l)
 	}
 	t.retired = true
+	if !t.answered && !t.stopping {
+		t.stream.wasFutile(t.last)
+	}
+	t.stream.leave(t) // only now, because it wakes jobs that may start the next program
 	return noted
 }
 

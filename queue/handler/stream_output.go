@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -63,7 +64,7 @@ func (t *talk) hear(line streamLine) {
 	f := t.flights[r.id]
 	switch {
 	case err != nil:
-		t.misunderstand(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(quoted(string(line.text)))))
+		t.misunderstand(fmt.Sprintf("a line of the program can't be read: %v: %s", err, texts.Clean(quoted(string(line.text)))))
 	case f == nil && r.progress != nil:
 		t.misunderstand(fmt.Sprintf("the program reported progress of job %d, which it doesn't have", r.id))
 	case f == nil && r.id == t.before:
@@ -85,7 +86,7 @@ func (t *talk) hear(line streamLine) {
 			t.stream.wasUseful()
 		}
 		if f.note != nil {
-			answer := clean(string(line.text))
+			answer := texts.Clean(string(line.text))
 			f.note(func(h *handling.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
 		}
 		outcome := job.Outcome{Verdict: job.Finished}
@@ -106,7 +107,9 @@ func (t *talk) misunderstand(reason string) {
 	}
 	t.hint, t.remark = reason, "["+reason+": it gets no more jobs]\n"
 	if len(t.flights) == 0 {
-		t.stream.leaveNote(t.remark)
+		t.stream.mu.Lock()
+		t.stream.note = t.remark
+		t.stream.mu.Unlock()
 	}
 	t.retireFor(reason)
 }

@@ -91,9 +91,11 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if note := s.takeNote(); note != "" {
-		t.idle = logged(nil, []byte(note))
+	s.mu.Lock()
+	if s.note != "" {
+		t.idle, s.note = logged(nil, []byte(s.note)), ""
 	}
+	s.mu.Unlock()
 	t.log, err = t.pipes.Err.SyscallConn()
 	return t, err
 }
@@ -112,7 +114,6 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	} else if !added {
 		return outcome, true
 	}
-	defer handling.Instead(ctx, killedInVain(t.program, t.giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
 	t.send(ctx, j.ID, f, line)
 	landed := <-f.done

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -473,6 +474,33 @@ func TestStreamStillborn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStreamStartsAgain: after programs that ended without an answer, the next starts later, also for jobs that wait already,
+// and although another program is busy.
+func TestStreamStartsAgain(t *testing.T) {
+	t.Parallel()
+	born, crash := filepath.Join(t.TempDir(), "born"), 3
+	s := stream(t, 2, 1, "born", born)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Handle(ctx, jobOf(1, task{SleepMS: 600_000}))
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	processtest.Number(t, born)
+	began := time.Now()
+	crashes := task{SleepMS: 200, Silent: true, Exit: &crash}
+	for _, o := range outcomes(t, s, jobOf(2, crashes), jobOf(3, crashes), jobOf(4, crashes)) {
+		dbtest.Ensure(t, strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3"), "%+v", o)
+	}
+	took := time.Since(began)
+	dbtest.Ensure(t, took >= time.Second, "the third program started without delay: %s", took)
+	wantFinished(t, within(t, s, jobOf(5, task{}), time.Minute))
 }
 
 // TestStreamClose: Close tells programs by the end of their input, and kills one that stays.

@@ -2,9 +2,10 @@ package job
 
 import (
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // MaxNoteChars is the longest stored progress note, in characters.
@@ -29,7 +30,7 @@ func NewProgress(percent float64, note string) (p Progress, ok bool) {
 		return Progress{}, false
 	}
 	const longest = MaxNoteChars * utf8.UTFMax
-	note = strings.ReplaceAll(strings.ToValidUTF8(note[:min(len(note), longest)], "\uFFFD"), "\x00", "\uFFFD")
+	note = texts.Clean(note[:min(len(note), longest)])
 	if utf8.RuneCountInString(note) > MaxNoteChars {
 		note = string([]rune(note)[:MaxNoteChars])
 	}

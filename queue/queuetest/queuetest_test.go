@@ -200,6 +200,10 @@ func TestRetries(t *testing.T) {
 	want(t, "how many attempts end", len(in.WorkUntil(start.Add(150*time.Second), p)), 1)
 	want(t, "the clock", in.Clock.Now(), start.Add(150*time.Second))
 	emails.WantJob(job.Params{At: start.Add(3 * time.Minute)})
+	p.Close = func() string {
+		want(t, "how many attempts ended before Close", len(at), 4)
+		return ""
+	}
 	want(t, "how many attempts end", len(in.WorkUntil(start.Add(24*time.Hour), p)), 2)
 	wantTimes(t, at, []time.Time{start, start.Add(time.Minute), start.Add(3 * time.Minute), start.Add(7 * time.Minute)})
 	want(t, "its attempts", emails.WantFailed(job.Params{}).Attempt, 4)

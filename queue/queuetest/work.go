@@ -37,6 +37,10 @@ func (in *Instance) Work(p worker.Params) []worker.Attempt {
 // order.
 func (in *Instance) WorkUntil(t time.Time, p worker.Params) []worker.Attempt {
 	in.t.Helper()
+	if p.Close != nil {
+		defer p.Close()
+		p.Close = nil // a handler that was closed can't run later jobs
+	}
 	attempts := in.Work(p)
 	for {
 		next := in.next(p)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -149,18 +150,26 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 
 var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Stopped}
 
-// judged replaces an outcome whose verdict is invalid.
+// judged replaces an outcome whose verdict or result is invalid, and returns texts that can be stored.
 func judged(o job.Outcome) job.Outcome {
-	if slices.Contains(verdicts, o.Verdict) {
-		return o
+	var err error
+	if !slices.Contains(verdicts, o.Verdict) {
+		err = fmt.Errorf("the handler's verdict %q is not one of %q", o.Verdict, verdicts)
+	} else if len(o.Result) > job.MaxDataBytes {
+		err = fmt.Errorf("the handler's result has %d bytes; the maximum is %d", len(o.Result), job.MaxDataBytes)
 	}
-	err := fmt.Errorf("the handler's verdict %q is not one of %q", o.Verdict, verdicts)
-	if o.Error != "" {
+	if err != nil && o.Error != "" {
 		err = fmt.Errorf("%w; its error: %s", err, o.Error)
 	}
-	o.Verdict, o.Error = job.TryAgain, err.Error()
+	if err != nil {
+		o.Verdict, o.Result, o.Error = job.TryAgain, "", err.Error()
+	}
+	o.Error, o.Result, o.Output = storable(o.Error), storable(o.Result), storable(o.Output)
 	return o
 }
+
+// storable returns a handler's text as every database takes it.
+func storable(text string) string { return texts.Clean(text[:min(len(text), job.MaxDataBytes)]) }
 
 // copied returns a copy of the job for your code, because the worker settles by its own copy.
 func copied(j *job.Job) *job.Job {

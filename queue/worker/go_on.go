@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -34,6 +35,7 @@ func (w *worker) goOn() error {
 		w.progress.send()
 		if !accepting {
 			w.slots.balance(false)
+			w.tellOver()
 		}
 		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
 			if w.lockLost() {
@@ -56,6 +58,15 @@ func (w *worker) goOn() error {
 		if err := w.wait(); err != nil {
 			return err
 		}
+	}
+}
+
+// tellOver calls the hook if RunFor is over, no round will start jobs, and the worker has jobs to end.
+func (w *worker) tellOver() {
+	busy := w.slots.host.running > 0 || slices.ContainsFunc(w.sources, (*source).isUnsettled)
+	if w.over != nil && errors.Is(w.starts.Err(), context.DeadlineExceeded) && w.slots.host.reserved == 0 && busy {
+		w.over(w.summary.Started)
+		w.over = nil
 	}
 }
 

@@ -190,10 +190,15 @@ func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 func TestRetryHandlerFails(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.addJobs(s.emails, job.Params{Type: "once", Data: "error"}, job.Params{Type: "later", Data: "panic"},
-			job.Params{Type: "later", Data: "timeout", Timeout: time.Second})
+			job.Params{Type: "later", Data: "timeout", Timeout: time.Second}, job.Params{Type: "later", Data: "no UTF-8"},
+			job.Params{Type: "later", Data: "long"})
 		p := only(s.emails, s.worker(all(noLuck)))
 		done := s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
 			switch j.Data {
+			case "no UTF-8":
+				return job.Decision{}, errors.New("a\xff")
+			case "long":
+				return job.Decision{}, errors.New(strings.Repeat("long", 10<<20))
 			case "panic":
 				panic("boom")
 			case "timeout":
@@ -202,11 +207,12 @@ func TestRetryHandlerFails(t *testing.T) {
 			}
 			return job.Decision{Again: true}, errors.New("no idea")
 		}))
-		wantSummary(s.t, done, worker.Summary{Started: 3, Errors: 3})
+		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "no luck", 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "no luck", 1)
-		s.wantJob(s.emails, ids[2], job.Retry, "scheduled", "no luck", 1)
-		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)"} {
+		for _, id := range ids[1:] {
+			s.wantJob(s.emails, id, job.Retry, "scheduled", "no luck", 1)
+		}
+		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)", "a\uFFFD)", "longlong"} {
 			list := s.outcomes(s.emails, ids[i])
 			if want := "no luck (the retry handler failed, so the policy decided: " + why; len(list) != 1 || !strings.HasPrefix(list[0].Error, want) {
 				s.t.Errorf("activity %+v, want one that begins with %s", list, want)

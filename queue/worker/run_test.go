@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,53 @@ func TestRunUntilDone(t *testing.T) {
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
 		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"), 0, "workers have not ended in order")
+	})
+}
+
+// TestRunUntilDoneBesideALongJob: while a job outlives RunFor, further runs start jobs, up to MaxJobs in all. Close is called
+// once, after all runs.
+func TestRunUntilDoneBesideALongJob(t *testing.T) {
+	suite(t, func(s shop) {
+		g, closed := s.gate(), atomic.Int32{}
+		p := only(s.emails, s.worker(map[string]handler.Handler{"send": handler.Func(g.handle), "once": handler.Func(nothing)}))
+		p.RunFor, p.Concurrency, p.MaxJobs = time.Second, 2, 5
+		p.Close = func() string {
+			closed.Add(1)
+			return ""
+		}
+		s.add(s.emails, "send", 1)
+		r := s.stay(p)
+		g.next()
+		for i := range 3 {
+			workers := s.count("SELECT COUNT(*) FROM shop_workers")
+			eventually(s.t, "the next run begins", func() bool { return s.count("SELECT COUNT(*) FROM shop_workers") > workers })
+			s.add(s.emails, "once", 1)
+			eventually(s.t, "the job is finished", func() bool { return s.counts(s.emails).Finished == int64(i+1) })
+		}
+		s.add(s.emails, "once", 2)
+		eventually(s.t, "the last job is finished", func() bool { return s.counts(s.emails).Finished == 4 })
+		dbtest.Same(s.t, closed.Load(), 0, "Close was called")
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 5, Finished: 5})
+		dbtest.Same(s.t, closed.Load(), 1, "Close was called")
+		s.wantCounts(s.emails, admin.Counts{Due: 1, Finished: 5})
+		dbtest.Same(s.t, s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"), 0, "workers have not ended in order")
+	})
+}
+
+// TestRunUntilDoneEndsAllRuns: an error that needs a person also ends runs that only have jobs to end.
+func TestRunUntilDoneEndsAllRuns(t *testing.T) {
+	suite(t, func(s shop) {
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.RunFor = time.Second
+		id := s.add(s.emails, "send", 1)[0]
+		r := s.stay(p)
+		g.next()
+		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_emails'")
+		r.endsWith(schema.ErrNotMigrated)
+		wantCause(s.t, "the job", g.stopped, worker.ErrInterrupted)
+		s.wantJob(s.emails, id, job.Retry, job.StatusAvailable, "interrupted", 1)
 	})
 }
 

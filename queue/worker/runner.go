@@ -122,7 +122,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case r.jobs.Err() != nil:
 		a.left = true // another worker asks again after this one has ended
 	default:
-		a.Note = activity.RetryHandlerFailed + err.Error()
+		a.Note = activity.RetryHandlerFailed + storable(err.Error())
 	}
 	r.ended <- a
 }

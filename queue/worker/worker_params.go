@@ -71,7 +71,7 @@ type Params struct {
 	// Renewed, if set, is called with the remaining life of the lock after each renewal.
 	Renewed func(lasts time.Duration)
 	// Close, if set, cleans up after the handlers once all attempts are settled. Its text goes into the worker's last
-	// activity entry.
+	// activity entry. RunUntilDone calls it once, after all runs, and logs the text.
 	Close func() string
 	// Ended, if set, is called for each attempt when its handler has ended.
 	Ended func(Attempt)
@@ -84,6 +84,8 @@ type Params struct {
 	// Log, if set, gets rounds (debug), trouble such as a database that is away (warn), and the error that ends RunUntilDone
 	// (error). To log jobs, see handler.Log.
 	Log *slog.Logger
+	// over, if set, is called once if RunFor is over, no more jobs will start, and some still run, with how many have started.
+	over func(started int)
 }
 
 func (p Params) tables() (all []schema.Queue) {
