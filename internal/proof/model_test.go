@@ -220,13 +220,14 @@ func (k *mTick) limited(j *mJob) string {
 	return ""
 }
 
-// next are the jobs that can start next. A job with a weight waits behind one that waits for the limit, and, if strict, behind one of another worker.
+// next are the jobs that can start next. A job with a weight waits behind one that waits for the limit, also that of its group, and, if strict, behind one of another worker.
 func (k *mTick) next(q *mQueue, n int, strict bool) (list []*mJob) {
-	held := false
+	held, full := false, map[string]bool{}
 	for _, j := range q.due() {
 		over := k.limited(j)
+		full[j.group] = full[j.group] || over == "group"
 		held = held || over == "limit" || strict && q.limit > 0 && j.factor > 0 && !k.runs(j)
-		if k.runs(j) && over == "" && (!held || j.factor == 0) && len(list) < n {
+		if k.runs(j) && over == "" && (!held && !full[j.group] || j.factor == 0) && len(list) < n {
 			k.running[j], list = true, append(list, j)
 		}
 	}

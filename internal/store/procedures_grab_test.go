@@ -90,6 +90,24 @@ func TestProceduresKeepTheLimit(t *testing.T) {
 	})
 }
 
+// The first job that doesn't fit holds the others back until it is grabbed itself.
+func TestProceduresGrabBehindTheHead(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s env) {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			s.add(job.Params{Type: "send", Key: key})
+		}
+		equal(t, s.grabbed("w1", 9), "a b")
+		s.call("worker_deregister", "w1")
+		s.call("worker_register", "w2", nil, nil, nil)
+		for range 2 {
+			g := s.one("job_grab", "w2", "emails", "send", 1)
+			s.call("job_start", "w2", "emails", g["id"], g["token"])
+			s.call("job_complete", "w2", "emails", g["id"], g["token"], nil)
+		}
+		equal(t, s.grabbed("w2", 9), "c d")
+	})
+}
+
 // unserved are queue options that only hipq work supports.
 var unserved = map[string]func(*queue.Options){
 	"groups": byRegion(20, map[string]int{"*": 2}),

@@ -77,7 +77,7 @@ BEGIN
       ELSEIF v_there AND v_opening = v_now THEN
         -- no job with a weight overtakes the head; a job heavier than the limit runs alone
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
-          IF v_first > 0 AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX (PRIMARY) WHERE id = v_first AND id <> v_id AND NOT {behind position}) THEN
+          IF v_first > 0 AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX (PRIMARY) WHERE id = v_first AND id <> v_id AND status IN ('available', 'throttled') AND NOT {behind position}) THEN
             SET v_full = TRUE;
           ELSEIF v_used > 0 AND v_used + v_factor > v_limit THEN
             SET v_full = TRUE;
