@@ -92,7 +92,7 @@ func (s *Server) job(v *view) error {
 		return err
 	}
 	j := why.Job
-	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
+	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j.Status))), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
 	if err := v.tell(&p); err != nil {
 		return err
 	}
@@ -241,10 +241,6 @@ func (v *view) showForm(said string) error {
 }
 
 func (s *Server) enqueue(v *view) error {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*job.MaxDataBytes)
-	if err := v.r.ParseForm(); err != nil {
-		return unusable("The form can't be read: %s.", err)
-	}
 	form := v.r.PostForm.Get
 	q, err := v.named(form("queue"))
 	if err != nil {
@@ -271,7 +267,7 @@ func (s *Server) enqueue(v *view) error {
 		return v.showForm(sentence(err.Error()))
 	}
 	s.changed(q.Name)
-	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
+	return v.back(nil, fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
 }
 
 func saidOf(added job.Added) string {

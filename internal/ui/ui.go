@@ -118,6 +118,10 @@ func (s *Server) Handler() http.Handler {
 			if s.ReadOnly {
 				return &problem{http.StatusForbidden, "This page is read-only: hipq ui was started with --read-only."}
 			}
+			v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*job.MaxDataBytes)
+			if err := v.r.ParseForm(); err != nil {
+				return unusable("The form can't be read: %s.", err)
+			}
 			return f(v)
 		})
 	}

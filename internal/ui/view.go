@@ -119,9 +119,15 @@ func (v *view) show(page, title string, data any) error {
 // saidBytes is how much of a message a cookie takes, escaped: browsers drop one of more than 4096 bytes.
 const saidBytes = 1200
 
-// back sends the browser on after an action, with what it did.
-func (v *view) back(to, said string) error {
-	http.SetCookie(v.w, &http.Cookie{Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30})
+// back sends the browser on after an action, with what it did, unless the action failed.
+func (v *view) back(err error, to, said string) error {
+	if err != nil {
+		return err
+	}
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)),
+		Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
+	})
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
