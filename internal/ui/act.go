@@ -95,7 +95,7 @@ func (s *Server) changeJobs(v *view) error {
 	if err != nil {
 		return err
 	}
-	sel, err := selected(v.r.PostForm)
+	sel, err := v.selected(v.r.PostForm)
 	if err != nil {
 		return err
 	}
@@ -111,14 +111,10 @@ func (s *Server) changeJobs(v *view) error {
 		t.IDs = append(t.IDs, id)
 	}
 	if t.All {
-		by, err := v.filter(sel)
-		if err != nil {
-			return err
-		}
-		if by.Status == "" {
+		if t.Status == "" {
 			return unusable("Choose a status first: all jobs of a queue are not changed at once.")
 		}
-		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), by); err != nil {
+		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), t.Filter); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ type Instance struct {
 	// Health judges the instance.
 	Health func(context.Context) (monitor.Health, error)
 	// Report has the metrics of the last hours.
-	Report func(context.Context) (report.Page, error)
+	Report func(context.Context) (report.View, error)
 	// Schedules are the schedules of the config and the database.
 	Schedules func(context.Context) ([]Schedule, error)
 	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now, for a person.
@@ -74,7 +74,7 @@ type Server struct {
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
-	metrics kept[report.Page]
+	metrics kept[report.View]
 	groups  groups
 	// types has the job types of each queue, because each of them costs a statement.
 	types sync.Map
@@ -84,8 +84,7 @@ type Server struct {
 func New(ctx context.Context, i Instance, o Options) *Server {
 	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), tasks: &tasks{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
-	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
-	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
+	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
 		_, _ = s.metrics.now(ctx)
 		if _, err := s.health.now(ctx); err == nil {
