@@ -198,12 +198,7 @@ func (s *Server) download(v *view) error {
 	return nil
 }
 
-// enqueuePage is the form, with what was typed.
-type enqueuePage struct {
-	Queue, Type, Key, Data, At, Priority, OnDuplicate string
-	Queues                                            []enqueueQueue
-}
-
+// enqueueQueue is a queue that the form offers.
 type enqueueQueue struct {
 	Name  string
 	Types []string
@@ -217,10 +212,7 @@ func (s *Server) enqueueForm(v *view) error {
 }
 
 func (v *view) showForm(said string) error {
-	form := v.r.FormValue
-	p := enqueuePage{
-		Queue: form("queue"), Type: form("type"), Key: form("key"), Data: form("data"), At: form("at"), Priority: form("priority"), OnDuplicate: form("on-duplicate"),
-	}
+	var queues []enqueueQueue
 	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
@@ -230,14 +222,12 @@ func (v *view) showForm(said string) error {
 		if err != nil {
 			return err
 		}
-		p.Queues = append(p.Queues, enqueueQueue{q.Name, types})
+		queues = append(queues, enqueueQueue{q.Name, types})
 	}
-	status := http.StatusOK
 	if said != "" {
-		status, v.Said = http.StatusUnprocessableEntity, said
+		v.status, v.Said = http.StatusUnprocessableEntity, said
 	}
-	v.Page, v.Title, v.Data = "enqueue", "Enqueue a job", p
-	return v.render(status)
+	return v.show("enqueue", "Enqueue a job", queues)
 }
 
 func (s *Server) enqueue(v *view) error {

@@ -17,7 +17,6 @@ import (
 
 // tasks are what takes longer than a page may, or waits for a yes.
 type tasks struct {
-	ctx context.Context
 	mu  sync.Mutex
 	all []*task
 }
@@ -62,7 +61,7 @@ func (s *Server) begin(v *view, t *task) error {
 	if who := v.who(); !t.begun.Swap(true) { // a form may be sent twice
 		go func() {
 			defer close(t.ended)
-			t.run(s.tasks.ctx, admin.Of(t.queue).By(who))
+			t.run(s.live.ctx, admin.Of(t.queue).By(who))
 			s.health.forget()
 			s.changed(touched(t.Queue(), t.IDs)...)
 		}()

@@ -4,6 +4,7 @@ package ui
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"html/template"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
@@ -69,7 +71,7 @@ type Server struct {
 	Options
 	door   *door
 	live   *live
-	tasks  *tasks
+	tasks  tasks
 	ranges admin.Ranges
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
@@ -82,7 +84,9 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), tasks: &tasks{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s := &Server{Instance: i, Options: o, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s.door = &door{Options: o, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
+	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
