@@ -140,25 +140,24 @@ func (i *instance) reportWork(ctx context.Context, queues []*queue.Queue, p *rep
 	if last != nil {
 		p.LastStart = &report.Start{Host: last.Host, At: last.StartTime.Time}
 	}
-	atWork, err := workers.New(i.db).AtWork(ctx)
+	atWork, err := workers.New(i.db).Hosts(ctx)
 	if err != nil {
 		return err
 	}
 	var hosts []report.Host
 	at := map[string]int{} // index in hosts by worker
-	for _, w := range atWork {
-		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
-			hosts = append(hosts, report.Host{Name: w.Host, Since: w.StartTime.Time})
+	for n, host := range atWork {
+		h := report.Host{Name: host.Name, Since: host.Workers[0].StartTime.Time, Workers: len(host.Workers), Slots: int(host.Slots)}
+		for _, w := range host.Workers {
+			at[w.ID] = n
+			if h.Heartbeat.Before(w.Heartbeat.Time) {
+				h.Heartbeat = w.Heartbeat.Time
+			}
+			if _, silent := w.Silent(p.Made); silent {
+				h.Silent++
+			}
 		}
-		at[w.ID] = len(hosts) - 1
-		h := &hosts[at[w.ID]]
-		h.Workers, h.Slots = h.Workers+1, h.Slots+w.Slots
-		if h.Heartbeat.Before(w.Heartbeat.Time) {
-			h.Heartbeat = w.Heartbeat.Time
-		}
-		if _, silent := w.Silent(p.Made); silent {
-			h.Silent++
-		}
+		hosts = append(hosts, h)
 	}
 	var running []report.Running
 	for _, q := range queues {

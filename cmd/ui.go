@@ -189,7 +189,7 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			s, err := i.state(ctx, i.Alert.Enough())
 			return i.health(s, i.shared), err
 		},
-		Report: func(ctx context.Context) (report.Page, error) {
+		Report: func(ctx context.Context) (report.View, error) {
 			p := report.Page{Instance: i.Name, Zone: i.Location, Alert: i.Alert}
 			hour, err := monitor.New(i.db).LastComplete(ctx)
 			if err == nil {
@@ -198,7 +198,7 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 			if err == nil {
 				p.Made, err = i.db.SQL.Clock(ctx)
 			}
-			return p, err
+			return p.View(), err
 		},
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {

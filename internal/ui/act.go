@@ -14,7 +14,6 @@ import (
 
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/admin"
-	"github.com/hipq/hipq/queue/job"
 )
 
 // action is what a person can do to jobs.
@@ -26,7 +25,7 @@ type action struct {
 	Asks bool
 	// from are the statuses of the jobs that it changes.
 	from []admin.Status
-	do   func(ctx context.Context, q *admin.Queue, ids []int64) error
+	do   func(q *admin.Queue, ctx context.Context, ids ...int64) error
 	// alone is set if do takes one job.
 	alone bool
 }
@@ -37,24 +36,19 @@ var toStart = []admin.Status{admin.Due, admin.Held, admin.Scheduled, admin.Locke
 var actions = []action{
 	{Name: "retry", Label: "Retry", done: "retried", Asks: true, from: []admin.Status{admin.Failed}, do: retry(false)},
 	{Name: "again", Label: "Rerun", done: "added again", Asks: true, from: []admin.Status{admin.Finished, admin.Closed}, do: retry(true)},
+	{Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed}, do: (*admin.Queue).Dismiss},
 	{
-		Name: "dismiss", Label: "Dismiss", done: "dismissed", Asks: true, from: []admin.Status{admin.Failed},
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Dismiss(ctx, ids...) },
-	},
-	{
-		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window", from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+		Name: "now", Label: "Run now", done: "rescheduled to now, or to the opening of its time window",
+		from: []admin.Status{admin.Scheduled, admin.Retry}, alone: true,
+		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{In: new(time.Duration(0))})
 		},
 	},
-	{
-		Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart,
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error { return q.Cancel(ctx, ids...) },
-	},
+	{Name: "cancel", Label: "Cancel", done: "cancelled", Asks: true, from: toStart, do: (*admin.Queue).Cancel},
 	{
 		Name: "stop", Label: "Stop", done: "told to stop", Asks: true,
 		from: []admin.Status{admin.Running, admin.Waiting, admin.Error}, alone: true,
-		do: func(ctx context.Context, q *admin.Queue, ids []int64) error {
+		do: func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			_, err := q.Stop(ctx, ids[0])
 			return err
 		},
@@ -62,8 +56,8 @@ var actions = []action{
 }
 
 // retry adds copies of failed jobs, or also of other final ones.
-func retry(again bool) func(context.Context, *admin.Queue, []int64) error {
-	return func(ctx context.Context, q *admin.Queue, ids []int64) error {
+func retry(again bool) func(*admin.Queue, context.Context, ...int64) error {
+	return func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 		added, err := q.Retry(ctx, again, ids...)
 		refused, some := errors.AsType[admin.Refused](err)
 		if err != nil && !some {
@@ -79,23 +73,9 @@ func retry(again bool) func(context.Context, *admin.Queue, []int64) error {
 	}
 }
 
-// actionsFor are the actions on a list of jobs of one status.
+// actionsFor are the actions on jobs of one status.
 func actionsFor(status admin.Status) []action {
 	return slices.DeleteFunc(slices.Clone(actions), func(a action) bool { return !slices.Contains(a.from, status) })
-}
-
-// actionsOn are the actions on one job.
-func actionsOn(j *job.Job) []action {
-	switch j.State() {
-	case job.Running, job.Error:
-		return actionsFor(admin.Running)
-	case job.Initial, job.Retry:
-		if j.Status == job.StatusScheduled {
-			return actionsFor(admin.Scheduled)
-		}
-		return actionsFor(admin.Due)
-	}
-	return actionsFor(admin.Status(j.Status)) // finished, failed or closed
 }
 
 // who is the person's name for the activity: the proxy's, or this process's user.
@@ -111,14 +91,11 @@ func (v *view) who() string {
 
 // changeJobs does something to the chosen jobs, or to all that match. What ends jobs is asked about first, with their number.
 func (s *Server) changeJobs(v *view) error {
-	if err := v.r.ParseForm(); err != nil {
-		return unusable("The form can't be read: %s.", err)
-	}
 	q, err := v.named(v.r.PathValue("queue"))
 	if err != nil {
 		return err
 	}
-	sel, err := selected(v.r.PostForm)
+	sel, err := v.selected(v.r.PostForm)
 	if err != nil {
 		return err
 	}
@@ -134,23 +111,19 @@ func (s *Server) changeJobs(v *view) error {
 		t.IDs = append(t.IDs, id)
 	}
 	if t.All {
-		by, err := v.filter(sel)
-		if err != nil {
-			return err
-		}
-		if by.Status == "" {
+		if t.Status == "" {
 			return unusable("Choose a status first: all jobs of a queue are not changed at once.")
 		}
-		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), by); err != nil {
+		if t.IDs, err = admin.Of(q).FindIDs(v.r.Context(), t.Filter); err != nil {
 			return err
 		}
 	}
 	if len(t.IDs) == 0 {
-		return v.back(t.Back, "No job was chosen, so nothing was changed.")
+		return v.back(nil, t.Back, "No job was chosen, so nothing was changed.")
 	}
 	s.tasks.add(t)
 	if t.Asks {
-		return v.back(fmt.Sprint("/tasks/", t.ID), "")
+		return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
 	}
 	return s.begin(v, t)
 }
@@ -178,7 +151,7 @@ func (v *view) action(at string) (action, error) {
 		if err != nil || when.IsZero() {
 			return action{}, unusable("%q is not a time: write 15:30, tomorrow 09:00, or 2026-12-31 23:00.", at)
 		}
-		do := func(ctx context.Context, q *admin.Queue, ids []int64) error {
+		do := func(q *admin.Queue, ctx context.Context, ids ...int64) error {
 			return q.Reschedule(ctx, ids[0], admin.RescheduleOptions{At: when})
 		}
 		return action{Name: name, Label: "Reschedule", done: "rescheduled", alone: true, do: do}, nil
@@ -192,8 +165,7 @@ func (v *view) action(at string) (action, error) {
 
 // here is an address of this server, whatever a form says. Browsers read \ as /, and leave out tabs and line ends.
 func here(to string) string {
-	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.Contains(to, `\`) {
+	if _, err := url.Parse(to); err != nil || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.Contains(to, `\`) {
 		return "/"
 	}
 	return to
@@ -210,15 +182,7 @@ func (s *Server) pauseQueue(v *view) error {
 	if v.r.FormValue("pause") == "yes" {
 		do, said = admin.Of(q).Pause, "The queue is paused: no job starts. Running jobs end as usual."
 	}
-	return v.backIf(do(v.r.Context()), to, said)
-}
-
-// backIf is back unless there is an error.
-func (v *view) backIf(err error, to, said string) error {
-	if err != nil {
-		return err
-	}
-	return v.back(to, said)
+	return v.back(do(v.r.Context()), to, said)
 }
 
 func (s *Server) changeSchedule(v *view) error {
@@ -227,10 +191,10 @@ func (s *Server) changeSchedule(v *view) error {
 	switch do := v.r.FormValue("do"); do {
 	case "pause", "resume":
 		is := map[string]string{"pause": "is paused", "resume": "goes on"}[do]
-		return v.backIf(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s: %s.", is, name))
+		return v.back(s.PauseSchedule(ctx, name, do == "pause"), "/schedules", fmt.Sprintf("The schedule %s: %s.", is, name))
 	case "run":
 		queue, added, err := s.RunSchedule(ctx, name, v.who())
-		return v.backIf(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), saidOf(added))
+		return v.back(err, fmt.Sprintf("/queues/%s/jobs/%d", queue, added.ID), saidOf(added))
 	default:
 		return unusable("%q is not an action.", do)
 	}

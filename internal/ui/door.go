@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"crypto/rand"
 	"crypto/subtle"
 	"net"
 	"net/http"
@@ -14,13 +13,10 @@ import (
 // door lets in the browser that brings the token, and then knows it by a cookie. Behind a proxy, it lets in whom the proxy
 // names.
 type door struct {
-	header string
-	// port is the port at which this server listens; empty for a socket.
-	port string
+	Options
 
+	// mu is for wrong and for Token, which is empty once it has been used.
 	mu sync.Mutex
-	// token is empty once it has been used.
-	token string
 	// cookie is the cookie's name: another hipq ui on this host, whose port no cookie has, must not overwrite it.
 	cookie string
 	// session is the cookie's value.
@@ -31,10 +27,6 @@ type door struct {
 
 // wrongMost is how many wrong tokens a minute the door takes before it answers none.
 const wrongMost = 5
-
-func newDoor(o Options) *door {
-	return &door{header: o.UserHeader, port: o.Port, token: o.Token, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
-}
 
 // policy allows only what this server sends: no inline script or style, no frame, no other host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
@@ -56,8 +48,8 @@ func (d *door) guard(next http.Handler) http.Handler {
 			http.Error(w, "Open this server as localhost or 127.0.0.1. A proxy must pass on the Host that the browser asked for.", http.StatusMisdirectedRequest)
 		case d.isInside(r):
 			inside.ServeHTTP(w, r)
-		case d.header != "":
-			http.Error(w, "The proxy didn't say who you are: it must set the header "+d.header+".", http.StatusForbidden)
+		case d.UserHeader != "":
+			http.Error(w, "The proxy didn't say who you are: it must set the header "+d.UserHeader+".", http.StatusForbidden)
 		case r.Method == http.MethodGet && r.URL.Query().Has("token"):
 			d.enter(w, r)
 		default:
@@ -76,13 +68,13 @@ func (d *door) isMeant(host string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || name == "localhost" {
 		return true
 	}
-	return d.header != "" && port != d.port
+	return d.UserHeader != "" && port != d.Port
 }
 
 // isInside reports whether the request comes from somebody who was let in.
 func (d *door) isInside(r *http.Request) bool {
-	if d.header != "" {
-		return r.Header.Get(d.header) != ""
+	if d.UserHeader != "" {
+		return r.Header.Get(d.UserHeader) != ""
 	}
 	c, err := r.Cookie(d.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(d.session)) == 1
@@ -100,11 +92,11 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case len(d.wrong) >= wrongMost:
 		http.Error(w, "Too many wrong tokens. Wait a minute.", http.StatusTooManyRequests)
-	case d.token == "" || subtle.ConstantTimeCompare([]byte(brought), []byte(d.token)) != 1:
+	case d.Token == "" || subtle.ConstantTimeCompare([]byte(brought), []byte(d.Token)) != 1:
 		d.wrong = append(d.wrong, now)
 		http.Error(w, "This token is wrong, or it was used before. Start hipq ui again for another.", http.StatusForbidden)
 	default:
-		d.token = ""
+		d.Token = ""
 		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		// A redirect from another site's link would not bring a strict cookie; a page of this site's own does.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

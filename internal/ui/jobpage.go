@@ -92,7 +92,7 @@ func (s *Server) job(v *view) error {
 		return err
 	}
 	j := why.Job
-	p := jobPage{Job: j, Can: actionsOn(j), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
+	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j.Status))), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
 	if err := v.tell(&p); err != nil {
 		return err
 	}
@@ -198,12 +198,7 @@ func (s *Server) download(v *view) error {
 	return nil
 }
 
-// enqueuePage is the form, with what was typed.
-type enqueuePage struct {
-	Queue, Type, Key, Data, At, Priority, OnDuplicate string
-	Queues                                            []enqueueQueue
-}
-
+// enqueueQueue is a queue that the form offers.
 type enqueueQueue struct {
 	Name  string
 	Types []string
@@ -217,10 +212,7 @@ func (s *Server) enqueueForm(v *view) error {
 }
 
 func (v *view) showForm(said string) error {
-	form := v.r.FormValue
-	p := enqueuePage{
-		Queue: form("queue"), Type: form("type"), Key: form("key"), Data: form("data"), At: form("at"), Priority: form("priority"), OnDuplicate: form("on-duplicate"),
-	}
+	var queues []enqueueQueue
 	all, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
@@ -230,21 +222,15 @@ func (v *view) showForm(said string) error {
 		if err != nil {
 			return err
 		}
-		p.Queues = append(p.Queues, enqueueQueue{q.Name, types})
+		queues = append(queues, enqueueQueue{q.Name, types})
 	}
-	status := http.StatusOK
 	if said != "" {
-		status, v.Said = http.StatusUnprocessableEntity, said
+		v.status, v.Said = http.StatusUnprocessableEntity, said
 	}
-	v.Page, v.Title, v.Data = "enqueue", "Enqueue a job", p
-	return v.render(status)
+	return v.show("enqueue", "Enqueue a job", queues)
 }
 
 func (s *Server) enqueue(v *view) error {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*job.MaxDataBytes)
-	if err := v.r.ParseForm(); err != nil {
-		return unusable("The form can't be read: %s.", err)
-	}
 	form := v.r.PostForm.Get
 	q, err := v.named(form("queue"))
 	if err != nil {
@@ -271,7 +257,7 @@ func (s *Server) enqueue(v *view) error {
 		return v.showForm(sentence(err.Error()))
 	}
 	s.changed(q.Name)
-	return v.back(fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
+	return v.back(nil, fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
 }
 
 func saidOf(added job.Added) string {

@@ -32,23 +32,23 @@ const keptWait, oldMost, keptMost = 15 * time.Millisecond, 5 * time.Minute, time
 
 // now returns the value.
 func (k *kept[T]) now(ctx context.Context) (T, error) {
-	value, known, err := k.within(ctx, keptWait)
-	if k.then == nil || err == nil && !known {
-		value, _, err = k.within(ctx, keptMost)
-	}
+	value, _, err := k.within(ctx, keptMost, k.get)
 	return value, err
 }
 
-// within returns a new value, or after a time the old one, if one is known.
-func (k *kept[T]) within(ctx context.Context, most time.Duration) (value T, known bool, err error) {
+// within returns a new value, or soon the old one, if one is known that a page may have. If not, most is how long it waits.
+func (k *kept[T]) within(ctx context.Context, most time.Duration, get func(context.Context) (T, error)) (value T, known bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.at) < k.age {
 		return k.value, true, nil
 	}
+	if k.then != nil && time.Since(k.readAt) < oldMost {
+		most = keptWait
+	}
 	if k.reading == nil {
 		k.reading, k.forgotten, k.missed = make(chan struct{}), false, false
-		go k.read(k.reading, k.get)
+		go k.read(k.reading, get)
 	}
 	reading := k.reading
 	k.mu.Unlock()

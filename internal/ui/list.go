@@ -27,29 +27,40 @@ const (
 
 // selection is which jobs a list shows, and an action changes. The address has it.
 type selection struct {
-	Status, Type, Key, Text, Fingerprint, Since string
+	admin.Filter
+	// Since is the filter's, as it was typed.
+	Since string
 	// Sort is "oldest", or empty.
 	Sort string
 	// After is where the page before ended.
 	After string
 }
 
-func selected(form url.Values) (s selection, err error) {
-	s = selection{
-		Status: form.Get("status"), Type: form.Get("type"), Key: form.Get("key"), Text: form.Get("text"),
-		Fingerprint: form.Get("fingerprint"), Since: form.Get("since"), Sort: form.Get("sort"), After: form.Get("after"),
-	}
-	if s.Status != "" && !slices.Contains(admin.Statuses, admin.Status(s.Status)) {
+func (v *view) selected(form url.Values) (s selection, err error) {
+	s = selection{Since: form.Get("since"), Sort: form.Get("sort"), After: form.Get("after"), Filter: admin.Filter{
+		Status: admin.Status(form.Get("status")), Type: form.Get("type"), Key: form.Get("key"),
+		Error: form.Get("text"), Fingerprint: form.Get("fingerprint"),
+	}}
+	if s.Status != "" && !slices.Contains(admin.Statuses, s.Status) {
 		return s, unusable("%q is not a status.", s.Status)
 	}
 	if s.Fingerprint != "" && !texts.IsFingerprint(s.Fingerprint) {
 		return s, unusable("%q is not a fingerprint.", s.Fingerprint)
 	}
+	if s.Since == "" {
+		return s, nil
+	}
+	if s.Filter.Since, err = v.Time(v.r.Context(), "-"+s.Since); err != nil { // no age, such as 2h
+		s.Filter.Since, err = v.Time(v.r.Context(), s.Since)
+	}
+	if err != nil {
+		return s, unusable("%q is no age and no time: write 30m, 2h, 7d, or 2026-12-31 23:00.", s.Since)
+	}
 	return s, nil
 }
 
 // Narrow reports whether it selects only some of the jobs of a status.
-func (s selection) Narrow() bool { return s.Type+s.Key+s.Text+s.Fingerprint+s.Since != "" }
+func (s selection) Narrow() bool { return s.Type+s.Key+s.Error+s.Fingerprint+s.Since != "" }
 
 // Remark is what a list says of a job: its error, or what it has reached.
 func (v *view) Remark(j *job.Job) string {
@@ -57,28 +68,6 @@ func (v *view) Remark(j *job.Job) string {
 		return p.String()
 	}
 	return map[bool]string{false: j.Error}[j.Error == job.None]
-}
-
-// filter is the selection for the queue's functions.
-func (v *view) filter(s selection) (by admin.Filter, err error) {
-	by = admin.Filter{Status: admin.Status(s.Status), Type: s.Type, Key: s.Key, Error: s.Text, Fingerprint: s.Fingerprint}
-	by.Since, err = v.since(s.Since)
-	return by, err
-}
-
-// since reads an age, such as 2h, or a time.
-func (v *view) since(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := v.Time(v.r.Context(), "-"+text)
-	if err != nil {
-		at, err = v.Time(v.r.Context(), text)
-	}
-	if err != nil {
-		return at, unusable("%q is no age and no time: write 30m, 2h, 7d, or 2026-12-31 23:00.", text)
-	}
-	return at, nil
 }
 
 type queuePage struct {
@@ -103,11 +92,7 @@ func (s *Server) queue(v *view) error {
 	if err != nil {
 		return err
 	}
-	sel, err := selected(v.r.URL.Query())
-	if err != nil {
-		return err
-	}
-	by, err := v.filter(sel)
+	sel, err := v.selected(v.r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -117,8 +102,9 @@ func (s *Server) queue(v *view) error {
 		return err
 	}
 	p := queuePage{queueRow: rows[0], selection: sel, Tabs: tabs}
-	by.Limit = pageJobs
-	p.List, err = admin.Of(q).Page(ctx, by, admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges})
+	sel.Limit = pageJobs
+	o := admin.PageOptions{After: sel.After, Oldest: sel.Sort == "oldest", Within: pageWithin, Ranges: &s.ranges}
+	p.List, err = admin.Of(q).Page(ctx, sel.Filter, o)
 	if errors.Is(err, admin.ErrPage) {
 		return unusable("%q is not where a page ended.", sel.After)
 	}
@@ -132,10 +118,8 @@ func (s *Server) queue(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.Chart, p.Can = metrics.View().Queue(q.Name), actionsFor(admin.Status(sel.Status))
-	if v.Live = q.Name; sel.After != "" {
-		v.Live = "" // a page of old jobs stays as it is
-	}
+	p.Chart, p.Can = metrics.Queue(q.Name), actionsFor(sel.Status)
+	v.Live = map[bool]string{true: q.Name}[sel.After == ""] // a page of old jobs stays as it is
 	return v.show("queue", q.Name, p)
 }
 
@@ -175,7 +159,7 @@ const (
 
 func (s *Server) failures(v *view) error {
 	form := v.r.URL.Query()
-	sel, err := selected(form)
+	sel, err := v.selected(form)
 	if err != nil {
 		return err
 	}
@@ -183,10 +167,7 @@ func (s *Server) failures(v *view) error {
 	if !slices.Contains([]admin.Status{admin.Failed, admin.Retry, admin.Closed}, admin.Status(p.State)) {
 		return unusable("%q is not a state of failures.", p.State)
 	}
-	by, err := v.filter(sel)
-	if err != nil {
-		return err
-	}
+	by := sel.Filter
 	by.Status, by.Limit = admin.Status(p.State), pageJobs
 	all, err := v.queues.now(v.r.Context())
 	if err != nil {
@@ -194,8 +175,8 @@ func (s *Server) failures(v *view) error {
 	}
 	asked := slices.DeleteFunc(slices.Clone(all), func(q *queue.Queue) bool { return p.Queue != "" && p.Queue != q.Name })
 	age, names := time.Duration(len(asked)+1)*groupsAge, texts.Map(asked, func(q *queue.Queue) string { return q.Name })
-	found, complete, err := s.groups.look(v.r.Context(), fmt.Sprintf("%q", []any{sel, names, p.State}), age, func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error) {
-		var all []admin.Failures
+	of := fmt.Sprintf("%q", []any{form, names}) // not by, whose time goes on
+	found, complete, err := s.look(v.r.Context(), of, age, func(ctx context.Context, among int, within time.Duration) (all []admin.Failures, err error) {
 		for _, q := range asked {
 			f, err := admin.Of(q).NewestFailures(ctx, by, among, within)
 			if err != nil {
@@ -230,10 +211,6 @@ func (s *Server) failures(v *view) error {
 
 // groups keeps failures that were grouped a moment ago, because thousands take longer than a page may.
 type groups struct {
-	ctx context.Context
-	// then is called when failures were grouped that a page didn't wait for.
-	then func()
-
 	mu  sync.Mutex
 	all map[string]*kept[[]admin.Failures]
 }
@@ -252,25 +229,25 @@ func (g *groups) forget() {
 type grouper func(ctx context.Context, among int, within time.Duration) ([]admin.Failures, error)
 
 // look returns the failures that group finds. If that takes too long, it returns those that are found at once.
-func (g *groups) look(ctx context.Context, of string, age time.Duration, group grouper) (found []admin.Failures, complete bool, err error) {
+func (s *Server) look(ctx context.Context, of string, age time.Duration, group grouper) (found []admin.Failures, complete bool, err error) {
+	g := &s.groups
 	g.mu.Lock()
 	k := g.all[of]
 	if k == nil {
 		if len(g.all) >= groupsMost || g.all == nil {
 			g.all = map[string]*kept[[]admin.Failures]{}
 		}
-		k = &kept[[]admin.Failures]{ctx: g.ctx, then: g.then, age: age}
+		k = &kept[[]admin.Failures]{ctx: s.live.ctx, then: func() { s.live.changed("failures") }, age: age}
 		g.all[of] = k
 	}
 	g.mu.Unlock()
-	k.mu.Lock()
-	k.get = func(ctx context.Context) ([]admin.Failures, error) { return group(ctx, failuresAmong, failuresWithin) } // of this time
-	k.mu.Unlock()
-	if found, complete, err = k.within(ctx, keptWait); complete || err != nil {
-		return found, complete, err
+	found, complete, err = k.within(ctx, keptWait, func(ctx context.Context) ([]admin.Failures, error) {
+		return group(ctx, failuresAmong, failuresWithin)
+	})
+	if !complete && err == nil {
+		found, err = group(ctx, failuresAmong/10, 0)
 	}
-	found, err = group(ctx, failuresAmong/10, 0)
-	return found, false, err
+	return found, complete, err
 }
 
 type activityPage struct {
@@ -289,14 +266,11 @@ func (s *Server) activity(v *view) (err error) {
 	if p.State != "" && !slices.Contains(activity.States, by.State) {
 		return unusable("%q is not a state.", p.State)
 	}
-	if p.Job != "" {
-		if by.JobID, err = strconv.ParseInt(p.Job, 10, 64); err != nil {
-			return unusable("%q is not the number of a job.", p.Job)
-		}
-	}
-	if text := form.Get("before"); text != "" {
-		if by.Before, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return unusable("%q is not where a page ended.", text)
+	for name, id := range map[string]*int64{"job": &by.JobID, "before": &by.Before} {
+		if text := form.Get(name); text != "" {
+			if *id, err = strconv.ParseInt(text, 10, 64); err != nil {
+				return unusable("%q is not the number of a job or an entry.", text)
+			}
 		}
 	}
 	if by.JobType != "" || by.JobID != 0 {
@@ -320,8 +294,6 @@ func (s *Server) activity(v *view) (err error) {
 		p.Back = p.Entries[0]
 	}
 	slices.Reverse(p.Entries)
-	if v.Live = "*"; by.Before != 0 {
-		v.Live = ""
-	}
+	v.Live = map[bool]string{true: "*"}[by.Before == 0]
 	return v.show("activity", "Activity", p)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
 )
 
 // live tells open pages what has changed. All of them share one poll a second, and without any there is none.
@@ -37,10 +36,6 @@ type news struct {
 	// Away says why the database can't be read. Back is set when it can again.
 	Away string `json:"away,omitempty"`
 	Back bool   `json:"back,omitempty"`
-}
-
-func newLive(ctx context.Context, db *schema.DB) *live {
-	return &live{ctx: ctx, log: activity.New(db), pages: map[chan news]bool{}}
 }
 
 // serve sends the news to one page until it is closed.
@@ -109,7 +104,9 @@ func (l *live) close(page chan news) {
 func (l *live) tell(n news) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told++
+	if l.told++; n.Away != "" || n.Back {
+		l.away = n.Away
+	}
 	for page := range l.pages {
 		select {
 		case page <- n:
@@ -162,12 +159,7 @@ func (l *live) poll(ctx context.Context) {
 			}
 			seen, n.Changed = now, slices.AppendSeq(n.Changed, maps.Keys(changed))
 		}
-		if failed = err != nil; n.Away != "" || n.Back {
-			l.mu.Lock()
-			l.away = n.Away
-			l.mu.Unlock()
-		}
-		if len(n.Changed) > 0 || n.Away != "" || n.Back {
+		if failed = err != nil; len(n.Changed) > 0 || n.Away != "" || n.Back {
 			l.tell(n)
 		}
 		select {

@@ -33,16 +33,15 @@ type overview struct {
 	Health    monitor.Health
 	Queues    []queueRow
 	Report    report.View
-	Hosts     []host
+	Hosts     []workers.Host
 	Schedules []Schedule
 }
 
-func (s *Server) overview(v *view) error {
-	health, err := s.health.now(v.r.Context())
-	if err != nil {
+func (s *Server) overview(v *view) (err error) {
+	var o overview
+	if o.Health, err = s.health.now(v.r.Context()); err != nil {
 		return err
 	}
-	o := overview{Health: health}
 	queues, err := v.queues.now(v.r.Context())
 	if err != nil {
 		return err
@@ -50,12 +49,10 @@ func (s *Server) overview(v *view) error {
 	if o.Queues, err = v.rows(queues...); err != nil {
 		return err
 	}
-	metrics, err := s.metrics.now(v.r.Context())
-	if err != nil {
+	if o.Report, err = s.metrics.now(v.r.Context()); err != nil {
 		return err
 	}
-	o.Report = metrics.View()
-	if o.Hosts, err = v.hosts(); err != nil {
+	if o.Hosts, err = workers.New(v.DB).Hosts(v.r.Context()); err != nil {
 		return err
 	}
 	if o.Schedules, err = s.Schedules(v.r.Context()); err != nil {
@@ -102,38 +99,17 @@ func (v *view) Brief(f monitor.Finding) string {
 	return strings.TrimSpace(strings.ReplaceAll(advice().ReplaceAllString(f.Text, " "), " ;", ";"))
 }
 
-// host is a host with its workers.
-type host struct {
-	Name    string
-	Slots   int64
-	Workers []workers.Row
-}
-
-// hosts returns the workers that are at work, by host.
-func (v *view) hosts() (hosts []host, err error) {
-	rows, err := workers.New(v.DB).AtWork(v.r.Context())
-	for _, w := range rows {
-		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
-			hosts = append(hosts, host{Name: w.Host})
-		}
-		h := &hosts[len(hosts)-1]
-		h.Slots, h.Workers = h.Slots+int64(w.Slots), append(h.Workers, w)
-	}
-	return hosts, err
-}
-
 type workersPage struct {
-	Hosts []host
+	Hosts []workers.Host
 	Last  *workers.Row
 	Ticks *monitor.Window
 	// Clock is the database's time.
 	Clock time.Time
 }
 
-func (s *Server) workers(v *view) error {
+func (s *Server) workers(v *view) (err error) {
 	var p workersPage
-	var err error
-	if p.Hosts, err = v.hosts(); err != nil {
+	if p.Hosts, err = workers.New(v.DB).Hosts(v.r.Context()); err != nil {
 		return err
 	}
 	if p.Clock, err = v.DB.SQL.Clock(v.r.Context()); err != nil {
@@ -146,7 +122,7 @@ func (s *Server) workers(v *view) error {
 	if err != nil {
 		return err
 	}
-	p.Ticks = metrics.View().Window("1w")
+	p.Ticks = metrics.Window("1w")
 	v.Live = "workers"
 	return v.show("workers", "Workers", p)
 }
@@ -162,7 +138,7 @@ func (s *Server) metricsPage(v *view) error {
 	if err != nil {
 		return err
 	}
-	return v.show("metrics", "Metrics", metrics.View())
+	return v.show("metrics", "Metrics", metrics)
 }
 
 func (s *Server) schedules(v *view) error {

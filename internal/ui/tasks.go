@@ -17,7 +17,6 @@ import (
 
 // tasks are what takes longer than a page may, or waits for a yes.
 type tasks struct {
-	ctx context.Context
 	mu  sync.Mutex
 	all []*task
 }
@@ -62,15 +61,15 @@ func (s *Server) begin(v *view, t *task) error {
 	if who := v.who(); !t.begun.Swap(true) { // a form may be sent twice
 		go func() {
 			defer close(t.ended)
-			t.run(s.tasks.ctx, admin.Of(t.queue).By(who))
+			t.run(s.live.ctx, admin.Of(t.queue).By(who))
 			s.health.forget()
 			s.changed(touched(t.Queue(), t.IDs)...)
 		}()
 	}
 	if t.wait(2 * time.Second) {
-		return v.back(t.Back, t.Said())
+		return v.back(nil, t.Back, t.Said())
 	}
-	return v.back(fmt.Sprint("/tasks/", t.ID), "")
+	return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
 }
 
 // Queue is the queue's name, Total how many jobs there are.
@@ -83,7 +82,7 @@ func (t *task) run(ctx context.Context, q *admin.Queue) {
 		size = 1
 	}
 	for some := range slices.Chunk(t.IDs, size) {
-		err := t.do(ctx, q, some)
+		err := t.do(q, ctx, some...)
 		t.mu.Lock()
 		refused, ok := errors.AsType[admin.Refused](err)
 		switch {
@@ -103,9 +102,8 @@ func (t *task) run(ctx context.Context, q *admin.Queue) {
 		default:
 			t.err = err
 		}
-		over := t.err != nil
 		t.mu.Unlock()
-		if over {
+		if t.err != nil { // which only this goroutine sets
 			return
 		}
 	}

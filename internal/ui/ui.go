@@ -4,6 +4,7 @@ package ui
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"html/template"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
@@ -30,7 +32,7 @@ type Instance struct {
 	// Health judges the instance.
 	Health func(context.Context) (monitor.Health, error)
 	// Report has the metrics of the last hours.
-	Report func(context.Context) (report.Page, error)
+	Report func(context.Context) (report.View, error)
 	// Schedules are the schedules of the config and the database.
 	Schedules func(context.Context) ([]Schedule, error)
 	// PauseSchedule pauses or resumes a schedule. RunSchedule enqueues its job now, for a person.
@@ -69,12 +71,12 @@ type Server struct {
 	Options
 	door   *door
 	live   *live
-	tasks  *tasks
+	tasks  tasks
 	ranges admin.Ranges
 	// queues, health and metrics are kept for a while, because they cost more than the other queries together.
 	queues  kept[[]*queue.Queue]
 	health  kept[monitor.Health]
-	metrics kept[report.Page]
+	metrics kept[report.View]
 	groups  groups
 	// types has the job types of each queue, because each of them costs a statement.
 	types sync.Map
@@ -82,10 +84,11 @@ type Server struct {
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
-	s := &Server{Instance: i, Options: o, door: newDoor(o), live: newLive(ctx, i.DB), tasks: &tasks{ctx: ctx}, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s := &Server{Instance: i, Options: o, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
+	s.door = &door{Options: o, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
+	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
-	s.metrics = kept[report.Page]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
-	s.groups = groups{ctx: ctx, then: func() { s.live.changed("failures") }}
+	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}
 	go func() { // so that the first page waits less
 		_, _ = s.metrics.now(ctx)
 		if _, err := s.health.now(ctx); err == nil {
@@ -117,6 +120,10 @@ func (s *Server) Handler() http.Handler {
 		page(pattern, func(v *view) error {
 			if s.ReadOnly {
 				return &problem{http.StatusForbidden, "This page is read-only: hipq ui was started with --read-only."}
+			}
+			v.r.Body = http.MaxBytesReader(v.w, v.r.Body, 4*job.MaxDataBytes)
+			if err := v.r.ParseForm(); err != nil {
+				return unusable("The form can't be read: %s.", err)
 			}
 			return f(v)
 		})

@@ -60,13 +60,13 @@ func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 			s, err := monitor.New(db).State(ctx, time.Hour, 10_000)
 			return monitor.DefaultAlert().Judge(s), err
 		},
-		Report: func(ctx context.Context) (report.Page, error) {
+		Report: func(ctx context.Context) (report.View, error) {
 			p := report.Page{Instance: "shop", Zone: time.UTC}
 			hour, err := monitor.New(db).LastComplete(ctx)
 			if err == nil {
 				p.Report, err = monitor.New(db).Report(ctx, hour)
 			}
-			return p, err
+			return p.View(), err
 		},
 		Schedules: func(ctx context.Context) ([]ui.Schedule, error) {
 			_, err := scheduler.New(db, nil).Rows(ctx)

@@ -32,6 +32,8 @@ type view struct {
 	Pace time.Duration
 	// Seen is how many news the page knows.
 	Seen int
+	// status is the answer's.
+	status int
 	// Data is the page's own.
 	Data any
 	// Said is what the last action did.
@@ -62,45 +64,49 @@ const patience, pace = 10 * time.Second, 3 * time.Second
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	v := &view{Server: s, r: r.WithContext(ctx), w: w, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader), Said: s.door.said(w, r), Seen: s.live.seen()}
+	v := &view{
+		Server: s, r: r.WithContext(ctx), w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
+		Said: s.door.said(w, r), Seen: s.live.seen(),
+	}
 	err := f(v)
 	if err == nil {
 		return
 	}
-	status, text := http.StatusInternalServerError, sentence(err.Error())
+	text := sentence(err.Error())
+	v.status = http.StatusInternalServerError
 	var p *problem
 	switch {
 	case errors.As(err, &p):
-		status, text = p.status, p.text
+		v.status, text = p.status, p.text
 	case errors.Is(err, queue.ErrNotFound):
-		status = http.StatusNotFound
+		v.status = http.StatusNotFound
 	case errors.Is(err, context.DeadlineExceeded):
-		status, text, v.Live = http.StatusServiceUnavailable, fmt.Sprintf("The database didn't answer within %s.", texts.Duration(patience)), "*"
+		v.status, text, v.Live = http.StatusServiceUnavailable, fmt.Sprintf("The database didn't answer within %s.", texts.Duration(patience)), "*"
 	default:
 		if trouble, remedy := schema.Diagnose(err); trouble != schema.NoTrouble {
-			status, v.Live = http.StatusServiceUnavailable, "*" // it recovers by itself
+			v.status, v.Live = http.StatusServiceUnavailable, "*" // it recovers by itself
 			text += " " + sentence(remedy)
 		}
 	}
 	if r.Method != http.MethodGet {
 		v.Live = "" // the address is no page
 	}
-	v.Title, v.Page, v.Data = http.StatusText(status), "error", text
-	_ = v.render(status)
+	_ = v.show("error", http.StatusText(v.status), text)
 }
 
-// render writes the page.
-func (v *view) render(status int) error {
+// show renders a page of this name.
+func (v *view) show(page, title string, data any) error {
+	v.Page, v.Title, v.Data = page, title, data
 	var b bytes.Buffer
 	if err := templates().ExecuteTemplate(&b, "layout", v); err != nil {
 		return fmt.Errorf("make the page %s: %w", v.Page, err)
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	v.w.WriteHeader(status)
-	page, shown := b.String(), 0
+	v.w.WriteHeader(v.status)
+	text, shown := b.String(), 0
 	b.Reset()
-	for _, at := range append(field().FindAllStringIndex(page, -1), []int{len(page), len(page)}) {
-		b.WriteString(texts.Visible(page[shown:at[0]]) + page[at[0]:at[1]])
+	for _, at := range append(field().FindAllStringIndex(text, -1), []int{len(text), len(text)}) {
+		b.WriteString(texts.Visible(text[shown:at[0]]) + text[at[0]:at[1]])
 		shown = at[1]
 	}
 	_, _ = v.w.Write(b.Bytes()) // a browser that is gone needs no page
@@ -110,18 +116,18 @@ func (v *view) render(status int) error {
 // field finds what a form sends back, which stays as it is.
 var field = texts.Pattern(`value="[^"]*"|<textarea[^<]*`)
 
-// show renders a page of this name.
-func (v *view) show(page, title string, data any) error {
-	v.Page, v.Title, v.Data = page, title, data
-	return v.render(http.StatusOK)
-}
-
 // saidBytes is how much of a message a cookie takes, escaped: browsers drop one of more than 4096 bytes.
 const saidBytes = 1200
 
-// back sends the browser on after an action, with what it did.
-func (v *view) back(to, said string) error {
-	http.SetCookie(v.w, &http.Cookie{Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30})
+// back sends the browser on after an action, with what it did, unless the action failed.
+func (v *view) back(err error, to, said string) error {
+	if err != nil {
+		return err
+	}
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.door.cookie + "-said", Value: url.QueryEscape(texts.Clip(said, saidBytes)),
+		Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30,
+	})
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
@@ -144,6 +150,9 @@ func (v *view) Body() (template.HTML, error) {
 	err := templates().ExecuteTemplate(&b, v.Page, v)
 	return template.HTML(b.String()), err //nolint:gosec // a template has escaped it
 }
+
+// Form is what somebody typed or chose.
+func (v *view) Form(name string) string { return v.r.FormValue(name) }
 
 // Here is the address of the page, to come back to.
 func (v *view) Here() string { return v.r.URL.RequestURI() }

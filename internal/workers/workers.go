@@ -115,6 +115,26 @@ func (r *Table) AtWork(ctx context.Context) ([]Row, error) {
 	return r.rows(ctx, r.db.SQL, r.db.SQL.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
 }
 
+// Host is a host with its workers.
+type Host struct {
+	Name    string
+	Slots   int64
+	Workers []Row
+}
+
+// Hosts returns AtWork's workers by host.
+func (r *Table) Hosts(ctx context.Context) (hosts []Host, err error) {
+	atWork, err := r.AtWork(ctx)
+	for _, w := range atWork {
+		if n := len(hosts); n == 0 || hosts[n-1].Name != w.Host {
+			hosts = append(hosts, Host{Name: w.Host})
+		}
+		h := &hosts[len(hosts)-1]
+		h.Slots, h.Workers = h.Slots+int64(w.Slots), append(h.Workers, w)
+	}
+	return hosts, err
+}
+
 // IsWorking says whether a worker works and hasn't been declared dead.
 func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (working bool, err error) {
 	if err := from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id); err != nil {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -48,10 +49,7 @@ var toStartStatuses = []string{"submitted", "available", "scheduled", "throttled
 
 // Ranges remembers for a while which ranges of the index a queue has, because each costs a statement. It is safe for concurrent
 // use.
-type Ranges struct {
-	mu    sync.Mutex
-	known map[string]remembered
-}
+type Ranges struct{ known sync.Map }
 
 type remembered struct {
 	until time.Time
@@ -62,32 +60,18 @@ type remembered struct {
 const rangeAge, rangesAge = 2 * time.Second, time.Minute
 
 // Forget forgets all, because jobs of new types or priorities may have been added.
-func (r *Ranges) Forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known = nil
-}
+func (r *Ranges) Forget() { r.known.Clear() }
 
 func (r *Ranges) get(of string) ([]stretch, bool) {
-	if r == nil {
-		return nil, false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k := r.known[of]
-	return k.all, time.Now().Before(k.until)
+	k, _ := r.known.Load(of)
+	known, _ := k.(remembered)
+	return known.all, time.Now().Before(known.until)
 }
 
 func (r *Ranges) set(of string, all []stretch) {
-	if r == nil || len(all) == 0 {
-		return
+	if len(all) > 0 {
+		r.known.Store(of, remembered{time.Now().Add(min(time.Duration(len(all)+1)*rangeAge, rangesAge)), all})
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known == nil {
-		r.known = map[string]remembered{}
-	}
-	r.known[of] = remembered{time.Now().Add(min(time.Duration(len(all)+1)*rangeAge, rangesAge)), all}
 }
 
 // stretchesMost is how many stretches one query joins: SQLite takes 500 parts. With more, such as one for each throttle group,
@@ -97,6 +81,7 @@ const stretchesMost = 150
 // stretches returns the stretches of a filter's status, or many. It jumps from one to the next, because MariaDB reads a whole
 // index for a GROUP BY.
 func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, many bool, err error) {
+	known = cmp.Or(known, &Ranges{})
 	for _, status := range stored[by.Status] {
 		name := q.s.Name + "/" + status
 		some, ok := known.get(name)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
 )
 
 // Tally is how many jobs a queue has by status, each up to TallyMost of it.
@@ -69,10 +71,7 @@ func tallies(ctx context.Context, queues []*queue.Queue) ([]Tally, error) {
 		q := Of(of)
 		all[n] = Tally{}
 		for _, t := range tallied {
-			hint := q.s.ClaimIndex()
-			if t.index != "" {
-				hint = q.s.Index(t.index)
-			}
+			hint := q.s.Index(cmp.Or(t.index, schema.ClaimIndex))
 			where := strings.ReplaceAll(t.where, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")")
 			parts = append(parts, "SELECT ? AS queue, ? AS status, COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+hint+" WHERE "+where+" LIMIT ?) AS some")
 			args = append(args, n, string(t.status), TallyMost(t.status))
