@@ -237,11 +237,13 @@ unreachable or busy · 78 configuration.`,
 // others may be what a newer config says.
 func (i *instance) knownSchedules(ctx context.Context, names []string, learn bool) (*scheduler.Scheduler, map[string]scheduler.Row, error) {
 	t, rows, err := i.timetable(ctx)
-	learned := slices.DeleteFunc(slices.Clone(i.Schedules), func(s schedule.Schedule) bool {
-		_, has := rows[s.Name]
-		return has || !slices.Contains(names, s.Name)
-	})
-	if err == nil && learn && len(learned) > 0 {
+	var learned []schedule.Schedule
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if s := i.Schedule(name); s != nil && learn && rows[name].Name == "" {
+			learned = append(learned, *s)
+		}
+	}
+	if err == nil && len(learned) > 0 {
 		var failed map[string]error
 		rows, failed, err = scheduler.New(i.db, learned).Load(ctx, 0)
 		err = errors.Join(append(slices.Collect(maps.Values(failed)), err)...)

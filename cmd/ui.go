@@ -169,7 +169,14 @@ func browse(address string) (end func()) {
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 		return func() {}
 	}
-	dir, _ := os.MkdirTemp("", "hipq-ui-")
+	home, err := os.UserHomeDir() // a browser in a sandbox may read no other folder, and no hidden one
+	if err != nil {
+		return func() {}
+	}
+	dir, err := os.MkdirTemp(home, "hipq-ui-")
+	if err != nil {
+		return func() {} // the address is printed
+	}
 	file := filepath.Join(dir, "open.html")
 	page := `<!doctype html><meta http-equiv="refresh" content="0; url=` + address + `"><title>hipq</title><a href="` + address + `">Go on</a>`
 	if os.WriteFile(file, []byte(page), 0o600) == nil {
@@ -203,9 +210,14 @@ func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 		Schedules: i.uiSchedules,
 		PauseSchedule: func(ctx context.Context, name string, pause bool) error {
 			t, _, err := i.knownSchedules(ctx, []string{name}, true)
-			if do := map[bool]func(context.Context, string) (bool, error){true: t.Pause, false: t.Resume}[pause]; err == nil {
-				_, err = do(ctx, name)
+			if err != nil {
+				return err
 			}
+			do := t.Resume
+			if pause {
+				do = t.Pause
+			}
+			_, err = do(ctx, name)
 			return err
 		},
 		RunSchedule: func(ctx context.Context, name, by string) (string, job.Added, error) {

@@ -60,12 +60,9 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 			} else {
 				post := uiOn(t, dir).post
 				jobs := "/queues/emails/jobs"
-				post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}})
-				post("/tasks/1", nil)
-				post(jobs, url.Values{"do": {"retry"}, "id": {"4"}})
-				post("/tasks/2", nil)
-				post(jobs, url.Values{"do": {"dismiss"}, "id": {"5"}})
-				post("/tasks/3", nil)
+				post(post(jobs, url.Values{"do": {"cancel"}, "id": {"1", "2"}}), nil)
+				post(post(jobs, url.Values{"do": {"retry"}, "id": {"4"}}), nil)
+				post(post(jobs, url.Values{"do": {"dismiss"}, "id": {"5"}}), nil)
 				post(jobs, url.Values{"do": {"reschedule"}, "id": {"6"}, "at": {"2100-01-01 10:00"}})
 				post("/queues/emails/pause", url.Values{"pause": {"yes"}})
 				post("/enqueue", url.Values{"queue": {"emails"}, "type": {"digest"}, "key": {"new"}, "data": {"x"}, "priority": {"7"}})
@@ -121,7 +118,7 @@ func TestUITellsNoSecret(t *testing.T) {
 // proxied asks hipq ui as a proxy that knows Ada.
 type proxied struct {
 	get  func(path string) string
-	post func(path string, form url.Values)
+	post func(path string, form url.Values) (to string)
 }
 
 // uiOn starts hipq ui on a socket, behind a proxy.
@@ -142,23 +139,28 @@ func uiOn(t *testing.T, dir string) proxied {
 		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	ask := func(user, method, path string, form url.Values, status int) string {
+	ask := func(user, method, path string, form url.Values, status int) (text, to string) {
 		t.Helper()
 		r := dbtest.Must(http.NewRequestWithContext(t.Context(), method, "http://hipq"+path, strings.NewReader(form.Encode())))(t)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("X-User", user)
 		a := dbtest.Must(client.Do(r))(t)
 		defer a.Body.Close()
-		text := dbtest.Must(io.ReadAll(a.Body))(t)
+		text = string(dbtest.Must(io.ReadAll(a.Body))(t))
 		dbtest.Require(t, a.StatusCode == status, "%s: %d %s", path, a.StatusCode, text)
-		return string(text)
+		return text, a.Header.Get("Location")
 	}
 	ask("", http.MethodPost, "/queues/emails/pause", url.Values{"pause": {"yes"}}, http.StatusForbidden)
 	return proxied{
-		func(path string) string { t.Helper(); return ask("ada", http.MethodGet, path, nil, http.StatusOK) },
-		func(path string, form url.Values) {
+		func(path string) (text string) {
 			t.Helper()
-			ask("ada", http.MethodPost, path, form, http.StatusSeeOther)
+			text, _ = ask("ada", http.MethodGet, path, nil, http.StatusOK)
+			return text
+		},
+		func(path string, form url.Values) (to string) {
+			t.Helper()
+			_, to = ask("ada", http.MethodPost, path, form, http.StatusSeeOther)
+			return to
 		},
 	}
 }

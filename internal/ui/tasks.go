@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,10 +26,11 @@ type tasks struct {
 type task struct {
 	action
 	selection
-	ID int
+	ID string // of no other task, also after a restart: a button must not do what another one asked
 	// IDs are the jobs; All says that they are all that matched when somebody looked.
 	IDs   []int64
 	All   bool
+	Total int64
 	Back  string
 	queue *queue.Queue
 	begun atomic.Bool
@@ -48,12 +50,11 @@ const tasksKept = 50
 func (k *tasks) add(t *task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t.ID, t.ended = 1, make(chan struct{})
-	if n := len(k.all); n > 0 {
-		t.ID = k.all[n-1].ID + 1
+	t.ID, t.ended, t.Total = rand.Text(), make(chan struct{}), int64(len(t.IDs))
+	if n := slices.IndexFunc(k.all, func(t *task) bool { return !t.begun.Load() || t.Over() }); n >= 0 && len(k.all) >= tasksKept {
+		k.all = slices.Delete(k.all, n, n+1)
 	}
 	k.all = append(k.all, t)
-	k.all = k.all[max(0, len(k.all)-tasksKept):]
 }
 
 // begin does a task unless it was begun, and shows what it did.
@@ -64,6 +65,9 @@ func (s *Server) begin(v *view, t *task) error {
 			t.run(s.live.ctx, admin.Of(t.queue).By(who))
 			s.health.forget()
 			s.changed(touched(t.Queue(), t.IDs)...)
+			if t.All { // they may be many
+				t.IDs = nil
+			}
 		}()
 	}
 	if t.wait(2 * time.Second) {
@@ -72,9 +76,8 @@ func (s *Server) begin(v *view, t *task) error {
 	return v.back(nil, fmt.Sprint("/tasks/", t.ID), "")
 }
 
-// Queue is the queue's name, Total how many jobs there are.
+// Queue is the queue's name.
 func (t *task) Queue() string { return t.queue.Name }
-func (t *task) Total() int64  { return int64(len(t.IDs)) }
 
 func (t *task) run(ctx context.Context, q *admin.Queue) {
 	size := batch
@@ -138,7 +141,7 @@ func (t *task) Said() string {
 		said += fmt.Sprintf(" %s not: %s", texts.Count(t.refused, "job"), sentence(t.first.Error()))
 	}
 	if t.err != nil {
-		said += fmt.Sprintf(" Then it broke off, %d are left: %s", len(t.IDs)-t.changed-t.refused, sentence(t.err.Error()))
+		said += fmt.Sprintf(" Then it broke off, %d are left: %s", t.Total-int64(t.changed+t.refused), sentence(t.err.Error()))
 	}
 	return said
 }
@@ -146,20 +149,22 @@ func (t *task) Said() string {
 // task serves one of the tasks.
 func (s *Server) task(f func(*view, *task) error) func(*view) error {
 	return func(v *view) error {
+		var found *task
 		s.tasks.mu.Lock()
-		all := s.tasks.all
+		if n := slices.IndexFunc(s.tasks.all, func(t *task) bool { return t.ID == v.r.PathValue("id") }); n >= 0 {
+			found = s.tasks.all[n]
+		}
 		s.tasks.mu.Unlock()
-		n := slices.IndexFunc(all, func(t *task) bool { return fmt.Sprint(t.ID) == v.r.PathValue("id") })
-		if n < 0 {
+		if found == nil {
 			return notFound(fmt.Sprint("task ", v.r.PathValue("id")))
 		}
-		return f(v, all[n])
+		return f(v, found)
 	}
 }
 
 func showTask(v *view, t *task) error {
 	if !t.begun.Load() {
-		return v.show("confirm", fmt.Sprintf("%s %s?", t.Label, texts.Count(t.Total(), "job")), t)
+		return v.show("confirm", fmt.Sprintf("%s %s?", t.Label, texts.Count(t.Total, "job")), t)
 	}
 	if !t.Over() {
 		v.w.Header().Set("Refresh", "1")

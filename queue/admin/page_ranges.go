@@ -138,8 +138,10 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
 	deadline := time.Now().Add(o.Within)
 	stretches, many, err := q.stretches(ctx, by, o.Ranges)
-	switch {
-	case many:
+	switch byID := strings.HasPrefix(o.After, "/"); { // as the page before
+	case many && o.After != "" && !byID:
+		return "", looked, ErrPage
+	case many || byID:
 		return q.lookByID(ctx, by, o, take)
 	case err != nil || len(stretches) == 0:
 		return "", looked, err

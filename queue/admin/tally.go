@@ -16,7 +16,7 @@ import (
 // Tally is how many jobs a queue has by status, each up to TallyMost of it.
 type Tally map[Status]int64
 
-// paused counts 1 for a paused queue. overdue are due jobs that no round has made available.
+// paused counts 1 for a paused queue. overdue are scheduled ones that are due.
 const paused, overdue Status = "paused", "overdue"
 
 // Paused reports whether the queue is paused.
@@ -39,9 +39,9 @@ var tallied = []struct {
 	index  string
 }{
 	{Due, "status = 'available'", ""},
-	{overdue, "status = 'submitted' AND scheduled_run_time <= {now}", ""},
+	{Due, "status = 'submitted' AND scheduled_run_time <= {now}", ""},
 	{overdue, "wake_time <= {now} AND status = 'scheduled'", "wake"},
-	{Scheduled, "status IN ('submitted', 'scheduled')", ""},
+	{Scheduled, "status = 'scheduled'", ""}, // and a minute later, submitted ones
 	{Held, conditions[Held], ""},
 	{Locked, conditions[Locked], ""},
 	{Running, "status IN ('running', 'answered')", ""},
