@@ -112,7 +112,7 @@ func TestGaugeOfAnUnfitQueue(t *testing.T) {
 		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 		rows := stored(t, m, hour)
 		unfit, fit := rows[key{"report", "send"}], rows[key{"mail", "send"}]
-		dbtest.Ensure(t, unfit.Counts.Added == 1 && unfit.Backlog == nil, "the unfit queue: %+v", unfit)
+		dbtest.Ensure(t, unfit.Added == 1 && unfit.Backlog == nil, "the unfit queue: %+v", unfit)
 		dbtest.Ensure(t, fit.Backlog != nil && *fit.Backlog == 0, "the other: %+v", fit)
 	})
 }
