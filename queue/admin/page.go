@@ -19,7 +19,7 @@ import (
 // rows may be long.
 const pageSteps, pageStepsMost = 1000, 8000
 
-// listColumns are the columns that Page reads, for the lists of hipq ui. It leaves other fields empty, so Invalid says nothing.
+// listColumns are what the lists of hipq ui show. Page reads no others, so don't ask its jobs what is Invalid.
 var listColumns = store.Only("id", "job_type", "job_key", "status", "attempt", "error", "scheduled_run_time", "start_time", "update_time", "priority",
 	"retried_as", "create_time", "progress", "progress_note", "progress_attempt", "progress_time", "losses", "shard", "worker_id")
 

@@ -78,27 +78,29 @@ func (r *Ranges) set(of string, all []stretch) {
 // the statements that find them would cost too much as well.
 const stretchesMost = 150
 
-// stretches returns the stretches of a filter's status, or many. It jumps from one to the next, because MariaDB reads a whole
-// index for a GROUP BY.
-func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, many bool, err error) {
+// stretches returns the stretches of a filter's status. If it returns more than stretchesMost, they are not all, and some may
+// not match. It jumps from one to the next, because MariaDB reads a whole index for a GROUP BY.
+func (q *Queue) stretches(ctx context.Context, by Filter, known *Ranges) (all []stretch, err error) {
 	known = cmp.Or(known, &Ranges{})
 	for _, status := range stored[by.Status] {
 		name := q.s.Name + "/" + status
 		some, ok := known.get(name)
 		if !ok {
 			if some, err = q.stretchesOf(ctx, status); err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			known.set(name, some)
 		}
-		many = many || len(some) > stretchesMost
+		if len(some) > stretchesMost {
+			return some, nil
+		}
 		for _, s := range some {
 			if (by.Type == "" || s.JobType == by.Type) && (by.Place == 0 || s.Place == by.Place) {
 				all = append(all, s)
 			}
 		}
 	}
-	return all, many || len(all) > stretchesMost, nil
+	return all, nil
 }
 
 // stretchesOf returns up to stretchesMost and one more.
@@ -137,8 +139,8 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 // stretches, it looks by ID.
 func (q *Queue) lookByTime(ctx context.Context, by Filter, o PageOptions, take func([]place) (int, error)) (next string, looked int64, err error) {
 	deadline := time.Now().Add(o.Within)
-	stretches, many, err := q.stretches(ctx, by, o.Ranges)
-	switch byID := strings.HasPrefix(o.After, "/"); { // as the page before
+	stretches, err := q.stretches(ctx, by, o.Ranges)
+	switch many, byID := len(stretches) > stretchesMost, strings.HasPrefix(o.After, "/"); { // as the page before
 	case many && o.After != "" && !byID:
 		return "", looked, ErrPage
 	case many || byID:

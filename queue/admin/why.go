@@ -109,7 +109,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job, by Asker) (n int64, err e
 	if err != nil {
 		return 0, texts.Wrap(err, "read the place of job %d", j.ID)
 	}
-	stretches, many, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
+	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
 	if err != nil {
 		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
 	}
@@ -119,7 +119,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job, by Asker) (n int64, err e
 		parts = append(parts, "SELECT COUNT(*) AS n FROM (SELECT 1 FROM "+q.s.Table()+" "+q.s.ClaimIndex()+w.SQL()+" LIMIT ?) AS some")
 		args = append(append(args, w.Args...), most)
 	}
-	if many {
+	if len(stretches) > stretchesMost {
 		var w engine.Where
 		w.And("status = 'available' AND shard = ?", j.Place)
 		w.And("(run_rank < ? OR run_rank = ? AND (scheduled_run_time < ? OR scheduled_run_time = ? AND id < ?))", at.Rank, at.Rank, at.At, at.At, j.ID)
