@@ -65,8 +65,8 @@ var kinds = []kind{
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
 	},
 	{
-		name: "packets", title: "Connections cut at every question of every command, before it, in its answer, and with the answer lost",
-		must: "lost, doubled, a wrong word about its own success", rounds: len(talks), beside: 8,
+		name: "packets", title: "The connection cut at every query of every command: before it, in its answer, and with the answer lost",
+		must: "lost, doubled, a false report of success or failure", rounds: len(talks), beside: 8,
 		turns: []engineTurns{{"mariadb", 5}, {"mysql", 1}}, round: packets,
 	},
 	{

@@ -46,7 +46,7 @@ const measured = `
 9 enqueue mail send --key KEY4
 3 enqueue --ndjson DIR/jobs
 3 status: counts all jobs
-3 doctor: reads SQLite's file for the sizes of tables, unless it has more than 256 MiB
+3 doctor: on SQLite reads the file for the sizes of tables, unless it has more than 256 MiB
 5 jobs
 3 jobs --state due: may sort the ids of that state
 3 jobs --state scheduled: may sort the ids of that state
@@ -176,8 +176,8 @@ func scale(t *testing.T, engine string, size sizes, notes *[]string) {
 	for _, l := range pair {
 		l.bytes()
 	}
-	pair[1].holdUps("init, of another order", "hipq", "work")
-	pair[1].holdUps("init, of the next layout", "next", "order")
+	pair[1].holdUps("another order of the queue", "hipq", "work")
+	pair[1].holdUps("next layout of the tables", "next", "order")
 }
 
 // jobIn matches what stands for a job.
