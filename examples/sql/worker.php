@@ -30,8 +30,8 @@ final class Timeout extends RuntimeException {}
 class Hipq
 {
     // deadlocks and the like: the call is undone, and may be repeated
-    private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213, 1317];
-    private const LOST = [2002, 2006, 2013, 1053, 1927];
+    private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213];
+    private const LOST = [2002, 2006, 2013, 1053, 1317, 1927, 1969]; // or the call was interrupted
     private ?PDO $db = null;
     public bool $doubt = false;
     public float $sent = 0; // when the last call, or its repetition, was sent

@@ -44,8 +44,8 @@ class Timeout(Exception):
 class Hipq:
     """Calls the procedures of an instance, on its own connection."""
 
-    IN_THE_WAY = {1020, 1047, 1180, 1205, 1213, 1317}  # deadlocks and the like: the call is undone, and may be repeated
-    LOST = {0, 2003, 2006, 2013, 2014, 2055, 1053, 1927}
+    IN_THE_WAY = {1020, 1047, 1180, 1205, 1213}  # deadlocks and the like: the call is undone, and may be repeated
+    LOST = {0, 2003, 2006, 2013, 2014, 2055, 1053, 1317, 1927, 1969}  # or the call was interrupted
 
     def __init__(self, connect, instance, patience):
         self.connect, self.instance, self.patience = connect, instance, patience

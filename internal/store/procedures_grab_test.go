@@ -46,6 +46,8 @@ func TestProceduresGiveBack(t *testing.T) {
 		equal(t, s.grabbed("w1", 5), "a b")
 		s.call("worker_register", "w2", nil, nil, nil)
 		equal(t, s.grabbed("w2", 5), "")
+		s.exec("INSERT INTO shop_queues (queue) VALUES ('other')") // a queue without procedures
+		s.exec("INSERT INTO hipq_tables (instance, queue, table_name, version) VALUES ('shop', 'other', 'shop_other', 1)")
 		s.call("worker_deregister", "w1")
 		s.wantState(s.byKey("a"), job.Initial, "available", 0)
 		equal(t, s.grabbed("w2", 5), "a b")

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS {workers} (
   end_time   DATETIME(6) NULL,
   -- the worker's slots in each lane that has a limit, as JSON
   lanes      TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
-  -- how many attempts it has started; NULL unless it ended in order
+  -- how many attempts it has started; NULL unless it ended in order, and of workers by SQL
   started    BIGINT NULL,
   -- 1: registered by the procedures. hipq can't stop its handlers, so it takes back jobs that exceed their timeout
   by_sql     TINYINT NOT NULL DEFAULT 0,

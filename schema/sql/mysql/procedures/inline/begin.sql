@@ -7,7 +7,8 @@ ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABL
   CALL {job}$refuse(31017, 'the session is SERIALIZABLE: SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
 END IF;
 -- Begins a transaction, or sets a savepoint in the caller's. MySQL shows only by error 1568 that there is one: within a
--- transaction, the isolation can't be set.
+-- transaction, the isolation can't be set. Servers run no handlers for a killed statement, so that may be the transaction
+-- of a call: @hipq_begun is 1 from its beginning to its end.
 BEGIN
   DECLARE CONTINUE HANDLER FOR 1568 SET v_own = FALSE;
   SET v_own = @@SESSION.autocommit;
@@ -15,7 +16,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   END IF;
   IF v_own THEN
+    SET @hipq_begun = 1;
     START TRANSACTION READ WRITE;
+  ELSEIF @hipq_begun = 1 THEN
+    SET v_own = NULL; -- nothing to undo
+    CALL {job}$refuse(31017, 'an earlier call in this session was interrupted: open a new connection');
   ELSE
     SAVEPOINT hipq;
   END IF;

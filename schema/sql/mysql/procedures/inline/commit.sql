@@ -1,3 +1,4 @@
 IF v_own THEN
   COMMIT AND NO CHAIN NO RELEASE;
+  SET @hipq_begun = NULL;
 END IF;

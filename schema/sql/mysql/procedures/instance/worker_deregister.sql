@@ -5,9 +5,9 @@ CREATE PROCEDURE {self}(IN worker_secret {text})
 BEGIN
   {inline head}
   DECLARE v_done BOOLEAN DEFAULT FALSE;
-  DECLARE v_now, v_start DATETIME(6);
+  DECLARE v_now DATETIME(6);
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-  DECLARE v_pid, v_started BIGINT;
+  DECLARE v_pid BIGINT;
   DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
   DECLARE tables CURSOR FOR SELECT o.table_name FROM {owners} o JOIN {queues} q ON q.queue = o.queue
     WHERE o.instance = '{instance}' AND o.queue <> 'NONE' AND o.version > 0;
@@ -17,10 +17,8 @@ BEGIN
   {inline begin}
   SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- locking a missing row would block new workers
   {inline at_work}
-  SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
+  SELECT state, host, pid INTO v_state, v_host, v_pid FROM {workers} WHERE id = v_id FOR UPDATE;
   {inline at_work}
-  SELECT COUNT(*) INTO v_started FROM {activity} AS a FORCE INDEX ({activity}$at)
-  WHERE a.at >= v_start AND a.kind = 'job' AND a.state = 'starting' AND a.worker_id = v_id;
   SET @hipq_worker = v_id, v_done = FALSE;
   OPEN tables;
   give: LOOP
@@ -29,12 +27,15 @@ BEGIN
       LEAVE give;
     END IF;
     SET @hipq_call = CONCAT('CALL `', v_table, '$giveback`(@hipq_worker)');
-    {inline call}
+    BEGIN
+      DECLARE EXIT HANDLER FOR 1305 BEGIN END; -- a queue without procedures has no grabbed jobs
+      {inline call}
+    END;
     SET v_done = FALSE;
   END LOOP give;
   CLOSE tables;
   SET v_now = {now};
-  UPDATE {workers} SET state = 'finished', slots = 0, end_time = v_now, started = v_started WHERE id = v_id;
+  UPDATE {workers} SET state = 'finished', slots = 0, end_time = v_now WHERE id = v_id;
   INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'finished', v_id, v_host, v_pid);
   {inline commit}
 END

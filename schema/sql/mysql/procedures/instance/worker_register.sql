@@ -20,8 +20,8 @@ BEGIN
   SET v_host = COALESCE(host, SUBSTRING_INDEX(USER(), '@', -1));
   {inline begin}
   SET v_now = {now}, v_until = v_now + INTERVAL COALESCE(lock_seconds, 60) SECOND;
-  INSERT INTO {workers} (id, host, pid, state, slots, by_sql, start_time, heartbeat, lock_until)
-  VALUES (v_id, v_host, COALESCE(pid, 0), 'working', 0, 1, v_now, v_now, v_until);
+  INSERT INTO {workers} (id, host, pid, state, slots, by_sql, by_hand, start_time, heartbeat, lock_until)
+  VALUES (v_id, v_host, COALESCE(pid, 0), 'working', 0, 1, 1, v_now, v_now, v_until);
   INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'starting', v_id, v_host, COALESCE(pid, 0));
   {inline commit}
   SELECT v_id AS worker_id, v_until AS lock_until;

@@ -103,6 +103,7 @@ BEGIN
 
   IF p_own THEN
     COMMIT AND NO CHAIN NO RELEASE;
+    SET @hipq_begun = NULL;
   END IF;
   SELECT j.id, CONVERT(j.job_type USING utf8mb4) AS job_type, CONVERT(j.job_key USING utf8mb4) AS job_key,
     NULLIF(j.job_data, 'NONE') AS job_data, j.attempt, j.timeout, j.lock_token AS token
