@@ -233,9 +233,10 @@ func TestJobLockedForAMoment(t *testing.T) {
 	blocked(t, func(s shop, hold func(string, ...string) func()) {
 		id := s.add(s.emails, "once", 1)[0]
 		release := hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", id))
+		if !s.db.SQL.IDsByKey { // a node of a cluster waits for the job until run_for is over
+			wantSummary(t, s.start(only(s.emails, s.worker(all(nothing)))).ended(), worker.Summary{})
+		}
 		r := s.start(only(s.emails, s.worker(all(nothing))))
-		wantSummary(t, r.ended(), worker.Summary{})
-		r = s.start(only(s.emails, s.worker(all(nothing))))
 		s.pass(300 * time.Millisecond)
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
