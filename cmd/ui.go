@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -169,11 +170,10 @@ func browse(address string) (end func()) {
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 		return func() {}
 	}
-	home, err := os.UserHomeDir() // a browser in a sandbox may read no other folder, and no hidden one
-	if err != nil {
-		return func() {}
+	dir, err := os.UserHomeDir() // a browser in a sandbox may read no other folder, and no hidden one
+	if err == nil {
+		dir, err = os.MkdirTemp(dir, "hipq-ui-")
 	}
-	dir, err := os.MkdirTemp(home, "hipq-ui-")
 	if err != nil {
 		return func() {} // the address is printed
 	}
@@ -191,7 +191,7 @@ func browse(address string) (end func()) {
 // uiInstance is what the pages get of the command line.
 func (a *app) uiInstance(cmd *cobra.Command, i *instance) ui.Instance {
 	return ui.Instance{
-		Name: i.Name, DB: i.db, Zone: i.Location, Queues: i.queues,
+		Name: i.Name, DB: i.db, File: i.Database.Path, Zone: i.Location, Queues: i.queues,
 		Health: func(ctx context.Context) (monitor.Health, error) {
 			s, err := i.state(ctx, i.Alert.Enough())
 			return i.health(s, i.shared), err
@@ -251,11 +251,9 @@ func (i *instance) uiSchedules(ctx context.Context) (all []ui.Schedule, err erro
 	}
 	for _, name := range i.scheduleNames(rows) {
 		s := i.scheduled(name, rows, now)
-		of := ui.Schedule{Schedule: s.reported(i, rows[name].Missed(), now), Paused: s.Paused, InConfig: s.InConfig}
-		if s.LastJobID != nil {
-			of.LastJob = *s.LastJobID
-		}
-		all = append(all, of)
+		all = append(all, ui.Schedule{
+			Schedule: s.reported(i, rows[name].Missed(), now), Paused: s.Paused, InConfig: s.InConfig, LastJob: *cmp.Or(s.LastJobID, new(int64)),
+		})
 	}
 	return all, nil
 }

@@ -101,7 +101,7 @@ func (s *Server) changeJobs(v *view) error {
 	}
 	t := &task{selection: sel, All: v.r.Form.Has("all"), Back: here(v.r.PostForm.Get("back")), queue: q}
 	if t.action, err = v.action(v.r.PostForm.Get("at")); err != nil {
-		return err
+		return v.back(nil, t.Back, err.Error())
 	}
 	for _, text := range v.r.PostForm["id"] {
 		id, err := strconv.ParseInt(text, 10, 64)

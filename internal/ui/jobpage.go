@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,7 +93,7 @@ func (s *Server) job(v *view) error {
 		return err
 	}
 	j := why.Job
-	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j.Status))), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
+	p := jobPage{Job: j, Can: actionsFor(admin.Status(shown(j))), Enqueue: enqueueCommand(j), Reasons: why.Reasons}
 	if err := v.tell(&p); err != nil {
 		return err
 	}
@@ -257,7 +258,11 @@ func (s *Server) enqueue(v *view) error {
 		return v.showForm(sentence(err.Error()))
 	}
 	s.changed(q.Name)
-	return v.back(nil, fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), saidOf(added))
+	said := saidOf(added)
+	if !slices.Contains(s.Asker(q.Name).Handled, j.Type) {
+		said += " This config has no handler for its type."
+	}
+	return v.back(nil, fmt.Sprintf("/queues/%s/jobs/%d", q.Name, added.ID), said)
 }
 
 func saidOf(added job.Added) string {

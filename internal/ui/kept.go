@@ -88,6 +88,12 @@ func (k *kept[T]) read(reading chan struct{}, get func(context.Context) (T, erro
 	}
 }
 
+func (k *kept[T]) seenAt() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.readAt
+}
+
 // forget makes the next page read the value again, because somebody acted.
 func (k *kept[T]) forget() {
 	k.mu.Lock()

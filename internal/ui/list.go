@@ -120,6 +120,9 @@ func (s *Server) queue(v *view) error {
 	}
 	p.Chart, p.Can = metrics.Queue(q.Name), actionsFor(sel.Status)
 	v.Live = map[bool]string{true: q.Name}[sel.After == ""] // a page of old jobs stays as it is
+	if slices.ContainsFunc(p.Jobs, func(j *job.Job) bool { return j.State() == job.Running }) {
+		v.Every = jobPace
+	}
 	return v.show("queue", q.Name, p)
 }
 

@@ -30,7 +30,9 @@ func (v *view) rows(queues ...*queue.Queue) (rows []queueRow, err error) {
 }
 
 type overview struct {
-	Health    monitor.Health
+	Health monitor.Health
+	// Judged is when Health was true, if that is a while ago.
+	Judged    time.Time
 	Queues    []queueRow
 	Report    report.View
 	Hosts     []workers.Host
@@ -41,6 +43,9 @@ func (s *Server) overview(v *view) (err error) {
 	var o overview
 	if o.Health, err = s.health.now(v.r.Context()); err != nil {
 		return err
+	}
+	if at := s.health.seenAt(); v.Now.Sub(at) > s.health.age {
+		o.Judged = at
 	}
 	queues, err := v.queues.now(v.r.Context())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ import (
 type Instance struct {
 	Name string
 	DB   *schema.DB
+	// File is SQLite's file; empty for a server.
+	File string
 	Zone *time.Location
 	// Queues returns all queues that can be used.
 	Queues func(context.Context) ([]*queue.Queue, error)
@@ -80,12 +83,15 @@ type Server struct {
 	groups  groups
 	// types has the job types of each queue, because each of them costs a statement.
 	types sync.Map
+	// file is what File was at the beginning.
+	file os.FileInfo
 }
 
 // New returns a server. Its goroutines end with ctx.
 func New(ctx context.Context, i Instance, o Options) *Server {
 	s := &Server{Instance: i, Options: o, queues: kept[[]*queue.Queue]{get: i.Queues, age: 10 * time.Second, ctx: ctx}}
 	s.door = &door{Options: o, cookie: "hipq-" + rand.Text()[:8], session: rand.Text()}
+	s.file, _ = os.Stat(i.File)
 	s.live = &live{ctx: ctx, log: activity.New(i.DB), pages: map[chan news]bool{}}
 	s.health = kept[monitor.Health]{get: i.Health, age: 20 * time.Second, ctx: ctx, then: func() { s.live.changed("health") }}
 	s.metrics = kept[report.View]{get: i.Report, age: time.Minute, ctx: ctx, then: func() { s.live.changed("metrics") }}

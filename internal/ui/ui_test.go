@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type desk struct {
 	q     *queue.Queue
 	url   string
 	token string
+	file  string
 }
 
 // open starts a server on a database. The browser is outside.
@@ -87,12 +89,15 @@ func openOn(t testing.TB, db *schema.DB, q *queue.Queue, o ui.Options) *desk {
 			return at, err
 		},
 	}
+	if db.SQL.Engine == "sqlite" {
+		dbtest.OK(t, db.SQL.GetContext(t.Context(), &i.File, "SELECT file FROM pragma_database_list WHERE name = 'main'"))
+	}
 	if o.UserHeader == "" {
 		o.Token = "t0ken"
 	}
 	s := httptest.NewServer(ui.New(t.Context(), i, o).Handler())
 	t.Cleanup(s.Close)
-	return &desk{Client: browser(t), t: t, db: db, q: q, url: s.URL, token: o.Token}
+	return &desk{Client: browser(t), t: t, db: db, q: q, url: s.URL, token: o.Token, file: i.File}
 }
 
 func browser(t testing.TB) *http.Client {
@@ -422,8 +427,8 @@ func TestNoSuchThing(t *testing.T) {
 		dbtest.Ensure(t, a.StatusCode == http.StatusOK && a.text == "" && a.Header.Get("Content-Type") == whole.Header.Get("Content-Type"), "HEAD %s: %d, %q, %v", path, a.StatusCode, a.text, a.Header)
 	}
 	for path, form := range map[string]url.Values{
-		"/queues/emails/jobs": {"do": {"explode"}, "id": {"1"}}, "/queues/emails/jobs?x=1": {"do": {"cancel"}, "id": {"one"}},
-		"/queues/emails/jobs?all=1": {"do": {"cancel"}, "all": {"1"}}, "/queues/emails/jobs?x=2": {"do": {"reschedule"}, "id": {"1"}, "at": {"whenever"}}, "/queues/emails/jobs?x=3": {"do": {"cancel"}, "status": {"odd"}},
+		"/queues/emails/jobs?x=1":   {"do": {"cancel"}, "id": {"one"}},
+		"/queues/emails/jobs?all=1": {"do": {"cancel"}, "all": {"1"}}, "/queues/emails/jobs?x=3": {"do": {"cancel"}, "status": {"odd"}},
 		"/schedules/nightly": {"do": {"explode"}},
 	} {
 		dbtest.Same(t, d.do(http.MethodPost, path, form).StatusCode, http.StatusBadRequest, path, form)
@@ -491,6 +496,7 @@ func TestActions(t *testing.T) {
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"again"}, "id": some(3, 1)})), "1 job of emails was added again. 1 job not: Job 9 has its type and key, and is not final.")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"2100-01-01 10:00"}})), "1 job of emails was rescheduled.")
 	dbtest.Same(t, status(6), job.StatusScheduled)
+	dbtest.Ensure(t, strings.Contains(d.said(d.act(jobs, url.Values{"do": {"reschedule"}, "id": some(6), "at": {"whenever"}})), "is not a time"), "a wrong time")
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"now"}, "id": some(6)})), "1 job of emails was rescheduled to now, or to the opening of its time window.")
 	dbtest.Same(t, status(6), job.StatusAvailable)
 	dbtest.Same(t, d.said(d.act(jobs, url.Values{"do": {"stop"}, "id": some(6)})), "0 jobs of emails were told to stop. 1 job not: Stop jobs of emails: the job has not been started.")
@@ -528,6 +534,8 @@ func TestEnqueue(t *testing.T) {
 	j := dbtest.Must(d.q.Get(t.Context(), 1))(t)
 	dbtest.Ensure(t, j.Key == "k" && j.Data == `{"a": 1}` && j.Priority == 7 && j.ScheduledRunTime.Year() == 2100, "%+v", j)
 	dbtest.Same(t, d.said(d.do(http.MethodPost, "/enqueue", form)), "Job 1 has this type and key, and is not final. Nothing was added.")
+	other := url.Values{"queue": {"emails"}, "type": {"other"}}
+	dbtest.Same(t, d.said(d.do(http.MethodPost, "/enqueue", other)), "Job 2 was added. This config has no handler for its type.")
 	for name, value := range map[string]string{"priority": "high", "at": "whenever", "type": "", "on-duplicate": "error", "key": strings.Repeat("k", 300), "data": strings.Repeat("x", job.MaxDataBytes+1)} {
 		wrong := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"k"}, "data": {"<typed>"}}
 		wrong.Set(name, value)
@@ -542,6 +550,32 @@ func TestEnqueue(t *testing.T) {
 	d.add(job.Params{Type: "send", Key: "twice"})
 	twice := url.Values{"queue": {"emails"}, "type": {"send"}, "key": {"twice"}, "on-duplicate": {"replace"}}
 	dbtest.Ensure(t, strings.Contains(d.said(d.do(http.MethodPost, "/enqueue", twice)), "It was replaced."), "a replaced job isn't said to be")
+}
+
+// TestDue: a retry whose time has come is due, though no tick has made it available yet.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := d.add(job.Params{Type: "send", At: time.Now().Add(time.Hour)})[0]
+	dbtest.OK(t, admin.Of(d.q).Reschedule(t.Context(), id, admin.RescheduleOptions{At: time.Now().Add(200 * time.Millisecond)}))
+	time.Sleep(300 * time.Millisecond)
+	for _, path := range []string{"/queues/emails?status=due", fmt.Sprint("/queues/emails/jobs/", id)} {
+		dbtest.Ensure(t, strings.Contains(d.get(path).text, `<span class="badge scheduled">due</span>`), "%s doesn't say that the job is due", path)
+	}
+}
+
+// TestReplacedFile: nothing is read from a file that another one has replaced, or added to it.
+func TestReplacedFile(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	dbtest.OK(t, os.Rename(d.file, d.file+".old"))
+	for range 2 {
+		dbtest.Same(t, d.get("/queues/emails").StatusCode, http.StatusServiceUnavailable)
+		dbtest.Same(t, d.do(http.MethodPost, "/enqueue", url.Values{"queue": {"emails"}, "type": {"send"}}).StatusCode, http.StatusServiceUnavailable)
+		dbtest.OK(t, os.WriteFile(d.file, nil, 0o600))
+	}
+	dbtest.OK(t, os.Rename(d.file+".old", d.file))
+	dbtest.Same(t, d.get("/queues/emails").StatusCode, http.StatusOK)
 }
 
 // TestPages: each job that stays as it is comes on one page, whatever its status.

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -68,9 +69,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 		Server: s, r: r.WithContext(ctx), w: w, status: http.StatusOK, Now: time.Now(), Pace: pace, User: r.Header.Get(s.UserHeader),
 		Said: s.door.said(w, r), Seen: s.live.seen(),
 	}
-	err := f(v)
+	err := s.fileGone()
 	if err == nil {
-		return
+		if err = f(v); err == nil {
+			return
+		}
 	}
 	text := sentence(err.Error())
 	v.status = http.StatusInternalServerError
@@ -92,6 +95,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f func(*view) err
 		v.Live = "" // the address is no page
 	}
 	_ = v.show("error", http.StatusText(v.status), text)
+}
+
+// fileGone is an error if SQLite's file is another one by now: connections would go on in the old one.
+func (s *Server) fileGone() error {
+	if is, err := os.Stat(s.File); s.file == nil || err == nil && os.SameFile(is, s.file) {
+		return nil
+	}
+	return &problem{http.StatusServiceUnavailable, fmt.Sprintf("%s was deleted or replaced. End hipq ui, and start it again.", s.File)}
 }
 
 // show renders a page of this name.

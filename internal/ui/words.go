@@ -41,10 +41,14 @@ func datetime(zone *time.Location, t time.Time) template.HTML {
 }
 
 // shown is a job's status by the names of the tabs.
-func shown(s job.Status) string {
-	switch s {
+func shown(j *job.Job) string {
+	switch j.Status {
 	case job.StatusSubmitted, job.StatusAvailable:
 		return string(admin.Due)
+	case job.StatusScheduled:
+		if !j.WakeTime.After(time.Now()) { // the next tick makes it available
+			return string(admin.Due)
+		}
 	case job.StatusThrottled:
 		return string(admin.Held)
 	case job.StatusAnswered:
@@ -54,7 +58,7 @@ func shown(s job.Status) string {
 	case job.StatusDeciding, job.StatusUndecided:
 		return string(admin.Error)
 	}
-	return string(s)
+	return string(j.Status)
 }
 
 // sentence makes an error's text a sentence.
