@@ -185,7 +185,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	if err != nil {
 		return err
 	}
-	c.Database.Create = true
+	c.Database.Create, c.Database.Patient = true, true
 	db, err := schema.Open(cmd.Context(), c.Database, names)
 	if err != nil {
 		return locate(c, err)

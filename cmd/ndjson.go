@@ -53,7 +53,9 @@ type ndjson struct {
 	// line is the last line that was read. All lines up to in are added.
 	line, in int
 	// mend names the line to correct before continuing, if one is bad.
-	mend   string
+	mend string
+	// taken is the line of a job that was refused because another has its key; 0 if there is none.
+	taken  int
 	counts counts
 }
 
@@ -297,6 +299,10 @@ func (n *ndjson) flush(ctx context.Context) error {
 	if len(added) > 0 {
 		n.in = lines[len(added)-1]
 	}
+	if taken, ok := errors.AsType[*job.DuplicateError](err); ok && taken.Index == len(added) {
+		n.taken = lines[taken.Index]
+		n.mend = fmt.Sprintf("skip line %d; ", n.taken)
+	}
 	if errors.Is(err, job.ErrInvalid) { // only the database could detect it; see bad
 		err = fmt.Errorf("%s: lines %d to %d: %s", n.file, lines[len(added)], lines[len(lines)-1], err.Error())
 	}
@@ -328,12 +334,13 @@ func (n *ndjson) stopped(err error) error {
 		}
 		return advised{err, fmt.Sprintf("the lines before line %d would be done (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
 	}
-	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
+	from := max(n.in, n.taken) + 1
+	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", from, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}
 	if !n.again {
-		next = fmt.Sprintf("begin with line %d", n.in+1)
+		next = fmt.Sprintf("begin with line %d", from)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = errInterrupted // the advice says more

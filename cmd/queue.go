@@ -131,14 +131,15 @@ type schedulePaused struct {
 }
 
 // pauseEach calls do for each name. do pauses or resumes the n-th, or in a dry run only reports whether that would
-// change anything. After an error it continues with the others.
+// change anything. After an error it continues with the others. After a signal, which a commit may outlast, it doesn't.
 func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
 	var failed, nothing []error
 	for n, name := range names {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(failed, err)...)
+		}
 		changes, err := do(n)
 		switch {
-		case ctx.Err() != nil:
-			return errors.Join(append(failed, err)...)
 		case err != nil:
 			failed = append(failed, err)
 			continue

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -46,7 +47,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		o.can = admin.CanCancel
 		o.prepare = func(i *instance) (err error) {
 			when.At, err = a.runTime(cmd, i, at)
-			return err
+			return cmp.Or(err, when.Check())
 		}
 		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
 			return admin.Of(q).Reschedule(ctx, ids[0], when)

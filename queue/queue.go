@@ -114,5 +114,5 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 // shards or groups, it writes nothing and returns ErrShards; run hipq init.
 func (q *Queue) Register(ctx context.Context) error { return q.store().Register(ctx) }
 
-// Check returns job.ErrInvalid or job.ErrWindow if the queue would refuse the job. It doesn't ask the database.
+// Check returns job.ErrInvalid if the queue would refuse the job. It doesn't ask the database.
 func (q *Queue) Check(j job.Params) error { return q.store().Check(j) }

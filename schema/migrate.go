@@ -159,18 +159,24 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	return changed, nil
 }
 
-// migration takes a connection and the migration lock. end gives both back.
+// migration takes a connection and the migration lock. end gives both back. To a server of its own DSN it makes a new
+// connection, because the pool's break off a statement that takes long.
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
-	conn, err := sqlx.NewDb(db.SQL.DB, db.SQL.Engine).Connx(ctx)
+	pool, closed := db.SQL, func() error { return nil }
+	if pool.Engine == engine.MySQL.Engine && pool.Connector != nil {
+		pool = engine.New(unlimited{pool.Connector}, pool.Dialect)
+		closed = pool.Close
+	}
+	conn, err := sqlx.NewDb(pool.DB, pool.Engine).Connx(ctx)
 	if err != nil {
-		return m, nil, err
+		return m, nil, errors.Join(err, closed())
 	}
 	m = migration{db: db, conn: conn}
 	over, err := m.begin(ctx)
 	if err != nil {
-		return m, nil, errors.Join(fmt.Errorf("wait for another migration: %w", err), conn.Close())
+		return m, nil, errors.Join(fmt.Errorf("wait for another migration: %w", err), conn.Close(), closed())
 	}
-	return m, func(failed error) error { return errors.Join(over(failed), conn.Close()) }, nil
+	return m, func(failed error) error { return errors.Join(over(failed), conn.Close(), closed()) }, nil
 }
 
 // migration is one run of Migrate or MakeProcedures, on one connection.

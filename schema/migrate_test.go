@@ -107,6 +107,35 @@ func TestMigrateGivenUp(t *testing.T) {
 	dbtest.Ensure(t, err == nil, "%v", err)
 }
 
+// TestMigrateTakesLong: a migration may take longer than a server may otherwise be silent.
+func TestMigrateTakesLong(t *testing.T) {
+	t.Parallel()
+	source := dbtest.MySQL(t)
+	dbtest.Open(t, "mysql", source, "emails")
+	db := opened(t, schema.Options{Driver: "mysql", DSN: source})
+	reader := dbtest.Must(db.SQL.BeginTx(t.Context(), nil))(t) // the change waits for it
+	defer func() { _ = reader.Rollback() }()
+	dbtest.Must(reader.ExecContext(t.Context(), "SELECT COUNT(*) FROM shop_emails"))(t)
+	keep := time.NewTicker(time.Second) // the server drops an idle transaction
+	defer keep.Stop()
+	done := make(chan error, 1)
+	go func() {
+		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: schema.OrderHighest}})
+		done <- err
+	}()
+	for range 11 {
+		select {
+		case err := <-done:
+			t.Fatalf("it didn't wait: %v", err)
+		case <-keep.C:
+			dbtest.Must(reader.ExecContext(t.Context(), "DO 1"))(t)
+		}
+	}
+	dbtest.OK(t, reader.Rollback())
+	dbtest.OK(t, <-done)
+	dbtest.OK(t, db.Check(t.Context(), []schema.Queue{{Name: "emails", Order: schema.OrderHighest}}))
+}
+
 // TestGaleraMigrateAtOnce: cluster nodes don't see each other's locks; concurrent inits on all of them create each table once.
 func TestGaleraMigrateAtOnce(t *testing.T) {
 	for range 5 {

@@ -87,21 +87,20 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
+	cfg.Collation = "utf8mb4_bin"   // as in setUp, whatever the DSN says
+	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
+	s.unlimited, err = mysql.NewConnector(cfg)
 	// A server that neither answers nor hangs up must not block a tick, and what cron starts after it, for ever. A
 	// migration may take as long as it needs.
 	allowed := silence
 	if o.Patient {
 		allowed = longSilence
 	}
-	if cfg.ReadTimeout == 0 && !o.Create {
-		cfg.ReadTimeout = allowed
+	cfg.ReadTimeout, cfg.WriteTimeout = cmp.Or(cfg.ReadTimeout, allowed), cmp.Or(cfg.WriteTimeout, allowed)
+	if err == nil {
+		s.Connector, err = mysql.NewConnector(cfg)
 	}
-	if cfg.WriteTimeout == 0 && !o.Create {
-		cfg.WriteTimeout = allowed
-	}
-	cfg.Collation = "utf8mb4_bin"   // as in setUp, whatever the DSN says
-	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
-	if s.Connector, err = mysql.NewConnector(cfg); err != nil {
+	if err != nil {
 		return s, fmt.Errorf("%w: database.dsn has options that don't go together", ErrConfig) // the driver's message quotes them
 	}
 	return s, nil
@@ -258,6 +257,8 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 // Versioned comments hold the variables that only one kind of server has.
 type session struct {
 	driver.Connector
+	// unlimited makes connections that wait for the server for as long as it takes.
+	unlimited driver.Connector
 	// variables are the server variables that the DSN sets.
 	variables map[string]string
 }
@@ -273,8 +274,22 @@ const (
 	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 86400"
 )
 
+type unlimitedKey struct{}
+
+// unlimited is a connector of sessions, or of nodes, that makes their unlimited connections.
+type unlimited struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c unlimited) Connect(ctx context.Context) (driver.Conn, error) {
+	return c.Connector.Connect(context.WithValue(ctx, unlimitedKey{}, true))
+}
+
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(context.WithValue(ctx, greetingKey{}, &greeting{}))
+	from := c.Connector
+	if ctx.Value(unlimitedKey{}) != nil {
+		from = c.unlimited
+	}
+	conn, err := from.Connect(context.WithValue(ctx, greetingKey{}, &greeting{}))
 	if err != nil {
 		if err.Error() == "bad connection" { // the driver's error if a server hangs up during the handshake
 			err = driver.ErrBadConn

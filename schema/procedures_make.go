@@ -105,10 +105,14 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	for _, p := range outdated {
 		old, _ := there[p.name]
 		lost, err := m.makeProcedure(ctx, p, old, replaces)
-		if err != nil {
-			return made, errors.Join(err, rightsLost(again))
+		again = append(again, lost...)
+		if err != nil && len(again) > 0 {
+			err = fmt.Errorf("%w; then %s", err, rightsLost(again).Error()) // not an ErrRightsLost, because more is missing
 		}
-		made, again = append(made, p.name), append(again, lost...)
+		if err != nil {
+			return made, err
+		}
+		made = append(made, p.name)
 	}
 	return made, rightsLost(again)
 }
@@ -122,7 +126,8 @@ func rightsLost(again []string) error {
 }
 
 // makeProcedure creates a procedure, or replaces an older one of hipq's. Callers keep their rights: MariaDB's REPLACE
-// preserves them, but on MySQL they must be granted again. It returns the GRANT statements that it could not run.
+// preserves them, but on MySQL they must be granted again. It returns the GRANT statements that it could not run, also
+// with an error.
 func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
@@ -134,19 +139,24 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, r
 		}
 		if err = m.write(ctx, "DROP PROCEDURE IF EXISTS "+p.name); err == nil {
 			err = m.write(ctx, p.create)
+		} else if engine.IsAnswer(err) { // it was not dropped
+			grants, again = nil, nil
 		}
 	default:
 		err = m.write(ctx, p.create)
 	}
+	if err != nil {
+		again = append(again, grants...)
+	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
 	case ok && my.Number == erSuperDenied && old.Name != "":
-		return nil, fmt.Errorf("%w: %s was not replaced, because %s made it and this user may not replace it; run hipq init as that user, or as one with SYSTEM_USER: %w",
+		return again, fmt.Errorf("%w: %s was not replaced, because %s made it and this user may not replace it; run hipq init as that user, or as one with SYSTEM_USER: %w",
 			ErrNoProcedures, p.name, old.Definer, err)
 	case ok && slices.Contains([]uint16{erDatabaseDenied, erRoutineDenied, erSuperDenied}, my.Number):
-		return nil, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run hipq init as a user that may: %w", ErrNoProcedures, err)
+		return again, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run hipq init as a user that may: %w", ErrNoProcedures, err)
 	case err != nil:
-		return nil, fmt.Errorf("make procedure %s: %w", p.name, err)
+		return again, fmt.Errorf("make procedure %s: %w", p.name, err)
 	}
 	for _, statement := range grants {
 		if m.write(ctx, statement) != nil {

@@ -103,7 +103,7 @@ func TestProceduresRights(t *testing.T) {
 		dbtest.OK(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'"))
 		if !maria { // there, replacing root's procedures needs a right that MariaDB doesn't have
 			_, err := second.MakeProcedures(t.Context(), withProcedures)
-			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "replace what root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
+			if !errors.Is(err, schema.ErrNoProcedures) || !strings.Contains(err.Error(), "because root@") || strings.Contains(err.Error(), "CREATE ROUTINE") {
 				t.Error(err)
 			}
 			execute(t, root, "GRANT SYSTEM_USER ON *.* TO '"+user+"2'@'%'")
@@ -123,6 +123,28 @@ func TestProceduresRights(t *testing.T) {
 	}
 	its.User, its.Passwd = user, "secret"
 	execute(t, open(), work...)
+}
+
+// TestProcedureIsDropped: a user that may drop a procedure but not create one learns which rights were lost, and that a procedure is missing.
+func TestProcedureIsDropped(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails")
+	var maria bool
+	if dbtest.OK(t, root.SQL.GetContext(t.Context(), &maria, "SELECT VERSION() LIKE '%MariaDB%'")); maria {
+		t.Skip("MariaDB replaces a procedure in one statement")
+	}
+	remade(t, root)
+	its := dbtest.Must(mysql.ParseDSN(source))(t)
+	its.User, its.Passwd = its.DBName+"_d", ""
+	user := "'" + its.User + "'@'%'"
+	execute(t, root, "CREATE USER "+user, "GRANT ALTER ROUTINE, EXECUTE ON `"+its.DBName+"`.* TO "+user, "GRANT SYSTEM_USER ON *.* TO "+user,
+		"ALTER PROCEDURE shop_job_submit COMMENT 'hipq: instance shop, 0123'")
+	defer func() { execute(t, root, "DROP USER "+user) }()
+	db := opened(t, schema.Options{Driver: "mysql", DSN: its.FormatDSN()})
+	_, err := db.MakeProcedures(t.Context(), withProcedures)
+	dbtest.Ensure(t, errors.Is(err, schema.ErrNoProcedures) && !errors.Is(err, schema.ErrRightsLost) &&
+		strings.Contains(err.Error(), "GRANT EXECUTE ON PROCEDURE shop_job_submit TO "), "%v", err)
+	dbtest.Same(t, remade(t, root), 1, "made")
 }
 
 // TestRightsToOneQueue: with the rights to one queue's procedures, a program works its jobs, and touches no other queue.

@@ -47,7 +47,7 @@ const poolVar = "HIPQ_TEST_POOL"
 
 func open(t testing.TB, driver, source string) (*schema.DB, error) {
 	if os.Getenv(poolVar) == "" {
-		o := schema.Options{Driver: driver, Path: source, DSN: source, Create: true}
+		o := schema.Options{Driver: driver, Path: source, DSN: source, Create: true, Patient: true}
 		if _, test := t.(*testing.T); test { // tests need not survive a power cut; benchmarks measure that
 			o.Parameters = url.Values{"_pragma": {"synchronous(off)"}}
 		}

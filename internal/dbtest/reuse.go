@@ -67,7 +67,7 @@ func (d *databases) sqlite(t testing.TB, path string) {
 // fill makes the tables.
 func (d *databases) fill(t testing.TB, driver, source string) {
 	t.Helper()
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true, Patient: true}, schema.Named("shop"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 type DB struct {
 	*sql.DB
 	Dialect
+	// Connector makes the connections; nil if they are an application's.
+	Connector driver.Connector
 	// mapped is the same database for reading rows into structs.
 	mapped *sqlx.DB
 	// borrowed says that the connections are an application's: see Borrow.
@@ -31,6 +33,7 @@ type DB struct {
 // New returns the database to which a connector connects. It keeps statements prepared where preparing costs no round trip.
 func New(connector driver.Connector, d Dialect) *DB {
 	db := On(sql.OpenDB(preparing{connector, !d.together}), d)
+	db.Connector = connector
 	db.nodes, _ = connector.(*nodes)
 	return db
 }

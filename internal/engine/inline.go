@@ -2,8 +2,10 @@ package engine
 
 import (
 	"database/sql/driver"
+	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // inline appends a statement to b with its parameters inlined. It needs MySQL or MariaDB with the character set utf8mb4 and
@@ -29,6 +31,28 @@ func inline(b []byte, statement string, args []any) ([]byte, error) {
 		return nil, driver.ErrSkip
 	}
 	return append(b, statement...), nil
+}
+
+// inASCII passes texts through a session of any character set: as the digits of their bytes, unless they are ASCII.
+func inASCII(statement string, args []any) (string, []any) {
+	if strings.Count(statement, "?") != len(args) {
+		return statement, args
+	}
+	var b strings.Builder
+	sent := make([]any, len(args))
+	for i, a := range args {
+		before, after, _ := strings.Cut(statement, "?")
+		text, _ := a.(string)
+		if b.WriteString(before); strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
+			b.WriteString("CONVERT(UNHEX(?) USING utf8mb4)")
+			sent[i] = hex.EncodeToString([]byte(text))
+		} else {
+			b.WriteByte('?')
+			sent[i] = a
+		}
+		statement = after
+	}
+	return b.String() + statement, sent
 }
 
 // plain returns the value of a parameter from hipq or database/sql.

@@ -31,6 +31,8 @@ type Tx struct {
 	keeps bool
 	// together says that the server accepts several statements at once.
 	together bool
+	// foreign says that the session is an application's, on a server, so it may have any character set.
+	foreign bool
 	// idStep is the distance between the ids of one multi-row insert on the connection; 0 until it is read.
 	idStep int64
 	// written holds statements to send, with their parameters inlined.
@@ -57,7 +59,7 @@ const bufferMax = 256 << 10
 // Join lets hipq work in an application's transaction, without its time until SetClock. The application commits and repeats
 // it.
 func (db *DB) Join(tx *sql.Tx) *Tx {
-	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.NowSQL}
+	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.NowSQL, foreign: db.Engine == MySQL.Engine}
 }
 
 // SetClock sets the transaction's time to now, by the database's clock: for a transaction that first waited for others.
@@ -205,7 +207,7 @@ func scan(rows *sql.Rows, queries ...Query) error {
 // surface only there.
 func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 	if !tx.together {
-		_, err := tx.on.ExecContext(ctx, statement, args...)
+		_, err := tx.ExecContext(ctx, statement, args...)
 		return err
 	}
 	size := len(statement)
@@ -252,6 +254,9 @@ func (tx *Tx) take() string {
 
 // with prepends the pending statements. The driver gets, and refuses, a statement whose parameters can't be inlined.
 func (tx *Tx) with(statement string, args []any) (string, []any) {
+	if tx.foreign {
+		return inASCII(statement, args)
+	}
 	if !tx.together {
 		return statement, args
 	}

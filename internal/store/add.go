@@ -228,7 +228,7 @@ const ScheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status 
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"
 
-// Check validates a job without the database. It fails with job.ErrInvalid, job.ErrWindow or job.ErrWeightless.
+// Check validates a job without the database. It fails with job.ErrInvalid or job.ErrWeightless.
 func (q *Queue) Check(j job.Params) error {
 	if err := j.Check(); err != nil {
 		return err

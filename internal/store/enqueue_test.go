@@ -136,6 +136,25 @@ func TestIDsOfAnotherStep(t *testing.T) {
 	})
 }
 
+// An application's session may have any character set: jobs keep their text, and are found by their keys.
+func TestEnqueueTxInAnotherCharacterSet(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s env) {
+		const text = "é 😀"
+		for _, charset := range []string{"latin1", "utf8mb3", "utf8mb4"} {
+			j := job.Params{Type: text, Key: text + charset, Data: text, ShardKey: text}
+			tx := s.appTx("SET NAMES " + charset + ", sql_mode = ''")
+			added := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, j, job.Params{Type: "send", Data: "'?"}))
+			j.OnDuplicate, j.Data = job.ReplaceDuplicate, text+"?"
+			again := must[[]job.Added](t)(s.EnqueueTx(t.Context(), tx, j))[0]
+			must[any](t)(nil, tx.Commit())
+			ensure(t, again.Replaced && again.ID == added[0].ID, "%s: %+v", charset, again)
+			got := s.get(added[0].ID)
+			ensure(t, got.Type == j.Type && got.Key == j.Key && got.Data == j.Data && got.ShardKey == j.ShardKey, "%s: %+v", charset, got)
+			s.wantKeys(added)
+		}
+	})
+}
+
 // An application's transaction that began before a type was registered doesn't see it: its jobs get the queue's defaults.
 func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s env) {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -857,6 +858,13 @@ func TestReschedule(t *testing.T) {
 		j := s.wantState(added[1].ID, job.Initial, "scheduled", 0)
 		ensure(s.t, j.WorkerID == job.None && j.Token == job.None, "it is still locked: %+v", j)
 		fails(s.t, store.ErrStarted)(nil, s.Reschedule(in, added[0].ID, admin.RescheduleOptions{In: &soon}))
+		huge, never := math.MinInt32, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, w := range []admin.RescheduleOptions{{Priority: &huge}, {At: never}} {
+			fails(s.t, job.ErrInvalid, "%+v", w)(nil, s.Reschedule(in, added[1].ID, w))
+		}
+		before := time.Duration(math.MinInt64)
+		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, admin.RescheduleOptions{In: &before}))
+		s.wantState(added[1].ID, job.Initial, "available", 0)
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), admin.RescheduleOptions{At: time.Now().Add(time.Hour)}))
 		s.upkeep()

@@ -99,17 +99,22 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 type RescheduleOptions struct {
 	// At is a time. A past one is now, or the job would seem to be due since then.
 	At time.Time
-	// In is a delay from now by the database's clock.
+	// In is a delay from now by the database's clock. A negative one is 0.
 	In       *time.Duration
 	Priority *int
 }
 
-// Reschedule changes a waiting job's time and priority; its windows still apply. Errors are ErrStarted, ErrFinal and
-// ErrNotFound. It may be repeated.
+// Check returns job.ErrInvalid for a time or a priority that no job may have.
+func (o RescheduleOptions) Check() error {
+	return job.Params{Type: "any", At: o.At, Priority: o.Priority}.Check()
+}
+
+// Reschedule changes a waiting job's time and priority; its windows still apply. Errors are job.ErrInvalid, ErrStarted,
+// ErrFinal and ErrNotFound. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) error {
 	return q.operate(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		if j.Invalid != nil {
-			return j.Invalid
+		if err := cmp.Or(j.Invalid, w.Check()); err != nil {
+			return err
 		}
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
@@ -118,7 +123,7 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 			}
 		}
 		if w.In != nil {
-			when = tx.Now.Add(*w.In)
+			when = tx.Now.Add(max(*w.In, 0))
 		}
 		when = policy.Opening(j.Windows, q.s.Location, when)
 		status, wake := policy.StatusAt(when, tx.Now)

@@ -50,7 +50,7 @@ const (
 
 var onDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
-// Check returns ErrInvalid or ErrWindow for a job that every queue refuses.
+// Check returns ErrInvalid for a job that every queue refuses.
 func (j Params) Check() error {
 	if err := CheckType(j.Type); err != nil {
 		return err

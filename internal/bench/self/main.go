@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	if dsn := os.Getenv("MARIA_DSN"); dsn != "" {
 		e := engine{meter: meter{os.Stdout, "hipq.maria", os.Getenv("SERVER_PID")}, n: n, single: single}
-		if err := e.measure(ctx, schema.Options{Driver: "mysql", DSN: dsn, Create: true}, chosen); err != nil {
+		if err := e.measure(ctx, schema.Options{Driver: "mysql", DSN: dsn, Create: true, Patient: true}, chosen); err != nil {
 			return err
 		}
 	}
