@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
@@ -85,6 +87,38 @@ func TestUnansweredCancel(t *testing.T) {
 			asked, err := s.Stop(t.Context(), 1)
 			ensure(t, err == nil && asked == job.None, "asked %s, %v", asked, err)
 			s.wantHistory(1, "added/0 starting/1 failed/1")
+		})
+	}
+}
+
+// TestUnansweredCancelOfSome: what an earlier try refused was not its work.
+func TestUnansweredCancelOfSome(t *testing.T) {
+	parallel(t)
+	s := unanswered(t, "'cancelled'", func(*queue.Options) {}, func(s env) {
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+		must[any](t)(nil, s.Cancel(t.Context(), 1))
+	}, nothing)
+	err := s.Cancel(t.Context(), 1, 2, 999)
+	refused, _ := errors.AsType[admin.Refused](err)
+	ensure(t, len(refused) == 3 && errors.Is(refused[0], queue.ErrFinal) && refused[1] == nil && errors.Is(refused[2], queue.ErrNotFound), "%v", err)
+}
+
+// TestUnansweredReschedule: a job that started at the new time was rescheduled; one that started at another time wasn't.
+func TestUnansweredReschedule(t *testing.T) {
+	parallel(t)
+	for in, want := range map[time.Duration]error{0: nil, time.Hour: admin.ErrStarted} {
+		t.Run(in.String(), func(t *testing.T) {
+			s := unanswered(t, "priority = COALESCE", func(*queue.Options) {}, func(s env) {
+				s.add(job.Params{Type: "send", In: time.Minute})
+			}, func(s env) {
+				if in > 0 {
+					must[any](t)(nil, s.Reschedule(t.Context(), 1, admin.RescheduleOptions{In: new(time.Duration)}))
+				}
+				s.start("w1", 1)
+			})
+			err := s.Reschedule(t.Context(), 1, admin.RescheduleOptions{In: &in, Priority: new(3)})
+			ensure(t, errors.Is(err, want), "%v", err)
+			equal(t, s.wantState(1, job.Running, "running", 1).Priority, 3, "priority")
 		})
 	}
 }
