@@ -70,6 +70,42 @@ func TestUnansweredEnqueue(t *testing.T) {
 	}
 }
 
+func TestUnansweredReplace(t *testing.T) {
+	parallel(t)
+	again := func(s env) {
+		s.add(job.Params{Type: "send", Key: "k", Data: "another", OnDuplicate: job.ReplaceDuplicate})
+	}
+	run := func(s env) { s.start("w1", 1) }
+	end := func(s env) { s.settle("w1", done, s.start("w1", 1)...) }
+	for name, c := range map[string]struct {
+		then []func(env)
+		want job.Added
+	}{
+		"it waits":                              {nil, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"it runs":                               {[]func(env){run}, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"it is final":                           {[]func(env){end}, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"another call replaced it, and it runs": {[]func(env){again, run}, job.Added{ID: 1, Duplicate: true}},
+		"another call replaced it: that is final": {[]func(env){again, end}, job.Added{ID: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := unanswered(t, "job_data = ", func(*queue.Options) {}, func(s env) {
+				s.add(job.Params{Type: "send", Key: "k", Data: "old", In: time.Hour})
+			}, func(s env) {
+				for _, then := range c.then {
+					then(s)
+				}
+			})
+			added := s.add(job.Params{Type: "send", Key: "k", Data: "new", OnDuplicate: job.ReplaceDuplicate})[0]
+			if !c.want.Duplicate {
+				c.want.ID = s.nth(2)
+			}
+			c.want.Key = "k"
+			equal(t, added, c.want, "added")
+			equal(t, value[int64](s, "SELECT MAX(id) FROM shop_emails"), c.want.ID, "the last job")
+		})
+	}
+}
+
 func TestUnansweredCancel(t *testing.T) {
 	parallel(t)
 	discard := func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }
