@@ -125,6 +125,9 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 			b.refuse(path+".limits", "has a limit for the value \"\", but a job with an empty value is in no group")
 			continue
 		}
+		if most := g.MaxValueBytes(); len(value) > most {
+			b.refuse(path+".limits", "has a limit for a value of %d bytes; the maximum for %s is %d", len(value), s.By, most)
+		}
 		g.Limits[value] = b.whole(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)
 	}
 	b.text(path+".by", s.By, "")

@@ -33,6 +33,14 @@ type adding struct {
 // byKey inserts the jobs in the order of their keys, in one statement, to avoid repeated deadlocks between programs that
 // enqueue the same keys. It isn't the default, because equal jobs run in the order of insertion. by goes to the activity.
 func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) ([]job.Added, error) {
+	a, err := q.add(ctx, tx, prepared, byKey, by)
+	if err != nil {
+		return nil, err
+	}
+	return a.added, nil
+}
+
+func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.Params, byKey bool, by string) (*adding, error) {
 	a := &adding{Queue: q, tx: tx, added: make([]job.Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
 		return nil, err
@@ -71,7 +79,7 @@ func (q *Queue) Add(ctx context.Context, tx *engine.Tx, prepared []job.Params, b
 			a.todo, others = others, nil // their keys are taken now
 		}
 	}
-	return a.added, a.log(ctx, by)
+	return a, a.log(ctx, by)
 }
 
 // log writes what activity.Write would for the new jobs. It omits columns with default values because that is cheaper.

@@ -12,26 +12,26 @@ import (
 
 // AddInTx adds prepared jobs in a transaction of its own. by goes to the activity. If a job is refused, the jobs before it are
 // still added.
-func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (added []job.Added, err error) {
-	tries := 0
-	err = q.db.SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
+func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) ([]job.Added, error) {
+	tries, done := 0, &adding{}
+	err := q.db.SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
 			// these jobs are not duplicates of themselves, and must not be added again if they are already final
-			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
+			if in, err := done.wasAdded(ctx, tx); in || err != nil {
 				return err
 			}
 		}
-		all, err := q.Add(ctx, tx, prepared, tries > 1, by)
+		a, err := q.add(ctx, tx, prepared, tries > 1, by)
 		if err == nil {
-			added = all
+			done = a
 		}
 		return err
 	})
 	refused, isRefused := errors.AsType[*job.DuplicateError](err)
 	switch {
 	case err == nil:
-		return added, nil
+		return done.added, nil
 	case isRefused && refused.Index > 0:
 		before, failed := q.AddInTx(ctx, prepared[:refused.Index], by)
 		return before, errors.Join(failed, err)
@@ -41,19 +41,35 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 	return nil, err
 }
 
-// wasAdded says whether an earlier try added the jobs. Its commit may be in progress, so wasAdded locks the first row.
-func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []job.Added) (bool, error) {
-	first := slices.IndexFunc(jobs, func(a job.Added) bool { return !a.Duplicate })
+// wasAdded says whether an earlier try added or replaced the jobs. Its commit may be in progress, so wasAdded locks rows.
+func (a *adding) wasAdded(ctx context.Context, tx *engine.Tx) (bool, error) {
+	first := slices.IndexFunc(a.added, func(one job.Added) bool { return !one.Duplicate })
 	if first < 0 {
-		return false, nil
+		return a.wasReplaced(ctx, tx)
 	}
-	id := jobs[first].ID
-	if _, err := q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+" WHERE id = ? "+q.db.SQL.ForUpdate, id); err != nil {
+	id := a.added[first].ID
+	if _, err := a.IDs(ctx, tx, "SELECT id FROM "+a.table+" "+a.db.SQL.ByID+" WHERE id = ? "+a.db.SQL.ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
 	// ask the activity, because the row may be gone
 	var added bool
-	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+
-		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)
+	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+a.db.Activity()+
+		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, a.Name, a.added[first].Key)
 	return added, err
+}
+
+// wasReplaced says whether all jobs to replace have what the earlier try wrote. They may have started since.
+func (a *adding) wasReplaced(ctx context.Context, tx *engine.Tx) (was bool, err error) {
+	for i, one := range a.added {
+		if !one.Replaced {
+			continue
+		}
+		at, _, _ := a.due(&a.jobs[i])
+		found, err := a.IDs(ctx, tx, "SELECT id FROM "+a.table+" "+a.db.SQL.ByID+
+			" WHERE id = ? AND job_data = ? AND scheduled_run_time = ? "+a.db.SQL.ForUpdate, one.ID, a.jobs[i].Data, at)
+		if was = len(found) > 0; !was || err != nil {
+			return false, err
+		}
+	}
+	return was, nil
 }

@@ -85,6 +85,13 @@ func (o Options) check() error {
 	isKept := func(d time.Duration) bool {
 		return d == DiscardAtOnce || d >= 0 && d%time.Second == 0 && d <= job.MaxSeconds*time.Second
 	}
+	if g := o.ThrottleGroups; g != nil {
+		for value := range g.Limits {
+			if len(value) > g.MaxValueBytes() {
+				return fmt.Errorf("option ThrottleGroups.Limits has a value of %d bytes; the maximum for %s is %d", len(value), g.By, g.MaxValueBytes())
+			}
+		}
+	}
 	switch {
 	case o.ThrottleLimit > math.MaxInt32:
 		return fmt.Errorf("option ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
@@ -68,6 +70,42 @@ func TestUnansweredEnqueue(t *testing.T) {
 	}
 }
 
+func TestUnansweredReplace(t *testing.T) {
+	parallel(t)
+	again := func(s env) {
+		s.add(job.Params{Type: "send", Key: "k", Data: "another", OnDuplicate: job.ReplaceDuplicate})
+	}
+	run := func(s env) { s.start("w1", 1) }
+	end := func(s env) { s.settle("w1", done, s.start("w1", 1)...) }
+	for name, c := range map[string]struct {
+		then []func(env)
+		want job.Added
+	}{
+		"it waits":                              {nil, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"it runs":                               {[]func(env){run}, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"it is final":                           {[]func(env){end}, job.Added{ID: 1, Duplicate: true, Replaced: true}},
+		"another call replaced it, and it runs": {[]func(env){again, run}, job.Added{ID: 1, Duplicate: true}},
+		"another call replaced it: that is final": {[]func(env){again, end}, job.Added{ID: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := unanswered(t, "job_data = ", func(*queue.Options) {}, func(s env) {
+				s.add(job.Params{Type: "send", Key: "k", Data: "old", In: time.Hour})
+			}, func(s env) {
+				for _, then := range c.then {
+					then(s)
+				}
+			})
+			added := s.add(job.Params{Type: "send", Key: "k", Data: "new", OnDuplicate: job.ReplaceDuplicate})[0]
+			if !c.want.Duplicate {
+				c.want.ID = s.nth(2)
+			}
+			c.want.Key = "k"
+			equal(t, added, c.want, "added")
+			equal(t, value[int64](s, "SELECT MAX(id) FROM shop_emails"), c.want.ID, "the last job")
+		})
+	}
+}
+
 func TestUnansweredCancel(t *testing.T) {
 	parallel(t)
 	discard := func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }
@@ -85,6 +123,38 @@ func TestUnansweredCancel(t *testing.T) {
 			asked, err := s.Stop(t.Context(), 1)
 			ensure(t, err == nil && asked == job.None, "asked %s, %v", asked, err)
 			s.wantHistory(1, "added/0 starting/1 failed/1")
+		})
+	}
+}
+
+// TestUnansweredCancelOfSome: what an earlier try refused was not its work.
+func TestUnansweredCancelOfSome(t *testing.T) {
+	parallel(t)
+	s := unanswered(t, "'cancelled'", func(*queue.Options) {}, func(s env) {
+		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
+		must[any](t)(nil, s.Cancel(t.Context(), 1))
+	}, nothing)
+	err := s.Cancel(t.Context(), 1, 2, 999)
+	refused, _ := errors.AsType[admin.Refused](err)
+	ensure(t, len(refused) == 3 && errors.Is(refused[0], queue.ErrFinal) && refused[1] == nil && errors.Is(refused[2], queue.ErrNotFound), "%v", err)
+}
+
+// TestUnansweredReschedule: a job that started at the new time was rescheduled; one that started at another time wasn't.
+func TestUnansweredReschedule(t *testing.T) {
+	parallel(t)
+	for in, want := range map[time.Duration]error{0: nil, time.Hour: admin.ErrStarted} {
+		t.Run(in.String(), func(t *testing.T) {
+			s := unanswered(t, "priority = COALESCE", func(*queue.Options) {}, func(s env) {
+				s.add(job.Params{Type: "send", In: time.Minute})
+			}, func(s env) {
+				if in > 0 {
+					must[any](t)(nil, s.Reschedule(t.Context(), 1, admin.RescheduleOptions{In: new(time.Duration)}))
+				}
+				s.start("w1", 1)
+			})
+			err := s.Reschedule(t.Context(), 1, admin.RescheduleOptions{In: &in, Priority: new(3)})
+			ensure(t, errors.Is(err, want), "%v", err)
+			equal(t, s.wantState(1, job.Running, "running", 1).Priority, 3, "priority")
 		})
 	}
 }

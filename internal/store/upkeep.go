@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Poll says what there is to do in a queue.
@@ -136,10 +135,11 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 	return more, held
 }
 
-// Stopping returns the jobs of a worker that it should stop.
-func (q *Queue) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
-	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.ClaimIndex()+
-		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)
+// Stopping returns those of a worker's running jobs that it should stop, however the queue is divided by now.
+func (q *Queue) Stopping(ctx context.Context, workerID string, running []int64) (ids []int64, err error) {
+	args := append(Args(running, func(id int64) any { return id }), workerID)
+	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+
+		" WHERE id IN "+engine.In(len(running))+" AND stopping = 1 AND worker_id = ?", args...)
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
 	}

@@ -15,7 +15,8 @@ type operation struct {
 	verb string
 	// can returns why the operation isn't possible.
 	can func(*job.Job) error
-	// done, if set, says that an earlier try did it, whose commit is uncertain. err is the error of reading the job.
+	// done, if set, says whether the job is as an earlier try left it, whose commit is uncertain. It is asked only about jobs that
+	// the try could change. err is the error of reading the job.
 	done func(n int, j *job.Job, err error) bool
 	// do operates on the n-th job, whose row is locked. It refuses a job before it writes.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
@@ -31,12 +32,12 @@ func (r Refused) Unwrap() []error { return r }
 
 // operate changes all jobs in one transaction. After an error other than Refused it has changed none.
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
-	refused := make(Refused, len(ids))
+	refused, did := make(Refused, len(ids)), make([]bool, len(ids))
 	err := q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
 		for n, id := range ids {
 			refused[n] = nil
 			j, err := q.s.Get(ctx, tx, id, q.s.DB().SQL.ForUpdate) // the lock makes concurrent changes wait, and see this one
-			if tx.MayBeDone && o.done != nil && o.done(n, j, err) {
+			if tx.MayBeDone && did[n] && o.done != nil && o.done(n, j, err) {
 				continue
 			}
 			if err == nil {
@@ -44,6 +45,7 @@ func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 			}
 			if err == nil {
 				err = o.do(ctx, tx, n, j)
+				did[n] = did[n] || err == nil
 			}
 			if err != nil && !IsRefusal(err) {
 				return err

@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Verdict is how an attempt ended.
 type Verdict string
@@ -74,7 +77,7 @@ func (o Outcome) RetryOverride() string {
 	case o.Verdict == Failed:
 		return overrideNever
 	case o.RetryAfter > 0:
-		return o.RetryAfter.String()
+		return strings.Replace(o.RetryAfter.String(), "µ", "u", 1) // the column is ASCII
 	}
 	return None
 }

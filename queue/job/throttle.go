@@ -35,8 +35,8 @@ func IsGroupBy(by string) bool {
 
 const maxGroupBytes = 255
 
-// Of returns a job's group, prefixed by g.By, so that groups from before a config change are recognized. For a job without a
-// value it is only the prefix.
+// Of returns a job's group, prefixed by g.By, so that groups from before a config change are recognized, and cut to the length
+// of its column. For a job without a value it is only the prefix.
 func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	value := jobType
 	if path, ok := strings.CutPrefix(g.By, GroupByData); ok {
@@ -51,6 +51,9 @@ func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	}
 	return name
 }
+
+// MaxValueBytes is the length of the longest value that can have a limit of its own: longer ones share groups, see Of.
+func (g *ThrottleGroups) MaxValueBytes() int { return maxGroupBytes - len(g.By+"=") }
 
 // Knows says whether the group was determined under this config.
 func (g *ThrottleGroups) Knows(group string) bool { return strings.HasPrefix(group, g.By+"=") }

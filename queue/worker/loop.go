@@ -71,7 +71,7 @@ func (l *loop) trouble(err error) error {
 		return nil
 	case errors.Is(context.Cause(l.work), workers.ErrLockLost), kind == schema.TryLater && l.lockLost():
 		return workers.ErrLockLost
-	case kind != schema.TryLater || l.jobs.Err() != nil:
+	case kind != schema.TryLater:
 		return err
 	}
 	l.Log.Log(l.work, levelOf(!l.awaySince.IsZero()), "the database is busy or away", "error", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -91,6 +92,40 @@ func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
 		s.wantHistory(s.emails, atOnce, ids[:4]...)
 		s.wantHistory(s.emails, untouched, ids[4:]...)
 		s.wantCounts(s.emails, admin.Counts{Due: 2, Finished: 4})
+	})
+}
+
+// TestInterruptedWhileTheDatabaseIsAway: a worker whose grace is over before the database returns still gives its attempts
+// back.
+func TestInterruptedWhileTheDatabaseIsAway(t *testing.T) {
+	outages(t, func(s shop, cut, mend func()) {
+		ids := s.add(s.emails, "send", 2)
+		g, ends := s.gate(), make(chan struct{})
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			handling.Instead(ctx, func() {}) // like a handler whose program ends slowly
+			err := g.handle(ctx, j)
+			select {
+			case <-ends:
+			case <-time.After(patience):
+			}
+			return err
+		}))
+		p.Grace = 100 * time.Millisecond
+		r := s.start(p)
+		g.holds(2)
+		r.stop()
+		for range ids {
+			wantCause(s.t, "the interruption", g.stopped, worker.ErrInterrupted)
+		}
+		direct := s.elsewhere()
+		cut()
+		direct.pass(3 * time.Second) // polls ask for jobs to stop
+		mend()
+		close(ends)
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Errors: 2})
+		for _, id := range ids {
+			s.wantJob(s.emails, id, job.Retry, "available", "interrupted", 1)
+		}
 	})
 }
 

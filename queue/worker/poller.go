@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 }
 
 // poll looks for dead workers and polls each source, once a second and when a rate allows more starts. A poll waits up to a
-// second for the previous one. Once the worker starts no more jobs, polls only look for jobs to stop.
+// second for the previous one. Once the worker starts no more jobs of a source, polls only look for jobs to stop.
 func (p *poller) poll() {
 	for p.until() <= 0 {
 		s, _ := p.next()
@@ -59,7 +60,7 @@ func (p *poller) poll() {
 		case s == nil:
 			p.reap()
 			continue
-		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
+		case len(s.attempts) > 0 || s.gone == nil && p.accepting():
 			p.upkeep(s, nil)
 		default:
 			p.see(s, store.Poll{}, nil)
@@ -146,7 +147,7 @@ func (p *poller) reap() {
 
 // upkeep polls a source, after doing the upkeep that an earlier poll found.
 func (p *poller) upkeep(s *source, upkeep *store.Poll) {
-	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
+	accepting, running, sent := p.accepting() && s.gone == nil, slices.Collect(maps.Keys(s.attempts)), time.Now()
 	s.pollSent = sent
 	handled := map[string]bool{} // by type: whether a retry handler decides
 	for t := range s.Handlers {
@@ -159,8 +160,8 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 		more := false
 		if upkeep != nil {
 			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, p.killOrphans)
-		} else if running {
-			stopping, err = s.store().Stopping(p.work, p.ID)
+		} else if len(running) > 0 {
+			stopping, err = s.store().Stopping(p.work, p.ID, running)
 		}
 		if err == nil && (accepting || upkeep != nil) {
 			found, err = s.store().Poll(p.work, s.types)
@@ -176,7 +177,9 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 				if engine.IsLockTimeout(err) {
 					s.vain = err
 				}
-			case s.gone == nil:
+			case s.gone != nil:
+				p.see(s, store.Poll{}, stopping)
+			default:
 				s.seenSince, s.vain, p.news = sent, nil, true
 				p.see(s, found, stopping)
 				rest := found

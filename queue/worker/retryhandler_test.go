@@ -348,11 +348,12 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		outcomes := []job.Outcome{
 			{Verdict: job.Failed, Error: "broken"},
 			{Verdict: job.TryAgain, Error: "busy", RetryAfter: 90 * time.Second},
+			{Verdict: job.TryAgain, Error: "again", RetryAfter: 500 * time.Microsecond},
 			{Verdict: job.TryAgain, Error: "no luck"},
 		}
-		ids := s.add(s.emails, "later", 4)
+		ids := s.add(s.emails, "later", len(outcomes)+1)
 		const dead = "dead-worker"
-		s.die(s.emails, dead, 4)
+		s.die(s.emails, dead, len(ids))
 		var settled []store.Settled
 		for i, o := range outcomes {
 			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
@@ -360,7 +361,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		if done := s.round(s.emails, dead, 0, settled...); len(done.Lost) > 0 || len(done.Resting) != len(settled) {
 			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)
 		}
-		for i, id := range ids[:3] {
+		for i, id := range ids[:len(outcomes)] {
 			s.wantJob(s.emails, id, job.Error, "deciding", outcomes[i].Error, 1)
 		}
 		// the last one was still running
