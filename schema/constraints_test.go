@@ -24,6 +24,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"", "job_data", "'" + strings.Repeat("d", 1<<20+1) + "'", "size"},
 		{"", due + "job_data", whole + "'" + strings.Repeat("ü", 1<<19+1) + "'", "size"},
 		{"", "scheduled_run_time", "'1969-12-31 23:59:59'", "run_time"},
+		{"", "scheduled_run_time", "'9999-01-01 00:00:00'", "run_time"},
 		{"", "wake_time", "'2026-01-01 00:00:00'", "wake"},
 		{"", "status, timeout, priority, throttle_factor, time_windows", "'scheduled', 60, 100, 1, 'NONE'", "wake"},
 		{"", "status, timeout, priority, throttle_factor, time_windows, throttle_group", "'throttled', 60, 100, 1, 'NONE', ''", "group"},
@@ -117,7 +118,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 		db, conn := lenient(t, driver, source)
 		for _, at := range []string{
 			"1970-01-01 00:00:00", "2026-01-31 23:59:59", "2024-02-29 12:00:00.5", "2000-02-29 12:00:00.123456", "2026-12-31 00:00:00",
-			"2026-04-30 00:00:00", "9999-12-31 23:59:59",
+			"2026-04-30 00:00:00", "9998-12-31 23:59:59",
 		} {
 			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, scheduled_run_time, create_time) VALUES ('send', ?, ?)", at, at)
 			dbtest.Ensure(t, err == nil, "%s: %v", at, err)

@@ -164,7 +164,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
 	pool, closed := db.SQL, func() error { return nil }
 	if pool.Engine == engine.MySQL.Engine && pool.Connector != nil {
-		pool = engine.New(unlimited{pool.Connector}, pool.Dialect)
+		pool = engine.New(unlimited{pool.Connector}, engine.MySQL)
 		closed = pool.Close
 	}
 	conn, err := sqlx.NewDb(pool.DB, pool.Engine).Connx(ctx)

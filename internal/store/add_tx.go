@@ -58,10 +58,11 @@ func (a *adding) wasAdded(ctx context.Context, tx *engine.Tx) (bool, error) {
 	return added, err
 }
 
-// wasReplaced says whether all jobs to replace have what the earlier try wrote. They may have started since.
+// wasReplaced says whether all jobs to replace have what the earlier try wrote. They may have started since. If one is gone or
+// waits for a retry, that can't be known, and it is added or replaced again.
 func (a *adding) wasReplaced(ctx context.Context, tx *engine.Tx) (was bool, err error) {
 	for i, one := range a.added {
-		if !one.Replaced {
+		if !one.Replaced || slices.ContainsFunc(a.added[i+1:], func(later job.Added) bool { return later.ID == one.ID }) {
 			continue
 		}
 		at, _, _ := a.due(&a.jobs[i])

@@ -102,7 +102,7 @@ func (s *Server) fileGone() error {
 	if is, err := os.Stat(s.File); s.file == nil || err == nil && os.SameFile(is, s.file) {
 		return nil
 	}
-	return &problem{http.StatusServiceUnavailable, fmt.Sprintf("%s was deleted or replaced. End hipq ui, and start it again.", s.File)}
+	return &problem{http.StatusGone, fmt.Sprintf("%s was deleted or replaced. End hipq ui, and start it again.", s.File)}
 }
 
 // show renders a page of this name.

@@ -46,7 +46,7 @@ func shown(j *job.Job) string {
 	case job.StatusSubmitted, job.StatusAvailable:
 		return string(admin.Due)
 	case job.StatusScheduled:
-		if !j.WakeTime.After(time.Now()) { // the next tick makes it available
+		if !j.ScheduledRunTime.After(time.Now()) { // the next tick makes it available
 			return string(admin.Due)
 		}
 	case job.StatusThrottled:

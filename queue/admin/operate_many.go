@@ -34,10 +34,13 @@ func (r Refused) Unwrap() []error { return r }
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	refused, did := make(Refused, len(ids)), make([]bool, len(ids))
 	err := q.s.DB().SQL.Tx(ctx, func(tx *engine.Tx) error {
+		if !tx.MayBeDone {
+			clear(did)
+		}
 		for n, id := range ids {
 			refused[n] = nil
 			j, err := q.s.Get(ctx, tx, id, q.s.DB().SQL.ForUpdate) // the lock makes concurrent changes wait, and see this one
-			if tx.MayBeDone && did[n] && o.done != nil && o.done(n, j, err) {
+			if did[n] && o.done != nil && o.done(n, j, err) {
 				continue
 			}
 			if err == nil {

@@ -78,7 +78,7 @@ func (j Params) Check() error {
 		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
 	case j.OnDuplicate != "" && !slices.Contains(onDuplicates, j.OnDuplicate):
 		return fmt.Errorf("%w: on_duplicate %q is not one of keep, replace, error", ErrInvalid, j.OnDuplicate)
-	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
+	case !j.At.IsZero() && (j.At.UTC().Year() < 1970 || j.At.UTC().Year() > 9998):
 		return fmt.Errorf("%w: scheduled_run_time %s is not between 1970 and 9998", ErrInvalid, j.At.Format(time.RFC3339))
 	}
 	return nil

@@ -71,7 +71,7 @@ func (d Decision) Check() error {
 	switch {
 	case d.Priority != nil && (*d.Priority < -maxInt || *d.Priority > maxInt):
 		return fmt.Errorf("its priority %d is out of range", *d.Priority)
-	case !d.At.IsZero() && (d.At.Year() < 1970 || d.At.Year() > 9998):
+	case !d.At.IsZero() && (d.At.UTC().Year() < 1970 || d.At.UTC().Year() > 9998):
 		return fmt.Errorf("its time %s is not between 1970 and 9998", d.At.Format(time.RFC3339))
 	case d.Data != nil && len(*d.Data) > MaxDataBytes:
 		return fmt.Errorf("its job_data has %d bytes; the maximum is %d", len(*d.Data), MaxDataBytes)

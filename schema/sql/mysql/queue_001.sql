@@ -77,5 +77,5 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
   CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
   -- a server may be configured to accept 0000-00-00
-  CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970-01-01' AND scheduled_run_time < '9999-01-01' AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0)
+  CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970-01-01' AND (scheduled_run_time < '9999-01-01' OR status <> 'submitted') AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0)
 ) ENGINE=InnoDB;

@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
   CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
   -- a time that hipq can parse: some SQLite versions accept 24:00 and 30 February
-  CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970' AND scheduled_run_time < '9999'
+  CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970' AND (scheduled_run_time < '9999' OR status <> 'submitted')
     AND scheduled_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
     AND date(julianday(substr(scheduled_run_time, 1, 10))) IS substr(scheduled_run_time, 1, 10) AND substr(scheduled_run_time, 12, 2) < '24'
     AND (length(CAST(scheduled_run_time AS BLOB)) = 19 OR substr(scheduled_run_time, 20, 1) = '.'
