@@ -18,7 +18,7 @@ const jobsLong = `Lists jobs, oldest first. A table shows the newest 100 of each
 one object a line. STATE includes the progress that a running job has reported. RETRY shows which job a retry repeats,
 which job repeats it, or that it was dismissed.
 
---state takes the states (initial, running, error, retry, final) and the columns of hipq status. running includes jobs
+--state takes the states (initial, running, error, retry, final) and other columns of hipq status. running includes jobs
 that wait for an answer. failed are jobs that were neither retried nor dismissed. --since and --until compare the
 job's last transition. --shard takes the number of a shard; the first is 0.
 
