@@ -84,7 +84,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 80m -run TestHourOfCron ./internal/crash -crash.cron 60 -v)
 
-proof: ## run the campaign of faults: eight to ten hours, in turns; TURNS='signals/*/*' chooses
+proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses
 	@.ci/clients faketime
 	.ci/proof $(TURNS)
 
