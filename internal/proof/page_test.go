@@ -63,7 +63,8 @@ func (s sum) growth() (rows []string) {
 			_, err := fmt.Sscanf(values, "%g, per hour %g ± %g", &mean, &slope, &deviation)
 			if err == nil && strings.HasPrefix(name, kind) && slope-3*deviation > fastest {
 				fastest = slope - 3*deviation
-				row = fmt.Sprintf("| %s | %s | %s | %s ± %s | %s |", strings.ReplaceAll(name, "proof_", "hipq_"), s.Versions(), whole(mean), whole(slope), whole(deviation), whole(perHour[kind]))
+				row = fmt.Sprintf("| %s | %s | %s | %s ± %s | %s | %s |", strings.ReplaceAll(name, "proof_", "hipq_"), s.Versions(), whole(mean), whole(slope), whole(deviation),
+					whole(fastest), whole(perHour[kind]))
 			}
 		}
 		if row != "" {

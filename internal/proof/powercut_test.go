@@ -19,7 +19,7 @@ import (
 func init() {
 	kinds = append(kinds, kind{
 		name: "powercut", title: "Power cut of the SQLite file: any part of what was not synced is lost",
-		must: "acknowledged and missing", faults: 125,
+		must: "acknowledged and missing; lost, doubled, overlaps", faults: 125,
 		turns: []engineTurns{{"sqlite", 2}}, round: powercut,
 	})
 }

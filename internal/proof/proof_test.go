@@ -61,7 +61,7 @@ var kinds = []kind{
 	},
 	{
 		name: "servers", title: "kill -9 and restart of MariaDB and MySQL",
-		must: "acknowledged and missing", faults: 125,
+		must: "acknowledged and missing; lost, doubled, overlaps, over a limit", faults: 125,
 		turns: []engineTurns{{"mariadb", 1}, {"mysql", 1}}, round: servers,
 	},
 	{
