@@ -355,7 +355,7 @@ func (p *play) work(t *rapid.T) {
 		}
 	}
 	if queues[0] == p.queues[0] {
-		p.slotsDone(begun)
+		p.slotsDone(begun, k.most == 0)
 	}
 }
 

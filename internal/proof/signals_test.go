@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,10 @@ func signals(r *round) {
 				continue
 			}
 			p := all[rng.IntN(len(all))]
+			if p.parent == os.Getpid() && !slices.ContainsFunc(r.running(), func(t *tick) bool { return t.cmd.Process.Pid == p.pid }) {
+				n-- // it began just now, and nobody would know what explains its end
+				continue
+			}
 			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
 			k := rng.IntN(10)
 			for _, t := range r.running() {
