@@ -25,7 +25,7 @@ func signals(r *round) {
 			}
 			p := all[rng.IntN(len(all))]
 			if p.parent == os.Getpid() && !slices.ContainsFunc(r.running(), func(t *tick) bool { return t.cmd.Process.Pid == p.pid }) {
-				n-- // it began just now, and nobody would know what explains its end
+				n-- // it began just now, and its end would have no explanation
 				continue
 			}
 			pause := time.Duration(rng.Int64N(int64(2 * lockFor)))
