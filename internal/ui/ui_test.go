@@ -565,6 +565,18 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestListOfRunning: a list renews itself while a job runs, because the activity says nothing of progress.
+func TestListOfRunning(t *testing.T) {
+	t.Parallel()
+	d := open(t, ui.Options{}).enter()
+	id := d.add(job.Params{Type: "send"})[0]
+	for _, c := range []struct{ status, every string }{{"available", ""}, {"running", ` data-every="4000"`}} {
+		_, err := d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id)
+		dbtest.OK(t, err)
+		dbtest.Same(t, regexp.MustCompile(` data-every="\d+"`).FindString(d.get("/queues/emails").text), c.every, c.status)
+	}
+}
+
 // TestReplacedFile: nothing is read from a file that another one has replaced, or added to it.
 func TestReplacedFile(t *testing.T) {
 	t.Parallel()

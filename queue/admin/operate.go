@@ -112,13 +112,16 @@ func (o RescheduleOptions) Check() error {
 // Reschedule changes a waiting job's time and priority; its windows still apply. Errors are job.ErrInvalid, ErrStarted,
 // ErrFinal and ErrNotFound. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) error {
+	if err := w.Check(); err != nil {
+		return err
+	}
 	var when time.Time
 	done := func(_ int, j *job.Job, err error) bool { // the job may have started since
 		return err == nil && j.ScheduledRunTime.Equal(engine.At(when).Time) && (w.Priority == nil || j.Priority == *w.Priority)
 	}
 	return q.operate(ctx, operation{"reschedule", CanCancel, done, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		if err := cmp.Or(j.Invalid, w.Check()); err != nil {
-			return err
+		if j.Invalid != nil {
+			return j.Invalid
 		}
 		when = j.ScheduledRunTime
 		if !w.At.IsZero() {
