@@ -21,7 +21,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging snapshot release clean
+.PHONY: help build demo test test-browser reports report-check pictures test-engines race crash proof bench bench-galera lint prose vulnerabilities fmt install packaging sbom deb snapshot packages release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,7 @@ NIGHTLY := ^TestOneRowStopsNoOther$$/^mysql$$/^checked=true$$
 test: ## run all tests on SQLite and on a MariaDB of their own, but those that kill workers
 	@.ci/clients
 	CGO_ENABLED=0 .ci/times .ci/with-mariadb go test -vet=off -count=1 -p 3 -parallel 4 -timeout 40m -skip '$(NIGHTLY)' $(BUT_CRASH)
+	$(if $(filter ./...,$(PKG)),CGO_ENABLED=0 go test -C examples/gorm -vet=off -count=1 ./...)
 
 # The next two need Node.js and a Chromium, and get axe-core and puppeteer-core from npm.
 CHROMIUM ?= $(firstword $(foreach c,chromium google-chrome chromium-browser,$(shell command -v $c)) chromium)
@@ -68,9 +69,10 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 	PKG=$(PKG) .ci/engines $(ENGINES)
 
 # The race detector slows SQLite, which is Go code here, ten times as much as a server that it doesn't see. The code above the
-# two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once.
-BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /schema$$),$(PKG))
-race: ## run the shorter tests under the race detector (needs a C compiler)
+# two is the same, so these tests run on MariaDB alone; and not those in which nothing happens at once. With SHORT=1, cmd, whose
+# tests mostly run one command after the other, is left to each night.
+BUT_ALONE = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v -e /internal/crash -e /internal/conformance -e /schema$$ $(if $(SHORT),-e /cmd$$)),$(PKG))
+race: ## run the shorter tests under the race detector (needs a C compiler); SHORT=1 leaves some out
 	@.ci/clients
 	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -vet=off -race -short -skip '/^sqlite$$' -count=1 -timeout 60m $(BUT_ALONE)
 
@@ -78,11 +80,12 @@ race: ## run the shorter tests under the race detector (needs a C compiler)
 # side by side. The race detector leaves them out: it slows processes down and doesn't look across them.
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up; SHORT=1 takes a few minutes
 	@.ci/clients
-	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 10,-parallel 6) ./internal/crash
+	.ci/times .ci/with-mariadb go test -vet=off -count=1 -timeout 80m -v $(if $(SHORT),-short -parallel 5,-parallel 6) ./internal/crash
+	FUZZ_PLAIN=1 .ci/fuzz 5000x
 	.ci/proof --for $(if $(SHORT),30s,5m) 'signals/mariadb/1'
 	$(if $(SHORT),,.ci/with-mariadb go test -count=10 -timeout 60m -run 'OverShards|InAShard|AtRandom' ./internal/store)
 	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -run '$(NIGHTLY)' ./cmd)
-	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 80m -run TestHourOfCron ./internal/crash -crash.cron 60 -v)
+	$(if $(SHORT),,.ci/with-mariadb go test -count=1 -timeout 100m -run TestHourOfCron ./internal/crash -crash.cron 76 -v)
 
 proof: ## run the campaign of faults: about eight hours, in turns; TURNS='signals/*/*' chooses
 	@.ci/clients faketime
@@ -101,7 +104,8 @@ lint: $(GOLANGCI_LINT) $(DEADCODE) ## check style, imports between packages, and
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
 	$(GOLANGCI_LINT) run
-	cd internal/ui/browser && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
+	for module in internal/ui/browser examples/gorm; do \
+		(cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml) || exit 1; done
 	@unused=$$($(DEADCODE) -test ./...); if [ -n "$$unused" ]; then echo "$$unused" >&2; exit 1; fi
 	EDIT_ONLY=1 internal/crash/mutants.sh
 	@$(MAKE) --no-print-directory prose
@@ -129,31 +133,53 @@ SHARE    = $(DESTDIR)$(PREFIX)/share
 hipq:
 	$(MAKE) build
 
-install: $(BINARY) ## install hipq into PREFIX (/usr/local): binary, man pages, completions, examples
+install: $(BINARY) ## install hipq into PREFIX (/usr/local): binary, man pages, completions, docs, examples
 	umask 022 && mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
-		$(SHARE)/fish/vendor_completions.d $(SHARE)/doc/hipq/examples
+		$(SHARE)/fish/vendor_completions.d $(SHARE)/doc/hipq
 	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/hipq
 	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq man $(SHARE)/man/man1
 	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion bash >$(SHARE)/bash-completion/completions/hipq
 	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion zsh >$(SHARE)/zsh/site-functions/_hipq
 	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion fish >$(SHARE)/fish/vendor_completions.d/hipq.fish
-	install -m 644 hipq.example.yaml $(SHARE)/doc/hipq
-	install -m 644 docs/examples/* $(SHARE)/doc/hipq/examples
+	cp -R README.md CHANGELOG.md hipq.example.yaml docs examples $(SHARE)/doc/hipq
+	chmod -R u=rwX,go=rX $(SHARE)/doc/hipq
 
-# With the commit's date in the pages, the same source gives the same files.
-packaging: $(CYCLONEDX) ## write into build/ what goes with the binary: man pages, completions, the list of its libraries
-	rm -rf build/man build/completions
-	mkdir -p build/completions
-	go build -o build/hipq .
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) build/hipq man build/man
-	gzip -9n build/man/*
-	build/hipq completion bash >build/completions/hipq
-	build/hipq completion zsh >build/completions/_hipq
-	build/hipq completion fish >build/completions/hipq.fish
-	$(CYCLONEDX) app -json -std -noserial -notimestamp -output build/sbom.cdx.json .
+# A package has what make install brings, and what belongs to a system. With the commit's date on all of it, the same source gives
+# the same files.
+COMMITTED = $(shell git log -1 --format=%ct)
+STAMP     = $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
+packaging: ## write into build/ what goes with the binary: man pages, completions, docs, units, crontab, config
+	rm -rf build/_system && mkdir -p build/_system/usr/lib/systemd/system
+	CGO_ENABLED=0 go build -trimpath -o build/hipq .
+	SOURCE_DATE_EPOCH=$(COMMITTED) $(MAKE) --no-print-directory install DESTDIR=build/_system PREFIX=/usr BINARY=build/hipq
+	rm -r build/_system/usr/bin # goreleaser brings that of each system
+	gzip -9n build/_system/usr/share/man/man1/*
+	mv build/_system/usr/share/zsh/site-functions/_hipq build/_hipq # Debian has another folder for it
+	rm -r build/_system/usr/share/zsh
+	cd docs/examples && for unit in *.service *.timer; do sed 1d "$$unit" >"$(CURDIR)/build/_system/usr/lib/systemd/system/$$unit"; done
+	sed -E '/^(MAILTO=|.* hipq  hipq )/s/^/#/' docs/examples/crontab >build/crontab
+	sed 's|^  path: hipq.db|  path: /var/lib/hipq/hipq.db|' hipq.example.yaml >build/hipq.yaml
+	chmod -R u=rwX,go=rX build/_system build/crontab build/_hipq
+	find build/_system build/crontab build/_hipq build/hipq.yaml -exec touch -d $(STAMP) {} +
 
+# It reads the binary that make packaging has built.
+sbom: $(CYCLONEDX) ## write into build/ the list of the libraries that are in the binary
+	$(CYCLONEDX) bin -json -std -noserial -notimestamp -version $(VERSION) -output build/sbom.cdx.json build/hipq
+
+# Like make snapshot, for one system: a minute instead of ten.
+deb: $(GORELEASER) ## build the .deb of this system into dist/, and look into it
+	mkdir -p build && sed "s/targets: .*/targets: [linux_$$(go env GOHOSTARCH)]/; /make sbom/d" .goreleaser.yaml >build/deb.yaml
+	$(GORELEASER) release --config build/deb.yaml --snapshot --clean --skip=archive,homebrew,ko,sbom
+	if command -v dpkg-deb >/dev/null; then HIPQ_TEST_DEB=$$(echo $(CURDIR)/dist/*.deb) go test -vet=off -count=1 -run TestDocs/install ./cmd; \
+		else echo "deb: not looked into, because dpkg-deb isn't here"; fi
+
+DOCKER := $(shell docker info >/dev/null 2>&1 && echo yes)
 snapshot: $(GORELEASER) ## build a release into dist/, and publish nothing
-	$(GORELEASER) release --snapshot --clean
+	@$(if $(DOCKER),,echo "snapshot: without the container image, because no Docker daemon answers here")
+	$(GORELEASER) release --snapshot --clean --timeout 3h $(if $(DOCKER),,--skip=ko)
+
+packages: snapshot ## build a release, install its .deb in a bare Debian, run README's quick start, and purge it (needs root)
+	.ci/packages dist/hipq_*_linux_$$(go env GOHOSTARCH).deb
 
 # Its notes are what CHANGELOG.md says of the version: from the heading to the next.
 release: $(GORELEASER) ## publish the tag that is checked out, as a draft, as the release workflow does

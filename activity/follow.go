@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -12,7 +13,7 @@ import (
 
 // FollowOptions say how Follow polls.
 type FollowOptions struct {
-	// Every is the polling interval.
+	// Every is the polling interval; 0 means 1 s.
 	Every time.Duration
 	// Lost, if set, gets the error when the database becomes unreadable.
 	Lost func(error)
@@ -24,7 +25,7 @@ type FollowOptions struct {
 // An entry that is uncommitted when Follow begins, or that another node of a Galera cluster writes, comes only if it is
 // then among the newest: see followed.
 func (l *Log) Follow(ctx context.Context, by Filter, o FollowOptions, f func(Entry) error) error {
-	ticker := time.NewTicker(o.Every)
+	ticker := time.NewTicker(cmp.Or(o.Every, time.Second))
 	defer ticker.Stop()
 	w := l.follow(by)
 	lost := false

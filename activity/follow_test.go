@@ -25,6 +25,13 @@ func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 	dbtest.OK(t, err)
 }
 
+func TestFollowByDefault(t *testing.T) {
+	l := openLog(t, "sqlite", t.TempDir()+"/hipq.db")
+	recordJobs(t, l, 1)
+	err := l.Follow(t.Context(), activity.Filter{}, activity.FollowOptions{}, func(activity.Entry) error { return schema.ErrNotMigrated })
+	dbtest.Same(t, err, schema.ErrNotMigrated)
+}
+
 // TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost or repeated, including those written meanwhile.
 func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()

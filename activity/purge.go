@@ -125,7 +125,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 		if len(ids) == 0 {
 			return nil
 		}
-		n, err := l.db.SQL.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1")
+		n, err := l.db.SQL.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1", nil)
 		if err != nil {
 			return fmt.Errorf("delete old entries: %w", err)
 		}

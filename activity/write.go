@@ -16,8 +16,6 @@ const (
 	values = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	// maxRows keeps a statement below SQLite's 32,766 parameters, and short enough to parse well.
 	maxRows = 500
-	// maxBytes keeps a statement well below the smallest likely max_allowed_packet.
-	maxBytes = 4 << 20
 )
 
 // Write appends entries in the caller's transaction, with the transaction's time. Empty texts become None.
@@ -26,7 +24,7 @@ func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) e
 	for len(entries) > 0 {
 		n, size := 0, 0
 		var args []any
-		for ; n < len(entries) && n < maxRows && size < maxBytes; n++ {
+		for ; n < len(entries) && n < maxRows && size < db.SQL.Batch(); n++ {
 			e := entries[n]
 			args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
 				e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS, orNone(e.Error), orNone(e.Output))

@@ -33,9 +33,7 @@ func TestCitations(t *testing.T) {
 			if of != "" {
 				declared = `(?m)^func \(\w+ \*?` + of + `\) ` + name + `\(`
 			}
-			if !regexp.MustCompile(declared).Match(source) {
-				t.Errorf("%s: %s does not declare %s", page, file, strings.TrimPrefix(of+"."+name, "."))
-			}
+			dbtest.Ensure(t, regexp.MustCompile(declared).Match(source), "%s: %s does not declare %s", page, file, strings.TrimPrefix(of+"."+name, "."))
 		}
 	}
 	dbtest.Ensure(t, found >= 50, "citations found: %d", found)

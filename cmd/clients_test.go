@@ -33,6 +33,31 @@ var languages = map[string]language{
 		[]string{"{client}", "job.php"},
 		nil, nil,
 	},
+	// As WordPress: no strict mode, and errors are only noted. The page's lines run twice.
+	"php wordpress": {
+		"job.php", `<?php
+class Wordpress
+{
+    public string $last_error = '';
+    public function __construct(public PDO $db) { $db->exec("SET sql_mode = ''"); }
+    public function prepare(string $query, ...$args): string
+    {
+        return vsprintf(str_replace('%s', "'%s'", $query), array_map(fn ($arg) => is_int($arg) ? $arg : addslashes($arg), $args));
+    }
+    public function query(string $query): int|false
+    {
+        try { return $this->db->exec($query); } catch (PDOException $e) { $this->last_error = $e->errorInfo[2]; }
+        return false;
+    }
+}
+$wpdb = new Wordpress(new PDO('mysql:host={host};port={port};dbname={name};charset=utf8mb4', '{user}', '{password}'));
+$wpdb->query("INSERT INTO orders (number, customer) VALUES (4711, 'ann')");
+foreach ([4711, 4711] as $order_id) {
+{lines}
+}`,
+		[]string{"{client}", "job.php"},
+		nil, nil,
+	},
 	"python": {
 		"job.py", "import json, pymysql\ndb = pymysql.connect(host='{host}', port={port}, user='{user}', password='{password}', " +
 			"database='{name}', charset='utf8mb4')\n{lines}",
@@ -63,11 +88,15 @@ var languages = map[string]language{
 }
 
 // others runs a page's examples that enqueue without hipq: with other languages, in a transaction that also takes an
-// order, and with the databases' clients.
+// order, or with a time of their own, and with the databases' clients.
 func (d docs) others(t *testing.T, p page) {
 	of := map[string][]codeBlock{} // by driver
 	for _, b := range p.fences {
-		if _, known := languages[b.language]; known && b.mark == "enqueue" {
+		if b.language+" "+b.mark == "php wordpress" {
+			b.text = strings.NewReplacer("<?php", "", "shop_wordpress", "shop_emails", "send_invoice", "send", "invoice-", "order-").Replace(b.text)
+			b.language, b.mark = "php wordpress", "enqueue"
+		}
+		if _, known := languages[b.language]; known && (b.mark == "enqueue" || b.mark == "time") {
 			of["mysql"] = append(of["mysql"], b)
 		} else if c, known := clients[b.language+" "+b.mark]; known {
 			of[c.driver] = append(of[c.driver], b)
@@ -83,7 +112,7 @@ func (d docs) others(t *testing.T, p page) {
 				s := *s
 				s.T = t
 				s.clear()
-				if b.mark == "enqueue" {
+				if b.mark == "enqueue" || b.mark == "time" {
 					s.enqueue(p, b)
 				} else {
 					s.client(p, b, clients[b.language+" "+b.mark].name)
@@ -160,14 +189,14 @@ func (s *shop) count(table string) (n int) {
 func (s *shop) enqueue(p page, b codeBlock) {
 	l, program := languages[b.language], ""
 	if l.probe == nil { // PHP and Python are required
-		program = dbtest.Client(s, b.language)
+		program = dbtest.Client(s, strings.Fields(b.language)[0])
 	} else if _, err := exec.LookPath(l.run[0]); err != nil {
 		s.Skip(err)
 	}
 	s.write(l.file, s.fill.Replace(strings.Replace(l.around, "{lines}", b.text, 1)))
 	command := func(argv []string) *exec.Cmd {
 		c := exec.Command(strings.Replace(argv[0], "{client}", program, 1), argv[1:]...)
-		c.Dir = s.dir
+		c.Dir, c.Env = s.dir, append(os.Environ(), "TZ=America/New_York") // local times are wrong
 		return c
 	}
 	run, want := l.run, 1
@@ -177,6 +206,11 @@ func (s *shop) enqueue(p page, b codeBlock) {
 	}
 	if out, err := command(run).CombinedOutput(); err != nil {
 		s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+	}
+	if b.mark == "time" {
+		inTime := s.count("shop_emails WHERE scheduled_run_time BETWEEN UTC_TIMESTAMP() + INTERVAL 100 MINUTE AND UTC_TIMESTAMP() + INTERVAL 140 MINUTE")
+		dbtest.Ensure(s, inTime == want, "%s:%d: %d jobs at the right time", p.name, b.line, inTime)
+		return
 	}
 	orders, jobs := s.count("orders"), s.count("shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'")
 	if orders != want || jobs != want {

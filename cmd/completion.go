@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ var (
 	typeOffers  = offers{configTypes, otherTypes}
 	idOffers    = offers{nil, newestIDs}
 	byArgument  = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": {configSchedules, otherSchedules}}
-	byFlag      = map[string]offers{"queue": queueOffers, "type": typeOffers, "job": idOffers, "worker": {nil, lastWorkers}}
+	byFlag      = map[string]offers{"queue": queueOffers, "type": typeOffers, "job": idOffers, "worker": {nil, lastWorkers}, "fingerprint": {nil, fingerprints}}
 )
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -233,10 +232,21 @@ func newestIDs(l lookUp, i *instance) (names []string, err error) {
 		ids = append(ids, found...)
 	}
 	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
-	for _, id := range ids[:min(offersMost, len(ids))] {
-		names = append(names, strconv.FormatInt(id, 10))
+	return texts.Map(ids[:min(offersMost, len(ids))], number), nil
+}
+
+func fingerprints(l lookUp, i *instance) (found []string, err error) {
+	queues, err := l.queues(i)
+	for _, q := range queues {
+		for _, status := range []admin.Status{admin.Failed, admin.Retry} {
+			if err == nil {
+				var kinds admin.Failures
+				kinds, err = admin.Of(q).NewestFailures(l.ctx, admin.Filter{Status: status}, offersAmong, offersWithin/2)
+				found = append(found, texts.Map(kinds.Kinds, func(f admin.Failure) string { return f.Fingerprint })...)
+			}
+		}
 	}
-	return names, nil
+	return slices.Compact(slices.Sorted(slices.Values(found))), err
 }
 
 func configSchedules(_ lookUp, c *config.Config) []string {

@@ -231,7 +231,7 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 	})
 }
 
-// divided lists the queues whose division in the database isn't the config's. Workers leave them out.
+// divided lists the queues whose shards or limits in the database aren't the config's. Workers leave them out.
 func (i *instance) divided(ctx context.Context, c *config.Config) error {
 	var otherwise []error
 	for _, o := range c.Queues {

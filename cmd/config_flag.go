@@ -34,6 +34,7 @@ func (i *instance) shared(text string) string {
 
 // health judges the state. pasteable completes the commands in its texts.
 func (i *instance) health(s monitor.State, pasteable func(string) string) monitor.Health {
+	s.Zone = i.Location
 	h := i.Alert.Judge(s)
 	h.Text = pasteable(h.Text)
 	for n := range h.Findings {

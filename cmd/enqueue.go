@@ -132,7 +132,19 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
 		a.say("--data begins like JSON but is not valid: the job gets it as text")
 	}
-	err = a.printEnqueued(q.Name, added, o.dryRun)
+	due := ""
+	if o.dryRun && (j.In > 0 || !j.At.IsZero()) {
+		now, err := i.db.SQL.Clock(cmd.Context())
+		if err != nil {
+			return err
+		}
+		at := now.Add(j.In)
+		if j.In == 0 {
+			at = j.At
+		}
+		due = ", due at " + i.local(at)
+	}
+	err = a.printEnqueued(q.Name, added, o.dryRun, due)
 	if a.out.err != nil && !o.dryRun { // a caller that repeats the command would add the job twice
 		what := "was added"
 		if added.Duplicate {
@@ -155,7 +167,8 @@ func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, by string, dr
 	return all[0], nil
 }
 
-func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
+// printEnqueued prints the job's id or, in a dry run, what would happen. due says when the job would be due.
+func (a *app) printEnqueued(name string, added job.Added, dryRun bool, due string) error {
 	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
 	if added.ID != 0 {
 		said.ID = &added.ID
@@ -172,7 +185,7 @@ func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	case dryRun && added.Replaced:
 		a.out.line("would replace job %d of %s", added.ID, name)
 	case dryRun:
-		a.out.line("would enqueue 1 job in %s", name)
+		a.out.line("would enqueue 1 job in %s%s", name, due)
 	default:
 		a.out.line("%d", added.ID)
 	}
@@ -233,6 +246,9 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 		from = a.in
 	case strings.HasPrefix(text, "@"):
 		f, err := openFile(ctx, text[1:])
+		if err != nil && text == "@-" {
+			return "", usagef("--data: %w; for standard input, write --data -", err)
+		}
 		if err != nil {
 			return "", usagef("--data: %w", err)
 		}

@@ -200,6 +200,8 @@ func (a *app) diagnose(err error) (code int, hint string) {
 		return exitConfig, "run hipq init to create one there"
 	case errors.Is(err, config.ErrNotFound):
 		return exitConfig, "run hipq init to create one, or name one with --config or HIPQ_CONFIG"
+	case errors.Is(err, config.ErrInvalid) && slices.Contains([]string{"work", "monitor", "doctor"}, a.command):
+		return exitConfig, "no job runs until this is fixed: run hipq config check"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):

@@ -49,7 +49,7 @@ func (a *app) failuresCommand() *cobra.Command {
 			f.unless = []admin.Status{admin.Failed, admin.Retry}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
-					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"RETRY", "ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE"})
+					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"ATTEMPT", i.zoned("FAILED"), "KEY", "QUEUE", "RETRY"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
 					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, strconv.Itoa(j.Attempt), i.localCell(j.UpdateTime), i.retryCell(j), problem(j),

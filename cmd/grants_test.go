@@ -19,12 +19,9 @@ import (
 // The privileges that init --print-grants prints suffice: the first user's for init, the second's for all other
 // commands. With the third's, an application can insert any row, but stop no other job.
 func TestGrantsSuffice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	source := dbtest.MySQL(t)
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	const password = "s3cret"
 	// other tests share the server, and MySQL allows 32 characters
 	user := func(name string) string { return strings.TrimPrefix(cfg.DBName, "hipq_") + "_" + name }
@@ -49,6 +46,11 @@ func TestGrantsSuffice(t *testing.T) {
 		return string(out)
 	}
 	grants := strings.Split(strings.TrimSpace(hipq("", "init", "--print-grants")), "\n")
+	var parts strings.Builder
+	for n := range 6 {
+		parts.WriteString(hipq("", "init", fmt.Sprint("--print-grants=", n+1)))
+	}
+	dbtest.Same(t, strings.Split(strings.TrimSpace(parts.String()), "\n"), grants[1:]) // after the comment about all
 	grant := func(printed, to string) {
 		t.Helper()
 		n := 0
@@ -68,8 +70,7 @@ func TestGrantsSuffice(t *testing.T) {
 	grant("application", user("application"))
 
 	app := openAs(t, cfg, user("application"), password)
-	conn, err := app.Conn(t.Context())
-	must(t, err)
+	conn := dbtest.Must(app.Conn(t.Context()))(t)
 	h, hostile, in := hostileDB{t: t, conn: conn}, hostile(), 0
 	for _, queue := range []string{"plain", "limited"} {
 		for _, column := range []string{"job_type", "job_data", "job_key", "shard_key", "scheduled_run_time", "priority", "timeout", "throttle_factor", "time_windows"} {
@@ -112,6 +113,20 @@ func TestGrantsSuffice(t *testing.T) {
 	} {
 		hipq("", args...)
 	}
+	grantsRunWhole(t, cfg, strings.Replace(strings.Join(grants, "\n"), "'limited_worker'@", "'"+user("application")+"'@", 1))
+	var granted int
+	must(t, root.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM mysql.procs_priv WHERE user = ?", user("application")).Scan(&granted))
+	dbtest.Same(t, granted, 1, "rights after those of missing users")
+}
+
+// grantsRunWhole runs the printed statements with a client that goes on after one whose user is missing.
+func grantsRunWhole(t *testing.T, cfg *mysql.Config, statements string) {
+	t.Helper()
+	host, port, _ := strings.Cut(cfg.Addr, ":")
+	c := exec.Command(dbtest.Client(t, "mariadb"), "--no-defaults", "--force", "--skip-ssl", "--host="+host, "--port="+port, "--user="+cfg.User, cfg.DBName)
+	c.Stdin = strings.NewReader(statements)
+	out, err := c.CombinedOutput()
+	dbtest.Ensure(t, strings.Contains(string(out), "ERROR"), "no user is missing: %v\n%s", err, out)
 }
 
 // onceOnly inserts jobs whose keys have no live job, as docs/howto/unique.md shows it for an application with only the

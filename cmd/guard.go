@@ -77,6 +77,6 @@ func (a *app) quarantine(i *instance, runners *runners, workerID string) func(co
 		argv := append(a.selfArgv(quarantineCommand), "--config", i.File, "--", queue, strconv.FormatInt(j.ID, 10), workerID, j.Token)
 		cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // it is this binary
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		return runners.guard.RunWorker(ctx, cmd, 2*i.Worker.Grace+10*time.Second)
+		return runners.guard.RunWorker(ctx, cmd, 2*max(0, i.Worker.Grace)+10*time.Second)
 	}
 }

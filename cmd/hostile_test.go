@@ -100,9 +100,7 @@ queues:
 // No value in a row may stop other rows: the table refuses it, or its job fails alone. This also holds if the
 // constraints are off and only hipq checks the values.
 func TestOneRowStopsNoOther(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of rows")
-	}
+	dbtest.Long(t, "thousands of rows")
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, _ string) {
 		for _, checked := range []bool{true, false} {
@@ -126,9 +124,8 @@ func TestOneRowStopsNoOther(t *testing.T) {
 				h.hipq("work") // jobs that became due in the first run
 				began := time.Now()
 				h.hipq("work")
-				if took := time.Since(began); took > 20*time.Second {
-					t.Errorf("a worker that has nothing to do took %s for it", took)
-				}
+				took := time.Since(began)
+				dbtest.Ensure(t, took <= 20*time.Second, "a worker that has nothing to do took %s for it", took)
 				for _, queue := range []string{"plain", "limited"} {
 					h.wantGood(queue)
 					h.wantNoneLeft(queue)
@@ -150,9 +147,8 @@ queues: [{name: emails, job_types: [{name: send, handler: {exec: [sh, -c, env > 
 	for _, args := range [][]string{{"init"}, {"enqueue", "emails", "send"}, {"work"}, {"config", "check"}} {
 		c := exec.Command("hipq", args...)
 		c.Dir, c.Env = dir, append(os.Environ(), "PATH", "LC_s3cret", "HIPQ_CONFIG", "HIPQ_DATABASE_DSN hipq:s3cret@tcp(db)/shop")
-		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("s3cret")) {
-			t.Errorf("hipq %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		out, err := c.CombinedOutput()
+		dbtest.Ensure(t, err == nil && !bytes.Contains(out, []byte("s3cret")), "hipq %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "environment"))
 	if err != nil || bytes.Contains(got, []byte("s3cret")) || !bytes.Contains(got, []byte("PATH="+os.Getenv("PATH")+"\n")) {
@@ -206,9 +202,7 @@ func (h hostileDB) exec(query string) error {
 func (h hostileDB) hipq(args ...string) string {
 	h.t.Helper()
 	code, out, errs := h.apart(append(args, "--config", h.config())...)
-	if code != 0 || errs != "" {
-		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
-	}
+	dbtest.Ensure(h.t, code == 0 && errs == "", "hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
 	return out
 }
 
@@ -216,9 +210,7 @@ func (h hostileDB) hipq(args ...string) string {
 func (h hostileDB) ask(args ...string) string {
 	h.t.Helper()
 	code, out, errs := shown(append(args, "--config", h.config())...)
-	if code != 0 || errs != "" {
-		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
-	}
+	dbtest.Ensure(h.t, code == 0 && errs == "", "hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs)
 	return out
 }
 
@@ -252,23 +244,18 @@ func (h hostileDB) attack(queue string) {
 // manual changes could do that.
 func (h hostileDB) spoilOthers() {
 	h.t.Helper()
-	host, err := os.Hostname()
-	must(h.t, err)
+	host := dbtest.Must(os.Hostname())(h.t)
 	time, number := "'0000-00-00'", "-1"
 	if h.driver == "sqlite" {
 		time = "'x'"
 	}
 	for id, until := range map[string]string{"alive": "'2099-01-01 00:00:00.000000'", "dead": time} {
-		if err := h.exec("INSERT INTO shop_workers (id, host, pid, state, slots, lanes, start_time, heartbeat, lock_until) VALUES ('" + id +
-			"', '" + host + "', " + number + ", 'working', " + number + ", '{', " + time + ", " + time + ", " + until + ")"); err != nil {
-			h.t.Fatal(err)
-		}
+		dbtest.OK(h.t, h.exec("INSERT INTO shop_workers (id, host, pid, state, slots, lanes, start_time, heartbeat, lock_until) VALUES ('"+id+
+			"', '"+host+"', "+number+", 'working', "+number+", '{', "+time+", "+time+", "+until+")"))
 	}
 	for _, at := range []string{time, h.now()} {
-		if err := h.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, pid, attempt, wait_ms, run_ms) VALUES (" + at +
-			", 'job', 'failed', 'plain', 41, " + number + ", " + strings.TrimPrefix(number, "-") + ", " + number + ", " + number + ")"); err != nil {
-			h.t.Fatal(err)
-		}
+		dbtest.OK(h.t, h.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, pid, attempt, wait_ms, run_ms) VALUES ("+at+
+			", 'job', 'failed', 'plain', 41, "+number+", "+strings.TrimPrefix(number, "-")+", "+number+", "+number+")"))
 	}
 }
 
@@ -285,22 +272,19 @@ const goodJobs = 20
 func (h hostileDB) insertGood(queue string) {
 	h.t.Helper()
 	for i := range goodJobs {
-		err := h.insert(queue, map[string]string{"job_type": "'send'", "job_key": fmt.Sprintf("'good %d'", i), "job_data": `'{"region":"west"}'`})
-		must(h.t, err)
+		must(h.t, h.insert(queue, map[string]string{"job_type": "'send'", "job_key": fmt.Sprintf("'good %d'", i), "job_data": `'{"region":"west"}'`}))
 	}
 }
 
 func (h hostileDB) wantGood(queue string) {
 	h.t.Helper()
-	if n := h.count(queue, "job_key LIKE 'good %' AND status = 'finished' AND error = 'NONE'"); n != goodJobs {
-		h.t.Errorf("%s: %d of %d good jobs are done", queue, n, goodJobs)
-	}
+	n := h.count(queue, "job_key LIKE 'good %' AND status = 'finished' AND error = 'NONE'")
+	dbtest.Ensure(h.t, n == goodJobs, "%s: %d of %d good jobs are done", queue, n, goodJobs)
 }
 
 func (h hostileDB) count(queue, where string) (n int) {
 	h.t.Helper()
-	err := h.conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM shop_"+queue+" WHERE "+where).Scan(&n)
-	must(h.t, err)
+	must(h.t, h.conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM shop_"+queue+" WHERE "+where).Scan(&n))
 	return n
 }
 
@@ -308,7 +292,7 @@ func (h hostileDB) count(queue, where string) (n int) {
 func (h hostileDB) ids(queue, where string) (ids []string) {
 	h.t.Helper()
 	rows, err := h.conn.QueryContext(context.Background(), "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
-	must(h.t, err)
+	dbtest.OK(h.t, err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id string
@@ -344,15 +328,12 @@ func (h hostileDB) wantListed() {
 	for _, queue := range []string{"plain", "limited"} {
 		n := h.count(queue, "1 = 1")
 		total += n
-		if got := strings.Count(h.ask("jobs", queue, "--json"), "\n"); got != n {
-			h.t.Errorf("%s: %d of %d are listed", queue, got, n)
-		}
+		got := strings.Count(h.ask("jobs", queue, "--json"), "\n")
+		dbtest.Ensure(h.t, got == n, "%s: %d of %d are listed", queue, got, n)
 		some := h.ids(queue, "id % 211 = 0")
 		for _, id := range some {
 			h.ask("show", queue, id)
-			if h.ask("why", queue, id) == "" {
-				h.t.Errorf("%s %s: no reason", queue, id)
-			}
+			dbtest.Ensure(h.t, h.ask("why", queue, id) != "", "%s %s: no reason", queue, id)
 		}
 		h.t.Logf("%s: asked about %d of %d", queue, len(some), n)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,9 +24,11 @@ import (
 )
 
 const initLong = `Creates the tables, or migrates them. With SQLite it creates the file. In MySQL and MariaDB it also
-creates the stored procedures, if the user has that privilege. Schedules of the config begin now. If the config has a
-new number of shards or new throttle groups for a queue, init moves the queue's jobs; workers with the new config
-continue meanwhile. Without a config it writes a first hipq.yaml.
+creates the stored procedures, if the user has that privilege. Schedules of the config begin now. Without a config it
+writes a first hipq.yaml.
+
+The shards, throttle limit, throttle groups and rate of a queue hold for all workers, and only init changes them. It
+moves waiting jobs if needed. Workers with other values then leave the queue out.
 
 It may be repeated, and several may run at once. If it was interrupted, run it again.
 
@@ -35,7 +38,8 @@ terminal before it creates an empty database. Elsewhere it refuses without --yes
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) initCommand() *cobra.Command {
-	var ddl, grants, yes bool
+	var ddl, yes bool
+	var grants string
 	c := &cobra.Command{
 		Use:        "init",
 		Short:      "Create or migrate the tables",
@@ -46,14 +50,15 @@ func (a *app) initCommand() *cobra.Command {
 			switch {
 			case ddl:
 				return a.printDDL(cmd)
-			case grants:
-				return a.printGrants(cmd)
+			case grants != "":
+				return a.printGrants(cmd, grants)
 			}
 			return a.runInit(cmd, yes)
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
-	c.Flags().BoolVar(&grants, "print-grants", false, "print the MySQL privileges that init, hipq and an application need, and change nothing")
+	c.Flags().StringVar(&grants, "print-grants", "", "print the MySQL privileges that init, hipq and an application need, or `PART` 1 to 6 of them, and change nothing")
+	c.Flags().Lookup("print-grants").NoOptDefVal = allGrants
 	c.Flags().BoolVar(&yes, "yes", false, "create an empty database in place of one that is gone, without asking")
 	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
@@ -73,9 +78,21 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	})
 }
 
-func (a *app) printGrants(cmd *cobra.Command) error {
+// allGrants is the value of --print-grants without a part.
+const allGrants = "all"
+
+func (a *app) printGrants(cmd *cobra.Command, part string) error {
+	n, most := 0, len(schema.Rights{}.Parts())
+	if part != allGrants {
+		if n, _ = strconv.Atoi(part); n < 1 || n > most {
+			return usagef("--print-grants=%s: want a part from 1 to %d, or none for all", part, most)
+		}
+	}
 	return a.printSQL(cmd, "grants", func(c *config.Config, names schema.Names) (string, error) {
 		grants, err := schema.Grants(c.Database, names, c.QueueTables())
+		if n > 0 {
+			return grants.Parts()[n-1], err
+		}
 		return grants.String(), err
 	})
 }
@@ -107,14 +124,20 @@ type initialised struct {
 	Written bool `json:"config_written"`
 	// Tables are the tables that were created or migrated.
 	Tables []string `json:"tables"`
+	// Grants are the rights to the tables of new queues that users with rights to single tables need.
+	Grants []string `json:"grants,omitempty"`
 	// Divided are the queues with a new division, or with jobs that an interrupted hipq init had not moved.
 	Divided []divided `json:"divided"`
+	// Limited are the queues with a new throttle limit, throttle groups or rate.
+	Limited []string `json:"limited,omitempty"`
 	// Procedures are the stored procedures that were created.
 	Procedures []string `json:"procedures"`
 	// LeftOut is why there are no procedures.
 	LeftOut string `json:"procedures_left_out,omitempty"`
 	// RightsLost is a sentence with the rights to call the procedures that you must grant again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
+	// isNew says that the database had no tables of the instance.
+	isNew bool
 }
 
 type divided struct {
@@ -123,6 +146,18 @@ type divided struct {
 	Shards int `json:"shards"`
 	// Moved is the number of jobs that were moved.
 	Moved int `json:"moved"`
+}
+
+// countProcedures says how many stored procedures were made; "" if none.
+func (done *initialised) countProcedures() string {
+	n, helpers := len(done.Procedures), 0
+	for _, name := range done.Procedures {
+		helpers += min(1, strings.Count(name, "$"))
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("created %d stored procedures (%d with their parts, and those of each queue)", n-helpers, n)
 }
 
 func (a *app) runInit(cmd *cobra.Command, yes bool) error {
@@ -155,21 +190,34 @@ func (a *app) runInit(cmd *cobra.Command, yes bool) error {
 	if done.Written {
 		a.out.line("wrote %s", done.Config)
 	}
-	for _, t := range done.Tables {
-		a.out.line("created or migrated table %s", t)
-	}
-	if len(done.Tables) == 0 {
+	procedures := done.countProcedures()
+	switch {
+	case done.isNew && len(done.Tables) > 0 && procedures != "":
+		a.out.line("created %s of instance %s, and %s", texts.Count(len(done.Tables), "table"), c.Name, strings.TrimPrefix(procedures, "created "))
+		procedures = ""
+	case done.isNew && len(done.Tables) > 0:
+		a.out.line("created %s of instance %s", texts.Count(len(done.Tables), "table"), c.Name)
+	case len(done.Tables) == 0:
 		a.out.line("all tables are up to date")
+	default:
+		for _, t := range done.Tables {
+			a.out.line("created or migrated table %s", t)
+		}
+	}
+	if len(done.Grants) > 0 {
+		a.out.line("users with rights to single tables need them to the new ones too; hipq init --print-grants prints all, with triggers and procedures:")
+	}
+	for _, g := range done.Grants {
+		a.out.line("  %s", g)
 	}
 	for _, d := range done.Divided {
 		a.out.line("divided queue %s into %s, and moved %s", d.Queue, texts.Count(d.Shards, "shard"), texts.Count(d.Moved, "waiting job"))
 	}
-	if len(done.Procedures) > 0 {
-		helpers := 0
-		for _, name := range done.Procedures {
-			helpers += min(1, strings.Count(name, "$"))
-		}
-		a.out.line("created %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
+	for _, q := range done.Limited {
+		a.out.line("applied the new limits of queue %s", q)
+	}
+	if procedures != "" {
+		a.out.line("%s", procedures)
 	}
 	if done.LeftOut != "" {
 		a.out.line("%s", done.LeftOut)
@@ -192,6 +240,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	owned, _ := db.Owned(cmd.Context()) // it fails in a new database, which has no tables
+	done.isNew = owned[c.Name] == nil
 	made, err := db.Migrate(cmd.Context(), c.QueueTables())
 	if err != nil {
 		return err
@@ -200,6 +249,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		c.Database.Warn(fmt.Errorf("instance %s is new in this database, which has %s", c.Name, others))
 	}
 	done.Tables = append(done.Tables, made...)
+	done.Grants = newRights(c, names, owned[c.Name], made)
 	for _, q := range c.Queues {
 		if err := done.register(cmd.Context(), db, q.Options); err != nil {
 			return err
@@ -219,6 +269,25 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	return err
 }
 
+// newRights are the statements for the tables of queues that are new in an instance: for the user of the other commands,
+// if init has a user of its own, and for applications.
+func newRights(c *config.Config, names schema.Names, owned, made []string) (grants []string) {
+	rights, err := schema.Grants(c.Database, names, slices.DeleteFunc(c.QueueTables(), func(q schema.Queue) bool {
+		table, err := names.CheckQueue(q.Name)
+		return err != nil || !slices.Contains(made, table) || slices.Contains(owned, q.Name)
+	}))
+	if err != nil || owned == nil { // SQLite has no users, and a new instance needs all grants
+		return nil
+	}
+	if last := len(rights.Tables) - len(rights.Application); !strings.HasPrefix(c.DSNFrom, "database.") {
+		for _, grant := range rights.Worker[last:] { // after those of the instance's tables
+			grant, _, _ = strings.Cut(grant, " TO ")
+			grants = append(grants, grant+" TO 'hipq'@'%';")
+		}
+	}
+	return append(grants, rights.Application...)
+}
+
 // register registers a queue and divides its jobs by the config. It also completes an interrupted division.
 func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Options) error {
 	q, err := queue.New(db, o)
@@ -230,12 +299,13 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	if err != nil && !anew {
 		return err
 	}
+	limits := errors.Is(err, queue.ErrLimits)
 	moved, err := admin.Of(q).Reshard(ctx)
-	if anew || moved > 0 {
+	if anew && !limits || moved > 0 {
 		done.Divided = append(done.Divided, divided{q.Name, o.Shards, moved})
 	}
-	if anew && err == nil {
-		err = q.Register(ctx)
+	if limits && err == nil {
+		done.Limited = append(done.Limited, q.Name)
 	}
 	if errors.Is(err, queue.ErrShards) {
 		return fmt.Errorf("queue %s: %w", q.Name, err) // another init with another config was faster

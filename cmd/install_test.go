@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// install runs make install and checks the installed files against the packages' list. HIPQ_TEST_DEB may name a built
-// package, which gets the same check.
+// install runs make install and checks the installed files. HIPQ_TEST_DEB may name a built package, which gets the same check
+// and has what belongs to a system.
 func (d docs) install(t *testing.T) {
 	for _, tool := range []string{"make", "install"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -29,36 +30,58 @@ func (d docs) install(t *testing.T) {
 	out, err := c.CombinedOutput()
 	dbtest.Require(t, err == nil, "%v\n%s", err, out)
 	d.installed(t, dir)
-	d.packages(t, filesIn(t, dir))
 	if deb := os.Getenv("HIPQ_TEST_DEB"); deb != "" {
 		unpacked := t.TempDir()
 		out, err := exec.Command("dpkg-deb", "-x", deb, unpacked).CombinedOutput()
 		dbtest.Require(t, err == nil, "%v\n%s", err, out)
-		d.installed(t, unpacked)
+		d.installed(t, unpacked, `etc/hipq/hipq\.yaml`, `etc/cron\.d/hipq`, `usr/share/doc/hipq/copyright`, `usr/lib/systemd/system/hipq-ui\.service`)
+		out, err = d.command(t.TempDir(), "hipq", "config", "show", "--config", filepath.Join(unpacked, "etc/hipq/hipq.yaml")).CombinedOutput()
+		dbtest.Ensure(t, err == nil && strings.Contains(string(out), "/var/lib/hipq/hipq.db"), "the package's config: %v\n%s", err, out)
+		crontab := dbtest.Must(os.ReadFile(filepath.Join(unpacked, "etc/cron.d/hipq")))(t)
+		lines := regexp.MustCompile(`(?m)^(#?)[*0-9].* hipq  hipq (\w+)$`).FindAllStringSubmatch(string(crontab), -1)
+		dbtest.Ensure(t, len(lines) == 3 && lines[0][1]+lines[1][1]+lines[2][1] == "###", "the package's crontab runs hipq:\n%s", crontab)
 	}
 }
 
 // installed checks that all parts are installed below a folder, and that hipq and the examples work.
-func (d docs) installed(t *testing.T, dir string) {
+func (d docs) installed(t *testing.T, dir string, more ...string) {
 	t.Helper()
 	all := strings.Join(filesIn(t, dir), "\n")
-	for _, want := range []string{
+	for _, want := range slices.Concat(more, d.pagesInMessages(t), []string{
 		`usr/bin/hipq`, `usr/share/man/man1/hipq\.1(\.gz)?`, `usr/share/man/man1/hipq-work\.1(\.gz)?`,
 		`usr/share/bash-completion/completions/hipq`, `usr/share/zsh/(site-functions|vendor-completions)/_hipq`,
 		`usr/share/fish/vendor_completions\.d/hipq\.fish`, `usr/share/doc/hipq/hipq\.example\.yaml`,
-		`usr/share/doc/hipq/examples/crontab`, `usr/share/doc/hipq/examples/hipq-work@\.timer`,
-	} {
+		`usr/share/doc/hipq/docs/examples/crontab`, `usr/share/doc/hipq/docs/examples/hipq-work@\.timer`,
+		`usr/share/doc/hipq/examples/handlers/exec\.php`, `usr/share/doc/hipq/README\.md`, `usr/share/doc/hipq/CHANGELOG\.md`,
+	}) {
 		dbtest.Ensure(t, regexp.MustCompile(`(?m)^`+want+`$`).MatchString(all), "there is no %s in:\n%s", want, all)
 	}
 	d.bin = filepath.Join(dir, "usr", "bin")
 	out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput()
 	dbtest.Ensure(t, err == nil, "hipq version: %v\n%s", err, out)
-	examples := filepath.Join(dir, "usr", "share", "doc", "hipq", "examples")
+	examples := filepath.Join(dir, "usr", "share", "doc", "hipq", "docs", "examples")
 	d.crontabs(t, page{name: "examples/crontab", fences: []codeBlock{{language: "crontab", mark: "cron.d", text: uncommented(t, filepath.Join(examples, "crontab"))}}})
 	d.units(t, examples)
 }
 
-// units verifies the examples' units with systemd-analyze, if it is installed.
+// pagesInMessages is where the pages that messages name are installed.
+func (d docs) pagesInMessages(t *testing.T) (files []string) {
+	t.Helper()
+	named := regexp.MustCompile("[\"`][^\"`\n]*\\b(docs/[a-z]+/[a-z-]+)[.]md")
+	for _, name := range filesIn(t, d.root) {
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(string(dbtest.Must(os.ReadFile(filepath.Join(d.root, name)))(t)), -1) {
+			files = append(files, `usr/share/doc/hipq/`+m[1]+`\.md`)
+		}
+	}
+	dbtest.Require(t, len(files) > 3, "messages name only %v", files)
+	return files
+}
+
+// units verifies the examples' units with systemd-analyze, if it is installed, and that each gives up most rights: systemd
+// rates what is left from 0 to 10.
 func (d docs) units(t *testing.T, examples string) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -68,45 +91,24 @@ func (d docs) units(t *testing.T, examples string) {
 	found, err := filepath.Glob(filepath.Join(examples, "hipq-*.*"))
 	dbtest.Require(t, err == nil && len(found) >= 6, "units found: %v, %v", found, err)
 	dir := t.TempDir()
-	args := []string{"verify", "--man=no"}
+	var units, services []string
 	for _, file := range found {
 		text := dbtest.Must(os.ReadFile(file))(t)
 		// systemd doesn't search this hipq's folder
 		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
 		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
 		must(t, os.WriteFile(unit, text, 0o600))
-		args = append(args, unit)
-	}
-	if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("systemd-analyze: %v\n%s", err, out)
-	}
-}
-
-// packages checks that packages have all files of make install, and that their sources exist.
-func (d docs) packages(t *testing.T, installed []string) {
-	t.Helper()
-	text := dbtest.Must(os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml")))(t)
-	var release struct {
-		Nfpms []struct {
-			Bindir   string
-			Contents []struct{ Src, Dst string }
+		units = append(units, unit)
+		if strings.HasSuffix(unit, ".service") {
+			services = append(services, unit)
 		}
 	}
-	err := yaml.Unmarshal(text, &release)
-	dbtest.Require(t, err == nil && len(release.Nfpms) == 1, "%v: %+v", err, release)
-	places := []string{release.Nfpms[0].Bindir + "/"}
-	for _, c := range release.Nfpms[0].Contents {
-		places = append(places, c.Dst)
-		if found, err := filepath.Glob(filepath.Join(d.root, c.Src)); err != nil || len(found) == 0 && !strings.HasPrefix(c.Src, "build/") {
-			t.Errorf("a package wants %s: %v, %v", c.Src, found, err)
-		}
+	if out, err := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, units...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	for _, file := range installed {
-		there := false
-		for _, place := range places {
-			there = there || place == "/"+file || strings.HasSuffix(place, "/") && filepath.Dir("/"+file)+"/" == place
-		}
-		dbtest.Ensure(t, there, "packages have no %s", file)
+	rate := append([]string{"security", "--no-pager", "--offline=true", "--threshold=40"}, services...)
+	if out, err := exec.Command("systemd-analyze", rate...).CombinedOutput(); err != nil || strings.Count(string(out), "Overall exposure level") != 4 {
+		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
 }
 
@@ -161,7 +163,7 @@ func TestYAML(t *testing.T) {
 func TestReleaseIsSigned(t *testing.T) {
 	for name, parts := range map[string][]string{
 		".github/workflows/release.yml": {"id-token: write", "uses: actions/attest@", "subject-checksums: dist/checksums.txt", "run: make release"},
-		".goreleaser.yaml":              {"checksum", "build/sbom.cdx.json"},
+		".goreleaser.yaml":              {"checksum", "sboms:", "kos:", "brews:"},
 	} {
 		text := dbtest.Must(os.ReadFile(filepath.Join("..", name)))(t)
 		for _, part := range parts {

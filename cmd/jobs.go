@@ -47,7 +47,7 @@ func (a *app) jobsCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, filterOfJobs(tableRows, admin.Statuses...))
+	f.add(c, filterOfJobs(tableRows, slices.Concat(admin.Statuses, admin.Stored)...))
 	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard; the first is 0 (-1: all)")
 	return c
 }

@@ -51,6 +51,7 @@ var documents = []struct {
 	{"Changed job: `cancel`, `dismiss`, `reschedule`, `retry`", "One object for each job.", change{}},
 	{"Answer: `complete`, `fail`", "", answered{}},
 	{"Queue: `queues pause`, `queues resume`", "One object for each queue.", queuePaused{}},
+	{"Queue: `queues`", "One object for each queue.", listedQueue{}},
 	{"Schedule: `schedules`", "One object for each schedule.", scheduled{}},
 	{"Schedule: `schedules pause`, `schedules resume`", "One object for each schedule.", schedulePaused{}},
 	{"Job of a schedule: `schedules run`", "One object for each schedule.", scheduleRun{}},
@@ -120,9 +121,7 @@ func jsonReference(t *testing.T) string {
 		}
 	}
 	for name, link := range furtherReading {
-		if !linked[name] {
-			t.Errorf("the comment of %s doesn't say %q, which links to %s", name, link.phrase, link.page)
-		}
+		dbtest.Ensure(t, linked[name], "the comment of %s doesn't say %q, which links to %s", name, link.phrase, link.page)
 	}
 	return page.String()
 }
@@ -250,9 +249,7 @@ func (c fieldComments) of(t *testing.T, object reflect.Type, field string) strin
 	if text == "" {
 		return ""
 	}
-	if !strings.HasPrefix(text, field+" ") {
-		t.Errorf("the comment of %s.%s doesn't begin with the field's name", object, field)
-	}
+	dbtest.Ensure(t, strings.HasPrefix(text, field+" "), "the comment of %s.%s doesn't begin with the field's name", object, field)
 	text = beginning.ReplaceAllString(text, "")
 	text = wordLike.ReplaceAllStringFunc(text, func(word string) string {
 		if f, ok := object.FieldByName(word); ok && f.Tag.Get("json") != "" {

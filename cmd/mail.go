@@ -1,11 +1,13 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -40,16 +42,13 @@ func (e unsaid) Unwrap() error { return e.error }
 func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
 	switch {
 	case err == nil:
-		outage, none := misconfigured(a, a.command, what)
-		a.mailBack(c, outage, none)
-		outage, none = outageOf(c, a.command, what)
-		a.mailBack(c, outage, none)
+		a.mailBack(c, what)
 		return nil
 	case !a.isAway(err):
 		return a.mailMisconfigured(c, what, err)
 	case !a.mailsOutages():
 		return err
-	case a.command != "work" && fails(outageOf(c, "work", what)): // work has mailed it
+	case a.command != "work" && a.fails("work", what): // work has mailed it
 		return unsaid{err}
 	}
 	now, from := time.Now(), done.Answered
@@ -60,7 +59,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	if caught && !from.IsZero() {
 		said = append(said, caughtIn(done, c.Location))
 	}
-	outage, none := outageOf(c, a.command, what)
+	outage, none := a.outage(a.command, what)
 	switch {
 	case caught && (lost || from.IsZero()): // this host may have stalled, or a lock was held
 	case !c.Mail && !caught:
@@ -69,7 +68,7 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 		if from.IsZero() {
 			from = now
 		}
-		since, say, e := outage.Goes(from, now, "", outageAgain)
+		since, say, e := outage.Goes(from, now, cause(err), outageAgain)
 		if !say && !caught {
 			return unsaid{err}
 		}
@@ -83,6 +82,20 @@ func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, e
 	return err
 }
 
+// cause is what a failure is known by: its remedy if it is the database's own error, which hipq meets in many places, else its
+// text.
+func cause(err error) alert.Cause {
+	text := oneLine(strings.Join(joined(err), "; "))
+	known := text
+	if _, remedy := schema.Diagnose(err); remedy != "" && !errors.Is(err, schema.ErrNotMigrated) && !errors.Is(err, schema.ErrNewer) {
+		known = remedy
+	}
+	if errors.As(err, new(gone)) { // not what was said before it was first there
+		known = "gone"
+	}
+	return alert.Cause{Word: texts.Fingerprint(known), Text: text}
+}
+
 func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := fmt.Sprintf("the database last answered at %s, %s ago", zonedTime(done.Answered, zone), texts.Duration(time.Since(done.Answered).Round(time.Second)))
 	if n := done.Unsettled(); n > 0 {
@@ -92,30 +105,36 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	return said
 }
 
-// misconfigured is the outage of a command that exits with 78. The command line identifies it, not the config.
-func misconfigured(a *app, command string, what []string) (*alert.Outage, error) {
-	folder, err := os.Getwd()
+// outage is what this host knows of the failures of a command with this config, which may not be readable.
+func (a *app) outage(command string, what []string) (*alert.Outage, error) {
+	file := cmp.Or(a.configFile, os.Getenv("HIPQ_CONFIG"))
+	for _, place := range config.Places(map[string]string{"HOME": os.Getenv("HOME"), "XDG_CONFIG_HOME": os.Getenv("XDG_CONFIG_HOME")}) {
+		if _, err := os.Lstat(place); err == nil && file == "" {
+			file = place
+		}
+	}
+	file, err := filepath.Abs(file)
 	if err != nil {
 		return nil, err
 	}
-	return alert.OutageOf(strings.Join(append([]string{"78", command, a.configFile, os.Getenv("HIPQ_CONFIG"), folder}, what...), "\x00"))
+	return alert.OutageOf(strings.Join(append([]string{command, file}, what...), "\x00"))
 }
 
 // mailMisconfigured prints an error of exit code 78 at first, then once an hour. Without a config, c is nil.
 func (a *app) mailMisconfigured(c *config.Config, what []string, err error) error {
 	code, _ := a.diagnose(err)
-	outage, none := misconfigured(a, a.command, what)
+	outage, none := a.outage(a.command, what)
 	if code != exitConfig || none != nil || !a.mailsOutages() {
 		return err
 	}
-	if a.command != "work" && fails(misconfigured(a, "work", what)) { // work has mailed it
+	if a.command != "work" && a.fails("work", what) { // work has mailed it
 		return unsaid{err}
 	}
 	now, zone := time.Now(), time.UTC
 	if c != nil {
 		zone = c.Location
 	}
-	since, say, e := outage.Goes(now, now, texts.Fingerprint(err.Error())+" "+oneLine(strings.Join(joined(err), "; ")), misconfiguredAgain)
+	since, say, e := outage.Goes(now, now, cause(err), misconfiguredAgain)
 	switch {
 	case e != nil || say && since.Equal(now):
 		return err
@@ -126,8 +145,8 @@ func (a *app) mailMisconfigured(c *config.Config, what []string, err error) erro
 }
 
 // mailBack prints that an outage is over.
-func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
-	if none == nil && a.mailsOutages() {
+func (a *app) mailBack(c *config.Config, what []string) {
+	if outage, none := a.outage(a.command, what); none == nil && a.mailsOutages() {
 		if since, over, why, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			if why != "" {
 				why = ": " + why
@@ -137,8 +156,8 @@ func (a *app) mailBack(c *config.Config, outage *alert.Outage, none error) {
 	}
 }
 
-// byHand reports whether a person started the command, at a terminal.
-func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() }
+// byHand reports whether a person started the command: one of its standard files is a terminal, which cron has not.
+func (a *app) byHand() bool { return a.onTerminal() || a.err.isTerminal() || a.typed }
 
 // isRead reports whether the caller reads all output, so that nothing is left out as mailed before.
 func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
@@ -146,12 +165,11 @@ func (a *app) isRead() bool { return a.byHand() || a.verbose || a.json }
 // mailsOutages reports whether cron mails outages: a caller who reads along, or ended the command, hears of them anyway.
 func (a *app) mailsOutages() bool { return !a.isRead() && a.signals.ended() == 0 }
 
-func outageOf(c *config.Config, command string, what []string) (*alert.Outage, error) {
-	return alert.OutageOf(strings.Join(append([]string{command, c.File}, what...), "\x00"))
+// fails reports whether an outage of a command lasts, or its end was not yet told.
+func (a *app) fails(command string, what []string) bool {
+	outage, none := a.outage(command, what)
+	return none == nil && outage.IsKnown()
 }
-
-// fails reports whether an outage lasts, or its end was not yet told.
-func fails(outage *alert.Outage, none error) bool { return none == nil && outage.IsKnown() }
 
 // say prints news that is not an error.
 func (a *app) say(text string, more ...string) {

@@ -25,11 +25,24 @@ const (
 	// lookedLong is the duration from which a look is noted for other ticks. lookedWithin limits a look.
 	lookedLong, lookedWithin = 100 * time.Millisecond, 5 * time.Second
 	// mailedMost limits the new kinds of a queue that a tick mails. kindsMost limits those that it collects. mailedWhole
-	// limits those mailed in full. mailedAmong is how many of a queue's newest jobs it counts.
+	// limits those mailed in full. mailedAmong is how many of a queue's failed jobs it counts, and countedWithin limits that.
 	mailedMost, kindsMost, mailedWhole, mailedAmong = 50, 1000, 10, 100_000
+	countedWithin                                   = 2 * time.Second
 )
 
 type failedWay struct{ jobType, fingerprint string }
+
+// refusedRows is the fingerprint of all rows that are no valid jobs, of whatever type. Otherwise an application could fill the
+// mail with them.
+const refusedRows = "refused"
+
+// wayOf returns the way in which a job with an error failed.
+func wayOf(jobType, why string) failedWay {
+	if refused(admin.Failure{Error: why}) {
+		return failedWay{fingerprint: refusedRows}
+	}
+	return failedWay{jobType, texts.Fingerprint(why)}
+}
 
 // notice names the notice for jobs of a queue that failed for good in this way, or by another state, for their attempts.
 func (w failedWay) notice(state activity.State, queue string) string {
@@ -37,7 +50,12 @@ func (w failedWay) notice(state activity.State, queue string) string {
 }
 
 // name is the queue and the job type for people.
-func (w failedWay) name(queue string) string { return queue + "/" + texts.ShellWord(w.jobType) }
+func (w failedWay) name(queue string) string {
+	if w.fingerprint == refusedRows {
+		return queue
+	}
+	return queue + "/" + texts.ShellWord(w.jobType)
+}
 
 // mailFailures mails attempts that failed since a time: each kind once an hour, and at once if a job then fails for
 // good. A look that took long is noted, and the next look, on any host, continues from there.
@@ -57,37 +75,87 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 		return err
 	}
 	took := time.Since(began)
-	told := 0
-	for _, q := range queues {
-		ways, err := untold(ctx, board, q, newest[q.Name], now)
-		whole := ways[:min(len(ways), max(mailedWhole-told, 0))]
-		if told += len(ways); err == nil && len(whole) > 0 {
-			err = board.Note(ctx, texts.Map(whole, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), now)
-			if err == nil {
-				err = a.mailQueue(ctx, i, q, whole, newest[q.Name])
-			}
-			if err == nil {
-				err = board.Note(ctx, texts.Map(ways, func(w failedWay) string { return w.notice(newest[q.Name][w].State, q.Name) }), now)
-			}
-		}
-		if err != nil {
-			for _, w := range ways { // leave them to the next tick
-				_, failed := board.Over(ctx, w.notice(newest[q.Name][w].State, q.Name))
-				err = errors.Join(err, failed)
-			}
+	all, left := make([][]failedWay, len(queues)), make([]bool, len(queues))
+	for n, q := range queues {
+		if all[n], left[n], err = untold(ctx, board, q, newest[q.Name], now); err != nil {
 			return err
 		}
 	}
-	switch {
-	case !back.IsZero():
-		a.say(fmt.Sprintf("there is too much activity: this covers only failures since %s; see: %s", i.local(back), i.command("hipq failures --since 1h")))
-	case told > mailedWhole:
-		a.say("jobs failed in other ways too; see: " + i.command("hipq failures --since 1h"))
+	for n, ways := range share(all, mailedWhole) {
+		left[n] = left[n] || len(ways) < len(all[n])
+		if err := (mailing{a, i, board, now}).mail(ctx, queues[n], ways, newest[queues[n].Name]); err != nil {
+			return err
+		}
+		if left[n] { // the next tick mails them, unless too many were mailed already
+			err := board.Once(ctx, "other failures of "+queues[n].Name, now, mailedAgain, func() error {
+				return a.tell(fmt.Sprintf("jobs of %s failed in other ways too; see: %s", queues[n].Name, i.command("hipq failures "+queues[n].Name+" --since 1h")))
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
-	if took >= lookedLong {
+	if !back.IsZero() {
+		a.say(fmt.Sprintf("there is too much activity: this covers only failures since %s; see: %s", i.local(back), i.command("hipq failures --since 1h")))
+	}
+	if took >= lookedLong && !slices.Contains(left, true) {
 		return board.Note(ctx, noted, now)
 	}
 	return nil
+}
+
+// share returns the first ways of each queue, up to most in all, but at least one of each: no queue's failures take the room of
+// another's.
+func share(all [][]failedWay, most int) [][]failedWay {
+	ours := make([][]failedWay, len(all))
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for n, ways := range all {
+			if turn < len(ways) && (turn == 0 || most > 0) {
+				ours[n], most, more = ways[:turn+1], most-1, true
+			}
+		}
+	}
+	return ours
+}
+
+// mailing is one tick's look for failures to mail.
+type mailing struct {
+	*app
+	of    *instance
+	board alert.Log
+	now   time.Time
+}
+
+// mail mails the ways that no other tick mails at the same time, and notes them.
+func (m mailing) mail(ctx context.Context, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) (err error) {
+	var ours []failedWay
+	notice := func(w failedWay) string { return w.notice(newest[w].State, q.Name) }
+	for _, w := range ways {
+		claimed := false
+		if claimed, err = m.board.Claim(ctx, notice(w), m.now, mailedAgain); err != nil {
+			break
+		}
+		if claimed {
+			ours = append(ours, w)
+		}
+	}
+	if err == nil && len(ours) > 0 {
+		err = m.board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), m.now)
+		if err == nil {
+			err = m.mailQueue(ctx, m.of, q, ours, newest)
+		}
+		if err == nil {
+			err = m.board.Note(ctx, texts.Map(ours, notice), m.now)
+		}
+	}
+	if err != nil {
+		for _, w := range ours { // leave them to the next tick
+			_, failed := m.board.Over(ctx, notice(w))
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // lookSince returns the time from which to look for failures: since, or if later, shortly before the last look at all
@@ -120,10 +188,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 		if of == nil || e.Error == job.Cancelled || e.OfWorker() { // the operator who cancelled a job knows
 			return
 		}
-		w := failedWay{e.JobType, texts.Fingerprint(e.Cause())}
-		if w.jobType == job.None { // an invalid row has no type
-			w.jobType = ""
-		}
+		w := wayOf(e.JobType, e.Cause())
 		if was, ok := of[w]; !ok && len(of) < kindsMost || ok && was.State == activity.Error && e.State == activity.Failed {
 			of[w] = e
 		}
@@ -131,66 +196,76 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	return newest, back, err
 }
 
-// untold claims the kinds of failure of a queue that no tick has mailed for an hour, latest first. Failed attempts are
-// no news if a job that failed for good in the same way was mailed.
-func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
+// untold returns the kinds of failure of a queue that no tick has mailed for an hour, latest first, and whether there are more
+// than may be mailed in an hour. Failed attempts are no news if a job that failed for good in the same way was mailed.
+func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ways []failedWay, more bool, err error) {
 	if len(newest) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
-	said := texts.Map(ways, func(w failedWay) string { return w.notice(newest[w].State, q.Name) })
-	forGood := texts.Map(ways, func(w failedWay) string { return w.notice(activity.Failed, q.Name) })
-	left, err := board.Unsaid(ctx, slices.Concat(said, forGood), now, mailedAgain)
-	if err != nil {
-		return nil, err
-	}
-	for n, w := range ways {
-		if len(ours) == mailedMost {
-			break
-		}
-		if !slices.Contains(left, said[n]) || !slices.Contains(left, forGood[n]) {
-			continue
-		}
-		claimed, err := board.Claim(ctx, said[n], now, mailedAgain)
+	room, lately := mailedMost, map[string]bool{}
+	for _, state := range []activity.State{activity.Failed, activity.Error} {
+		said, err := board.Under(ctx, string(state)+" "+q.Name)
 		if err != nil {
-			return ours, err
+			return nil, false, err
 		}
-		if claimed {
-			ours = append(ours, w)
+		for notice, at := range said {
+			if now.Sub(at).Abs() < mailedAgain { // a time far ahead is from before the clock was set back
+				lately[notice] = true
+				room--
+			}
 		}
 	}
-	return ours, nil
+	for _, w := range slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) }) {
+		if !lately[w.notice(newest[w].State, q.Name)] && !lately[w.notice(activity.Failed, q.Name)] {
+			ways = append(ways, w)
+		}
+	}
+	room = max(0, min(room, len(ways)))
+	return ways[:room], room < len(ways), nil
 }
 
 // mailQueue mails these ways in which attempts of a queue failed: what, since when, how often, and what to do.
 func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	found, err := admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Failed, Among: mailedAmong})
+	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, mailedAmong, countedWithin)
 	if err != nil {
 		return err
 	}
 	var retried admin.Failures
 	if slices.ContainsFunc(ways, func(w failedWay) bool { return newest[w].State == activity.Error }) {
-		if retried, err = admin.Of(q).Failures(ctx, admin.Filter{Status: admin.Retry, Among: mailedAmong}); err != nil {
+		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, mailedAmong, countedWithin); err != nil {
 			return err
 		}
 	}
 	for _, w := range ways {
 		e, of := newest[w], w.name(q.Name)
-		switch forGood, again := w.among(found), w.among(retried); {
+		forGood, again := w.among(found), w.among(retried)
+		if forGood == nil && found.More && e.State == activity.Failed {
+			forGood = &admin.Failure{Type: w.jobType, Fingerprint: w.fingerprint, Jobs: 1, First: job.Time{Time: e.At}, Error: e.Error}
+		}
+		switch {
 		case again != nil && e.State == activity.Error:
-			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", texts.Count(again.Jobs, "job"), of, i.local(again.First.Time),
+			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
 				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
-			k := failureOf(q, admin.Filter{Status: admin.Failed}, *forGood)
+			by := admin.Filter{Status: admin.Failed}
+			if w.fingerprint == refusedRows && forGood.Fingerprint != "" {
+				of = failedWay{jobType: forGood.Type}.name(q.Name)
+			} else if w.fingerprint == refusedRows { // of several kinds
+				by.Error = job.ErrInvalid.Error()
+			}
+			k := failureOf(q, by, *forGood)
 			remedy := "close: " + i.command(*k.Dismiss)
 			if k.Retry != nil {
 				remedy = "retry: " + i.command(*k.Retry) + "   # after fixing the cause"
 			}
+			if by.Error != "" {
+				remedy = "close: each kind by its command there"
+			}
 			have := "have"
-			if k.Jobs == 1 {
+			if k.Jobs == 1 && !found.More {
 				have = "has"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", texts.Count(k.Jobs, "job"), of, have, i.local(k.First.Time), dash(e.Error)),
+			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, found.More), of, have, i.local(k.First.Time), dash(e.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
@@ -210,11 +285,25 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 	return nil
 }
 
-// among returns the failures of this way; nil if there are none.
-func (w failedWay) among(found admin.Failures) *admin.Failure {
-	at := slices.IndexFunc(found.Kinds, func(k admin.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
-	if at < 0 {
-		return nil
+// counted is a number of jobs in words. Older ones may not have been counted.
+func counted(n int64, more bool) string {
+	if more {
+		return "at least " + texts.Count(n, "job")
 	}
-	return &found.Kinds[at]
+	return texts.Count(n, "job")
+}
+
+// among returns the failures of this way, merged if they are of several kinds; nil if there are none.
+func (w failedWay) among(found admin.Failures) (merged *admin.Failure) {
+	for _, k := range found.Kinds {
+		switch {
+		case wayOf(k.Type, k.Error) != w:
+		case merged == nil:
+			merged = &k
+		default:
+			merged.Type, merged.Fingerprint, merged.Jobs = "", "", merged.Jobs+k.Jobs
+			merged.First = job.Time{Time: slices.MinFunc([]time.Time{merged.First.Time, k.First.Time}, time.Time.Compare)}
+		}
+	}
+	return merged
 }

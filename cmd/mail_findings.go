@@ -128,12 +128,12 @@ func (m *findings) tell(ctx context.Context, f found, text string) error {
 	_, was := m.said[notice]
 	_, known := m.known[f.notice(knownNotice)]
 	lately := !was && m.state.At.Sub(m.ended[f.of().notice(endedNotice)]) < endedAgain
-	outage := f.what == "no_tick_for" && fails(outageOf(m.i.Config, "work", nil))
+	outage := f.what == "no_tick_for" && m.a.fails("work", nil)
 	if slices.Contains(unmailed, f.what) || m.idle && slices.Contains(unserved, f.what) || lately || outage {
 		return nil
 	}
 	// hipq work doesn't tell that many jobs have failed
-	told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(m.open, f.queue, f.ofType)
+	told := !was && (f.what == "error_rate" || f.what == "failed" && f.severity == monitor.Warning) && hasOpen(m.open, f)
 	if known || told {
 		notice = f.notice(knownNotice)
 	}

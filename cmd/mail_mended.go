@@ -15,10 +15,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// hasOpen says whether hipq work has mailed a failure of a job type that is still open.
-func hasOpen(open map[string]time.Time, queue, jobType string) bool {
+// hasOpen says whether hipq work has mailed the failures of a finding, and they are still open. Refused rows may be of any type.
+func hasOpen(open map[string]time.Time, f found) bool {
 	for name := range open {
-		if w, of := openWay(name); of == queue && w.jobType == jobType {
+		if w, of := openWay(name); of == f.queue && (w.jobType == f.ofType || w.fingerprint == refusedRows && f.what == "failed") {
 			return true
 		}
 	}
@@ -138,7 +138,11 @@ func (a *app) mailNoneLeft(ctx context.Context, i *instance, log alert.Log, noti
 		if !at.IsZero() {
 			mailed = ", mailed at " + i.local(at)
 		}
-		some = append(some, fmt.Sprintf("%s (fingerprint %s%s)", w.name(queue), w.fingerprint, mailed))
+		kind := "fingerprint " + w.fingerprint
+		if w.fingerprint == refusedRows {
+			kind = "refused rows"
+		}
+		some = append(some, fmt.Sprintf("%s (%s%s)", w.name(queue), kind, mailed))
 	}
 	if more := len(notices) - most; more > 0 {
 		some = append(some, fmt.Sprintf("and %d more", more))

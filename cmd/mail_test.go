@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/worker"
@@ -36,11 +38,21 @@ func TestMailOutage(t *testing.T) {
 			dbtest.Ensure(t, strings.Contains(said, w), "it says %q, without %q", said, w)
 		}
 	}
+	// what a person was told is news to cron
+	a.configFile, a.typed = "/etc/other.yaml", true
+	ends(worker.Summary{}, schema.ErrNoAnswer, "hipq: the database does not answer\n")
+	a.typed = false
+	ends(worker.Summary{}, schema.ErrNoAnswer, "hipq: the database does not answer\n", "; this message is repeated every 15 minutes")
+	ends(worker.Summary{}, schema.ErrNoAnswer)
+	a.configFile = ""
 	since := zonedTime(at, time.UTC)
 	ends(worker.Summary{Started: 5, Finished: 2, Errors: 1, Answered: at}, schema.ErrNoAnswer, "hipq: the database does not answer\n",
 		"  the database last answered at "+since+", 3 min ago; the results of 2 jobs could not be saved: the jobs count as lost with their worker, and are retried",
 		"; hipq work first failed at "+since+"; this message is repeated every 15 minutes")
 	ends(worker.Summary{}, schema.ErrNoAnswer)
+	a.typed = true // a person hears it each time
+	ends(worker.Summary{}, schema.ErrNoAnswer, "hipq: the database does not answer\n")
+	a.typed = false
 	// an interrupted tick always reports; a lost lock alone doesn't prove an outage
 	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+", 3 min ago; hipq work first failed at "+since)
 	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "the results of 1 job could not be saved")
@@ -54,6 +66,28 @@ func TestMailOutage(t *testing.T) {
 	c.Mail = false
 	ends(worker.Summary{}, schema.ErrNoAnswer)
 	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "the results of 1 job could not be saved")
+}
+
+// TestCause: a failure of the database is one cause, whatever hipq was doing; two mistakes of a config are two.
+func TestCause(t *testing.T) {
+	denied := &mysql.MySQLError{Number: 1045, Message: "Access denied for user 'hipq'@'localhost' (using password: YES)"}
+	notable := fmt.Errorf("%w: the database has no table shop_files", schema.ErrNotMigrated)
+	known := map[string]error{}
+	for _, same := range [][]error{
+		{denied, fmt.Errorf("connect to the database: %w", denied), fmt.Errorf("renew the lock: %w", fmt.Errorf("begin: %w", denied))},
+		{&mysql.MySQLError{Number: 1049, Message: "Unknown database 'shop'"}},
+		{notable},
+		{fmt.Errorf("%w: the database has no table shop_mail", schema.ErrNotMigrated)},
+		{fmt.Errorf("%w: concurency: unknown key", config.ErrInvalid)},
+		{fmt.Errorf("%w: concurrencies: unknown key", config.ErrInvalid)},
+		{schema.ErrNoAnswer, fmt.Errorf("poll: %w", schema.ErrNoAnswer)},
+	} {
+		word := cause(same[0]).Word
+		for _, err := range same {
+			dbtest.Ensure(t, known[word] == nil && cause(err).Word == word && strings.Contains(cause(err).Text, err.Error()), "%v is the cause of %v", known[word], err)
+		}
+		known[word] = same[0]
+	}
 }
 
 // TestAsService checks that root can paste the commands of a user without a shell. Other users' commands are unchanged.

@@ -43,12 +43,12 @@ var mistakes = []struct{ line, says, usage string }{
 	{"start", `there is no command "start"; did you mean hipq work?`, "COMMAND"},
 	{"check", `there is no command "check"; did you mean hipq config check?`, "COMMAND"},
 	{"xyzzy 'a;b'", `there is no command "xyzzy"`, "COMMAND"},
-	{"queues", `queues: name a command: pause or resume; hipq status lists the queues`, "queues COMMAND"},
 	{"queue stop files", `queues: there is no command "queues stop"; did you mean hipq queues pause?`, "queues COMMAND"},
 	{"queues files pause", `queues: there is no command "queues files"`, "queues COMMAND"},
 	{"config get", `config: there is no command "config get"; did you mean hipq config show?`, "config COMMAND"},
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config COMMAND"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq enqueue?`, "help [command]"},
+	{"init --print-grants=7", `--print-grants=7: want a part from 1 to 6, or none for all`, ""},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
 	{"completion tcsh", `SHELL: "tcsh" is not one of bash, zsh, fish, powershell`, ""},
 
@@ -102,7 +102,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"jobs --type compres", `--type: unknown job type "compres"; known: compress; did you mean compress?`, ""},
 	{
 		"jobs --state finishd", `--state: "finishd" is not one of initial, running, error, retry, final, due, held, scheduled, locked, waiting, ` +
-			`failed, closed, finished; did you mean finished?`, "",
+			`failed, closed, finished, submitted, available, throttled, answered, awaiting, deciding, undecided; did you mean finished?`, "",
 	},
 	{"activity --state fialed", `--state: "fialed" is not one of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
 	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is not one of keep, replace, error; did you mean keep?`, ""},
@@ -138,9 +138,7 @@ var foreign = []string{
 }
 
 func TestMistakes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := mistaken(t, driver, source)
 		for _, m := range mistakes {
@@ -161,9 +159,7 @@ func TestMistakes(t *testing.T) {
 
 // Every command reports mistakes in its flags and arguments in hipq's words.
 func TestMistakesOfEachCommand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	h := mistaken(t, "sqlite", dbtest.SQLite(t))
 	seen := 0
 	each(cmd.Root(), func(c *cobra.Command) {

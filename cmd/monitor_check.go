@@ -68,7 +68,7 @@ type judged struct {
 	Severity string `json:"severity"`
 	// Text is the verdict in one sentence.
 	Text string `json:"text"`
-	// Findings are the problems, the worst first, as in the health that hipq monitor prints.
+	// Findings are the problems, in the order of the health that hipq monitor prints.
 	Findings []monitor.Finding `json:"findings"`
 	// Measures are the performance data.
 	Measures []measured `json:"measures"`

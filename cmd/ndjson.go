@@ -4,18 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -52,6 +49,8 @@ type ndjson struct {
 	size    int
 	// line is the last line that was read. All lines up to in are added.
 	line, in int
+	// added is called with in.
+	added func(line int)
 	// mend names the line to correct before continuing, if one is bad.
 	mend string
 	// taken is the line of a job that was refused because another has its key; 0 if there is none.
@@ -76,21 +75,26 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	if !slices.Contains(onDuplicates, onDuplicate) {
 		return noneOf("--on-duplicate", onDuplicate, onDuplicates)
 	}
-	from, again := a.in, false
+	from, again, all := a.in, false, 0
 	if file != "-" {
 		f, err := openFile(cmd.Context(), file)
 		if err != nil {
 			return usagef("--ndjson: %w", err)
 		}
 		defer func() { _ = f.Close() }()
-		from, again = f, f.isRegular()
+		if from, again = f, f.isRegular(); again && a.showsBar() {
+			all = f.lines()
+		}
 	}
 	return a.open(cmd, func(i *instance) error {
 		n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
 		if o.dryRun {
 			n.would, n.counts.DryRun = map[[3]string]bool{}, true
 		}
-		if err := n.read(from); err != nil {
+		a.startBar("enqueue", all)
+		n.added = a.moveBar
+		err := n.read(from)
+		if a.endBar(); err != nil {
 			return n.stopped(err)
 		}
 		var nothing error
@@ -221,59 +225,6 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 	return q, err
 }
 
-func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.Params, err error) {
-	j = job.Params{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
-	if l.Key != nil {
-		if *l.Key == "" {
-			return j, errors.New("job_key is empty; leave it out to get a generated key")
-		}
-		j.Key = *l.Key
-	}
-	switch {
-	case j.Data == "null":
-		j.Data = ""
-	case len(l.Data) > 0 && l.Data[0] == '"':
-		if err := json.Unmarshal(l.Data, &j.Data); err != nil {
-			return j, fmt.Errorf("job_data: %w", err)
-		}
-	}
-	if l.ScheduledRunTime != "" {
-		if j.At, err = parseTime(l.ScheduledRunTime); err != nil {
-			return j, fmt.Errorf("scheduled_run_time: %w", err)
-		}
-	}
-	if len(l.Timeout) > 0 && string(l.Timeout) != "null" {
-		if j.Timeout, err = l.timeout(); err != nil {
-			return j, fmt.Errorf("timeout: %w", err)
-		}
-	}
-	if l.Windows != nil {
-		windows, err := job.ParseWindows(*l.Windows)
-		if err != nil {
-			return j, fmt.Errorf("time_windows: %w", err)
-		}
-		j.Windows = &windows
-	}
-	return j, nil
-}
-
-// timeout is a number of seconds, or a string with a unit.
-func (l jobLine) timeout() (time.Duration, error) {
-	var text string
-	if json.Unmarshal(l.Timeout, &text) == nil {
-		d, err := config.ParseDuration(text)
-		if err == nil && d < time.Second {
-			err = fmt.Errorf("%q is shorter than a second", text)
-		}
-		return d, err
-	}
-	var seconds int64
-	if err := json.Unmarshal(l.Timeout, &seconds); err != nil || seconds < 1 || seconds > 1<<32 {
-		return 0, fmt.Errorf("%.80s is neither a whole number of seconds (1 or more) nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
-	}
-	return time.Duration(seconds) * time.Second, nil
-}
-
 func (n *ndjson) flush(ctx context.Context) error {
 	if len(n.pending) == 0 {
 		return nil
@@ -298,6 +249,7 @@ func (n *ndjson) flush(ctx context.Context) error {
 	}
 	if len(added) > 0 {
 		n.in = lines[len(added)-1]
+		n.added(n.in)
 	}
 	if taken, ok := errors.AsType[*job.DuplicateError](err); ok && taken.Index == len(added) {
 		n.taken = lines[taken.Index]
@@ -335,7 +287,7 @@ func (n *ndjson) stopped(err error) error {
 		return advised{err, fmt.Sprintf("the lines before line %d would be done (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
 	}
 	from := max(n.in, n.taken) + 1
-	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", from, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
+	next := fmt.Sprintf("tail -n +%d %s | hipq --config %s enqueue --ndjson -", from, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}

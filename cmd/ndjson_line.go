@@ -9,8 +9,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
 )
 
 type jobLine struct {
@@ -90,4 +93,57 @@ func cutShort(err error) error {
 		return errors.New("it ends in the middle of a JSON object")
 	}
 	return err
+}
+
+func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.Params, err error) {
+	j = job.Params{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
+	if l.Key != nil {
+		if *l.Key == "" {
+			return j, errors.New("job_key is empty; leave it out to get a generated key")
+		}
+		j.Key = *l.Key
+	}
+	switch {
+	case j.Data == "null":
+		j.Data = ""
+	case len(l.Data) > 0 && l.Data[0] == '"':
+		if err := json.Unmarshal(l.Data, &j.Data); err != nil {
+			return j, fmt.Errorf("job_data: %w", err)
+		}
+	}
+	if l.ScheduledRunTime != "" {
+		if j.At, err = parseTime(l.ScheduledRunTime); err != nil {
+			return j, fmt.Errorf("scheduled_run_time: %w", err)
+		}
+	}
+	if len(l.Timeout) > 0 && string(l.Timeout) != "null" {
+		if j.Timeout, err = l.timeout(); err != nil {
+			return j, fmt.Errorf("timeout: %w", err)
+		}
+	}
+	if l.Windows != nil {
+		windows, err := job.ParseWindows(*l.Windows)
+		if err != nil {
+			return j, fmt.Errorf("time_windows: %w", err)
+		}
+		j.Windows = &windows
+	}
+	return j, nil
+}
+
+// timeout is a number of seconds, or a string with a unit.
+func (l jobLine) timeout() (time.Duration, error) {
+	var text string
+	if json.Unmarshal(l.Timeout, &text) == nil {
+		d, err := config.ParseDuration(text)
+		if err == nil && d < time.Second {
+			err = fmt.Errorf("%q is shorter than a second", text)
+		}
+		return d, err
+	}
+	var seconds int64
+	if err := json.Unmarshal(l.Timeout, &seconds); err != nil || seconds < 1 || seconds > 1<<32 {
+		return 0, fmt.Errorf("%.80s is neither a whole number of seconds (1 or more) nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
+	}
+	return time.Duration(seconds) * time.Second, nil
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -73,8 +74,11 @@ func (o *output) text(format string, args ...any) {
 }
 
 // terminal is the terminal that shows the output; nil if there is none.
-func (o *output) terminal() *os.File {
-	if f, ok := o.Writer.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+func (o *output) terminal() *os.File { return terminalOf(o.Writer) }
+
+// terminalOf is a reader or writer that is a terminal; else nil.
+func terminalOf(file any) *os.File {
+	if f, ok := file.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
 	}
 	return nil
@@ -142,6 +146,19 @@ func (f *inputFile) isRegular() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// lines counts the file's lines, and begins again.
+func (f *inputFile) lines() (n int) {
+	buf := make([]byte, 1<<20)
+	for {
+		got, err := f.Read(buf)
+		if n += bytes.Count(buf[:got], []byte("\n")); err != nil {
+			break
+		}
+	}
+	_, _ = f.file.Seek(0, io.SeekStart) // it may be done for a regular file
+	return n
+}
+
 // interruptible is a reader, such as a terminal or a pipe. It gives up a read when the context ends, because more bytes
 // may never come.
 type interruptible struct {
@@ -158,11 +175,13 @@ func (r interruptible) Read(p []byte) (int, error) {
 	return copy(p, buf[:n]), err
 }
 
-// startBar shows progress on a terminal's standard error until endBar: a bar, or a count if all is 0. There is none
-// with --json, in a pipe, file or cron, or on a terminal that can't rewrite a line.
+// showsBar says whether startBar shows a bar: not with --json, in a pipe, file or cron, or on a terminal that can't rewrite a
+// line.
+func (a *app) showsBar() bool { return a.err.isTerminal() && !a.json && canRewrite() }
+
+// startBar shows progress on a terminal's standard error until endBar: a bar, or a count if all is 0.
 func (a *app) startBar(what string, all int) {
-	terminal := a.err.terminal()
-	if terminal == nil || a.json || !canRewrite() {
+	if !a.showsBar() {
 		return
 	}
 	most := int64(all)
@@ -170,7 +189,7 @@ func (a *app) startBar(what string, all int) {
 		most = -1
 	}
 	bar := progressbar.NewOptions64(most,
-		progressbar.OptionSetWriter(terminal),
+		progressbar.OptionSetWriter(a.err.terminal()),
 		progressbar.OptionSetDescription("hipq "+what),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(20),

@@ -105,11 +105,12 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 		return err
 	}
 	p.options.Before = p.now.Add(-p.keep)
+	all := int64(0)
 	p.options.OnDeleted = func(n int64) {
 		if p.a.err.bar == nil && n > 0 {
-			p.a.startBar("purge: "+p.what, 0)
+			p.a.startBar("purge", int(all))
 		}
-		p.a.moveBar(int(n))
+		p.a.moveBar(int(p.counted + n))
 	}
 	if p.queues, err = p.i.queues(ctx); err != nil {
 		return err
@@ -117,6 +118,11 @@ func (p *purging) purge(ctx context.Context, i *instance) (err error) {
 	if !p.options.Force {
 		if err := p.a.warnUnmonitored(ctx, p.i); err != nil {
 			return err
+		}
+	}
+	if p.a.showsBar() && !p.options.DryRun {
+		if found, err := p.count(ctx); err == nil {
+			all = found.counted
 		}
 	}
 	within, cancel := ctx, context.CancelFunc(func() {})
@@ -161,18 +167,14 @@ type purging struct {
 	result  string
 	counted int64
 	left    []string
-	// what is the kind of rows that is being deleted.
-	what string
 }
 
 func (p *purging) run(ctx context.Context) error {
 	o := p.options
-	p.next("activity")
 	entries, err := activity.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("activity", "", entries.Deleted, o.Before), p.tellKept(entries, o.Before), err); err != nil {
 		return err
 	}
-	p.next("workers")
 	ofWorkers := o
 	if reported := p.now.Add(-14 * 24 * time.Hour); reported.Before(o.Before) {
 		ofWorkers.Before = reported // a report reads starts of workers from its last two weeks
@@ -191,15 +193,21 @@ func (p *purging) run(ctx context.Context) error {
 	if err := errors.Join(p.tell("schedules", "", gone, o.Before), err); err != nil {
 		return err
 	}
-	p.next("metrics")
 	o.Before = p.now.Add(-p.i.MetricsKeep)
 	hours, err := monitor.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("metrics", "", hours, o.Before), err); err != nil {
 		return err
 	}
 	for _, q := range p.queues {
-		p.next(q.Name)
-		finished, failed, err := admin.Of(q).Purge(ctx, admin.PurgeOptions{DryRun: o.DryRun, OnDeleted: o.OnDeleted})
+		var kept []string
+		var why error
+		finished, failed, err := admin.Of(q).Purge(ctx, admin.PurgeOptions{DryRun: o.DryRun, OnDeleted: o.OnDeleted, OnKept: func(id int64, err error) {
+			kept, why = append(kept, fmt.Sprint(id)), err
+		}})
+		if n := len(kept); n > 0 {
+			p.a.warn(fmt.Errorf("purge: the database refuses to delete %s of %s: %s%s: %w", texts.Count(n, "job"), q.Name,
+				strings.Join(kept[:min(n, keptNamed)], ", "), map[bool]string{true: " …"}[n > keptNamed], why))
+		}
 		err = errors.Join(p.tell("finished", q.Name, finished, p.now.Add(-q.KeepFinished)), p.tell("failed", q.Name, failed, p.now.Add(-q.KeepFailed)), err)
 		if err != nil {
 			return err
@@ -208,22 +216,27 @@ func (p *purging) run(ctx context.Context) error {
 	return nil
 }
 
-// next starts another kind of rows. Its bar appears with the first deletion.
-func (p *purging) next(what string) {
-	p.a.endBar()
-	p.what = what
-}
+// keptNamed is how many jobs that can't be deleted are named.
+const keptNamed = 20
 
 const countLeft = 2 * time.Second
 
+// count counts what is left to delete, for at most a moment.
+func (p *purging) count(ctx context.Context) (rest purging, err error) {
+	rest = *p
+	rest.options.DryRun, rest.result = true, "left"
+	ctx, cancel := context.WithTimeout(ctx, countLeft)
+	defer cancel()
+	if err = rest.run(ctx); err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return rest, err
+}
+
 // stopped reports what is left after a signal or the time limit ended a purge.
 func (p *purging) stopped(ctx context.Context) error {
-	rest := *p
-	rest.options.DryRun, rest.result = true, "left"
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), countLeft)
-	defer cancel()
-	err := rest.run(within)
-	if err != nil && within.Err() == nil {
+	rest, err := p.count(context.WithoutCancel(ctx))
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	said := strings.Join(rest.left, ", ") + " are left to delete; repeat the command to continue"

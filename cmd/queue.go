@@ -15,6 +15,11 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+const queuesLong = `Lists the queues of the instance, also those of other configs, and whether they are paused. pause and resume hold the jobs
+of a queue and release them. hipq status counts the jobs.
+
+Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
 const queueLong = `Pauses or resumes a queue. While a queue is paused, no worker on any host starts its jobs; running
 jobs continue, and jobs can be enqueued. hipq status shows it. Both commands may be repeated. --all takes all queues of
 the instance. An error of one queue doesn't stop the others.
@@ -26,15 +31,46 @@ func (a *app) queuesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "queues",
 		Aliases: []string{"queue"},
-		Short:   "Pause or resume queues",
-		Long:    queueLong,
-		Example: "  hipq queues pause emails\n  hipq queues resume --all",
+		Short:   "List the queues; pause or resume some",
+		Long:    queuesLong,
+		Example: "  hipq queues\n  hipq queues pause emails\n  hipq queues resume --all",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.open(cmd, func(i *instance) error { return a.listQueues(cmd.Context(), i) })
+		},
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return checkCommand(c, args)
+		},
 	}
 	c.AddCommand(
 		a.pauseQueueCommand(pausing{"queues", true, false}, "Pause queues", "stop", "hold", "halt"),
 		a.pauseQueueCommand(pausing{"queues", false, false}, "Resume queues", "unpause", "continue"),
 	)
 	return c
+}
+
+type listedQueue struct {
+	Queue string `json:"queue"`
+	// Paused is true if no worker starts its jobs.
+	Paused bool `json:"paused"`
+}
+
+func (a *app) listQueues(ctx context.Context, i *instance) error {
+	queues, failed, err := i.pausable(ctx, nil)
+	for _, q := range queues {
+		var is bool
+		if is, err = admin.Of(q).Paused(ctx); err != nil {
+			break
+		}
+		if a.json {
+			err = errors.Join(err, a.printJSON(listedQueue{q.Name, is}))
+		} else {
+			a.out.line("%s%s", q.Name, map[bool]string{true: "  paused"}[is])
+		}
+	}
+	return errors.Join(append(failed, err)...)
 }
 
 func (a *app) pauseQueueCommand(p pausing, short string, others ...string) *cobra.Command {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -145,6 +146,25 @@ func fingerprints(t *testing.T, p page) {
 	}
 }
 
+var stateWord = texts.Pattern(`[A-Za-z]+`)
+
+// states checks that --state of hipq jobs takes each word by which the page of a job's life says where it stands.
+func states(t *testing.T, p page) {
+	if p.name != "docs/explanation/lifecycle.md" {
+		return
+	}
+	known, found := slices.Concat(admin.Statuses, admin.Stored), 0
+	for line := range strings.Lines(p.text) {
+		if cells := strings.Split(line, "|"); len(cells) == 6 && !strings.HasPrefix(line, "| status") {
+			for _, word := range stateWord().FindAllString(strings.Join(cells[1:4], " "), -1) {
+				dbtest.Ensure(t, slices.Contains(known, admin.Status(strings.ToLower(word))), "%s: --state doesn't take %s", p.name, word)
+				found++
+			}
+		}
+	}
+	dbtest.Ensure(t, found >= 3*len(job.Statuses), "%s: words found: %d", p.name, found)
+}
+
 // unrun has the blocks that no test runs, by a text in them, and why.
 var unrun = map[string]string{
 	"docker ":                           "it needs Docker",
@@ -156,6 +176,10 @@ var unrun = map[string]string{
 	"hipq ui: http://127.0.0.1":         "ui.txtar compares it",
 	"ssh -t -L 8080":                    "it needs another host",
 	".ci/proof 'signals":                "a turn takes ten minutes; make crash runs a part of one",
+	"INSERT INTO hipq.shop_emails":      "it needs a database of this name",
+	"ignore_tables = ":                  "it needs Rails",
+	"schema_filter: ":                   "it needs Doctrine",
+	"def include_name":                  "it needs Alembic",
 	"warning  loopback:":                "output of a server that is set up so",
 }
 

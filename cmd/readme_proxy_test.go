@@ -69,8 +69,7 @@ func (d docs) proxies(t *testing.T, p page) {
 					return 0, err.Error()
 				}
 				defer a.Body.Close()
-				body, err := io.ReadAll(io.LimitReader(a.Body, 1<<20))
-				dbtest.OK(t, err)
+				body := dbtest.Must(io.ReadAll(io.LimitReader(a.Body, 1<<20)))(t)
 				return a.StatusCode, string(body)
 			}
 			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {

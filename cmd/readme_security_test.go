@@ -26,30 +26,43 @@ func (d docs) tests(t *testing.T, p page) {
 	}
 }
 
-// claims finds paragraphs, bullets and table rows of the security page that name no test. Introductions and the part
-// about what is not defended need none.
+const appendix = "Appendix: tests"
+
+// claims compares the claims of the security page with its appendix, which names the tests of each: of each section with a
+// paragraph or a table, and of each of its bullets. Introductions and the part about what is not defended need none.
 func claims(t *testing.T, p page) {
 	if p.name != "docs/explanation/security.md" {
 		return
 	}
+	tested, claimed := map[string]bool{}, map[string]bool{}
 	_, text, _ := strings.Cut(p.text, "\n## ")
-	held := 0
+	text, table, _ := strings.Cut(text, "\n## "+appendix)
+	for _, row := range strings.Split(table, "\n|") {
+		if claim, tests, _ := strings.Cut(row, " |"); namedTest().MatchString(tests) {
+			tested[strings.TrimSpace(claim)] = true
+		}
+	}
 	for _, part := range strings.Split(text, "\n## ") {
 		title, text, _ := strings.Cut(part, "\n")
 		if title == "What is not defended" {
 			continue
 		}
-		text = regexp.MustCompile(`\n(- |\|)`).ReplaceAllString(text, "\n\n$1") // each is a block of its own
+		text = strings.ReplaceAll(text, "\n- ", "\n\n- ") // each is a block of its own
 		for _, block := range regexp.MustCompile(`\n\n+`).Split(strings.TrimSpace(text), -1) {
-			switch block = strings.TrimSpace(block); {
-			case namedTest().MatchString(block):
-				held++
-			case block != "" && !strings.HasSuffix(block, ":") && !strings.HasPrefix(block, "|---") && !strings.HasPrefix(block, "| who |"):
-				t.Errorf("%s: no test is named by: %s", p.name, block)
+			claim := title
+			if m := regexp.MustCompile(`^- \*\*(.+?)[.:]?\*\*`).FindStringSubmatch(block); m != nil {
+				claim += ": " + m[1]
+			} else if block == "" || strings.HasSuffix(block, ":") && !tested[title] {
+				continue
 			}
+			claimed[claim] = true
+			dbtest.Ensure(t, tested[claim], "%s: the appendix has no test of %s", p.name, claim)
 		}
 	}
-	dbtest.Ensure(t, held >= 50, "%s: claims with tests: %d", p.name, held)
+	for claim := range tested {
+		dbtest.Ensure(t, claimed[claim], "%s: the appendix has tests of %s, which isn't there", p.name, claim)
+	}
+	dbtest.Ensure(t, len(claimed) >= 50, "%s: claims with tests: %d", p.name, len(claimed))
 }
 
 var moreLines = texts.Pattern(`^-- … and (\d+) more$`)
@@ -57,10 +70,8 @@ var moreLines = texts.Pattern(`^-- … and (\d+) more$`)
 // grants compares the statements on a page with the printed ones. A line may stand for several more.
 func grants(t *testing.T, p page) {
 	for _, b := range p.with("sql", "grants") {
-		names, err := schema.NewNames("shop", "")
-		must(t, err)
-		rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: "hipq@tcp(db)/shop"}, names, []schema.Queue{{Name: "emails"}})
-		must(t, err)
+		names := dbtest.Must(schema.NewNames("shop", ""))(t)
+		rights := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: "hipq@tcp(db)/shop"}, names, []schema.Queue{{Name: "emails"}}))(t)
 		printed := strings.Split(strings.TrimSpace(rights.String()), "\n")
 		at := 0
 		for line := range strings.Lines(b.text) {

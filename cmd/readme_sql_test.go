@@ -2,6 +2,8 @@ package cmd_test
 
 import (
 	"database/sql"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,4 +100,20 @@ func (d docs) admin(t *testing.T, p page) {
 		out, err := c.CombinedOutput()
 		dbtest.Ensure(t, err == nil, "%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
+}
+
+// TestPHPThrows: PHP in docs and examples never mistakes false for JSON, which is what broken UTF-8 becomes.
+func TestPHPThrows(t *testing.T) {
+	calls := 0
+	for _, names := range []string{"../*.md", "../docs/*/*.md", "../examples/*/*.php"} {
+		for _, file := range dbtest.Must(filepath.Glob(names))(t) {
+			for n, line := range strings.Split(string(dbtest.Must(os.ReadFile(file))(t)), "\n") {
+				for _, call := range regexp.MustCompile(`json_(en|de)code\(.*`).FindAllString(line, -1) {
+					calls++
+					dbtest.Ensure(t, strings.Contains(call, "JSON_THROW_ON_ERROR"), "%s:%d: %s", file, n+1, call)
+				}
+			}
+		}
+	}
+	dbtest.Ensure(t, calls > 15, "only %d calls were found", calls)
 }

@@ -53,9 +53,7 @@ import (
 // Also, each YAML config must load, each Go program compile and each hipq command with its flags exist. Links within
 // the repository must have targets, and each picture must be on a page.
 func TestDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a hipq of its own, without the race detector")
-	}
+	dbtest.Long(t, "it builds a hipq of its own, without the race detector")
 	t.Parallel()
 	root := dbtest.Must(filepath.Abs(".."))(t)
 	bin := t.TempDir()
@@ -99,6 +97,7 @@ func TestDocs(t *testing.T) {
 			t.Run("targets", func(t *testing.T) { d.targets(t, p) })
 			t.Run("metrics", func(t *testing.T) { d.metrics(t, p) })
 			t.Run("messages", func(t *testing.T) { messages(t, p) })
+			t.Run("states", func(t *testing.T) { states(t, p) })
 			t.Run("fingerprints", func(t *testing.T) { fingerprints(t, p) })
 			t.Run("run", func(t *testing.T) { allRun(t, p) })
 			t.Run("proxies", func(t *testing.T) { d.proxies(t, p) })
@@ -235,8 +234,7 @@ func (d docs) demo(t *testing.T) {
 	must(t, err)
 	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
 	dbtest.Require(t, err == nil, "%v\n%s", err, out)
-	after, err := os.ReadDir(dir)
-	must(t, err)
+	after := dbtest.Must(os.ReadDir(dir))(t)
 	dbtest.Same(t, len(after), len(before), "it leaves something behind: %v", after)
 }
 
@@ -442,7 +440,7 @@ func (d docs) handlers(t *testing.T, p page) {
 	}
 	ran := 0
 	for _, b := range p.fences {
-		if b.language == "php" && b.mark == "syntax" { // part of an application; it has its own server
+		if b.language == "php" && (b.mark == "syntax" || b.mark == "wordpress") { // part of an application; it has its own server
 			checkPHP(t, p, b)
 			continue
 		}
@@ -451,7 +449,7 @@ func (d docs) handlers(t *testing.T, p page) {
 		}
 		if asked[b.mark] == nil {
 			_, known := interpreters[b.language]
-			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "sqlite" { // those are tested elsewhere
+			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "time" && b.mark != "sqlite" { // those are tested elsewhere
 				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, a stream or a decider", p.name, b.line)
 			}
 			continue

@@ -32,6 +32,8 @@ type app struct {
 	color         string
 	// checking is set for monitor --check, whose output a monitoring system reads.
 	checking bool
+	// typed is set if standard input is a terminal.
+	typed bool
 	// command is the name of the running command, once the command line was parsed.
 	command string
 	warned  warnings
@@ -44,7 +46,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	process.KeepFiles()
 	ctx, signals := watchSignals(context.Background())
 	defer signals.stop()
-	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}, signals: signals}
+	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}, typed: terminalOf(in) != nil, signals: signals}
 	root := a.root()
 	root.SetArgs(args)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // shell completion expects no other output

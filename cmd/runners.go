@@ -44,13 +44,15 @@ func (a *app) closeRunners(r *runners) (left string) {
 	}
 	ends.Wait()
 	r.close = nil
+	var said []string
 	if err := r.guard.Close(); err != nil {
 		a.warn(err)
+		said = append(said, err.Error())
 	}
 	if killed := r.guard.Killed(); len(killed) > 0 {
-		left = "left behind and killed: " + strings.Join(killed, ", ")
+		said = append(said, "left behind and killed: "+strings.Join(killed, ", "))
 	}
-	return left
+	return strings.Join(said, "; ")
 }
 
 // handler makes the handler of a job type.

@@ -135,8 +135,7 @@ func scripts(t *testing.T) []string {
 		return files
 	}
 	return slices.DeleteFunc(files, func(file string) bool {
-		text, err := os.ReadFile(file)
-		must(t, err)
+		text := dbtest.Must(os.ReadFile(file))(t)
 		return !strings.HasPrefix(string(text), raceToo)
 	})
 }

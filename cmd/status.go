@@ -19,8 +19,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const statusLong = `Shows each queue on one line. DUE jobs can start now. HELD jobs are due, but their throttle group is
-full. SCHEDULED jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs
+const statusLong = `Shows each queue on one line. DUE jobs can start now. HELD jobs are due, but wait for room in
+a limit. SCHEDULED jobs run later. RETRYING counts those of DUE, HELD and SCHEDULED that wait for a retry. LOCKED jobs
 belong to a worker that has not started them. WAITING jobs wait for an answer, ERROR jobs for their retry decision.
 FAILED counts failures that were neither retried nor dismissed, CLOSED those that were, and cancelled jobs. OLDEST DUE
 is when the oldest due job became due.
@@ -91,7 +91,8 @@ type queueStatus struct {
 	ByShard []shardStatus `json:"by_shard"`
 	// Misplaced is the number of jobs outside of the shards. The next worker or hipq init moves them.
 	Misplaced int64 `json:"misplaced"`
-	// DividedOtherwise is the division that the config wants, if it differs. Workers with this config leave the queue out.
+	// DividedOtherwise is how the shards or limits in the database and in the config differ, if they do. Workers with this config leave
+	// the queue out.
 	DividedOtherwise *string `json:"divided_otherwise"`
 }
 
@@ -335,13 +336,4 @@ func (a *app) printStatus(ctx context.Context, i *instance, r statusReport) erro
 		}
 	}
 	return nil
-}
-
-func (a *app) printWorker(i *instance, which string, w workerStatus) {
-	slots := ""
-	if w.State == "working" {
-		slots = fmt.Sprintf(", holds slots for %d", w.Slots)
-	}
-	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
-		which, w.ID, w.State, w.PID, w.Host, slots, i.local(w.StartTime.Time), i.local(w.Heartbeat.Time), w.silence)
 }

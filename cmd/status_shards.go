@@ -14,7 +14,7 @@ type shardStatus struct {
 	Shard int `json:"shard"`
 	// Due is the number of jobs that may run now.
 	Due int64 `json:"due"`
-	// Held is the number of jobs that are due, but whose throttle group is full.
+	// Held is the number of jobs that are due, and stand in a limit's line, or wait in their throttle group.
 	Held int64 `json:"held"`
 	// Running is the number of running jobs, with those that wait for an answer.
 	Running int64 `json:"running"`

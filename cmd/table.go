@@ -1,12 +1,10 @@
 package cmd
 
 import (
+	"slices"
 	"strings"
 
-	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
 )
 
 // pageRows is how many rows of a table are laid out at once.
@@ -64,68 +62,31 @@ func (t *table) widen(cells []string) {
 }
 
 func (t *table) print() error {
-	var drawn, trimmed strings.Builder
-	if err := t.draw(&drawn); err != nil {
-		return err
+	shown, rows := t.fitted(), t.page
+	if !t.headed {
+		rows = slices.Concat([][]string{t.header}, rows)
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		text.WriteString(t.line(row, shown) + "\n")
 	}
 	t.headed, t.page = true, t.page[:0]
-	for line := range strings.Lines(drawn.String()) { // the last cell of a line is padded too
-		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return t.out.put(trimmed.String()) // cells are clean except for their colours
+	return t.out.put(text.String()) // cells are clean except for their colours
 }
 
-func (t *table) draw(to *strings.Builder) error {
-	shown := t.fitted()
-	widths := tw.NewMapper[int, int]()
-	for n, c := range shown {
-		widths.Set(n, c.width)
-	}
-	padding := tw.CellPadding{Global: tw.Padding{Right: columnGap}}
-	page := tablewriter.NewTable(to,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders:  tw.BorderNone,
-			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
-		})),
-		tablewriter.WithConfig(tablewriter.Config{
-			Stream: tw.StreamConfig{Enable: true},
-			Widths: tw.CellWidth{PerColumn: widths},
-			Header: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapTruncate},
-				Padding:    padding,
-			},
-			Row: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoWrap: tw.WrapTruncate},
-				Padding:    padding,
-			},
-		}))
-	if err := page.Start(); err != nil {
-		return err
-	}
-	if !t.headed {
-		page.Header(t.cells(t.header, shown))
-	}
-	for _, row := range t.page {
-		if err := page.Append(t.cells(row, shown)); err != nil {
-			return err
+// line is a row with the shown cells, cut and padded to fit.
+func (t *table) line(row []string, shown []column) string {
+	var line strings.Builder
+	for _, c := range shown {
+		cell := row[c.at]
+		if room := c.width - len(columnGap); twwidth.Width(cell) > room {
+			cell = twwidth.Truncate(cell, room, t.out.plain("…"))
 		}
-	}
-	return page.Close()
-}
-
-// cells are the shown cells of a row, cut to fit.
-func (t *table) cells(row []string, shown []column) []string {
-	cells := make([]string, len(shown))
-	for n, c := range shown {
-		cells[n] = row[c.at]
-		if room := c.width - len(columnGap); twwidth.Width(cells[n]) > room {
-			cells[n] = twwidth.Truncate(cells[n], room, t.out.plain("…"))
-		}
+		padding := strings.Repeat(" ", c.width-twwidth.Width(cell))
 		if t.header[c.at] == "STATE" {
-			cells[n] = t.out.paint(cells[n])
+			cell = t.out.paint(cell)
 		}
+		line.WriteString(cell + padding)
 	}
-	return cells
+	return strings.TrimRight(line.String(), " ")
 }

@@ -67,9 +67,7 @@ func inUse() uint64 {
 // A table of any length is printed in pages while it is read, and not cut. A signal ends it at once, even if its reader
 // has stopped reading.
 func TestLongTables(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many rows")
-	}
+	dbtest.Long(t, "many rows")
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, true)
 		h.insertMany()

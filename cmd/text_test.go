@@ -74,9 +74,7 @@ func (h hostileDB) apart(args ...string) (code int, out, errs string) {
 
 // A terminal only shows texts from the database, and none of them passes for a line of hipq.
 func TestTextsAreShownOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, false)
@@ -133,9 +131,8 @@ func TestTextsAreShownOnly(t *testing.T) {
 				Attempts []struct{ Error, Output string }
 			}
 			must(t, json.Unmarshal([]byte(ask("show", "plain", id, "--json")), &job))
-			if want := strings.ToValidUTF8(text, "\uFFFD"); utf8.ValidString(text) && (job.Key != want || job.Attempts[0].Output != want) {
-				t.Errorf("%q is %+q", want, job)
-			}
+			want := strings.ToValidUTF8(text, "\uFFFD")
+			dbtest.Ensure(t, !utf8.ValidString(text) || job.Key == want && job.Attempts[0].Output == want, "%q is %+q", want, job)
 		}
 	})
 }
@@ -248,9 +245,7 @@ func (h hostileDB) insertTrick(n int, text string) {
 
 // Errors show what a user types quoted or cleaned, and cut.
 func TestErrorsAreShownOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	t.Parallel()
 	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
 	const long = 30 << 10
@@ -292,9 +287,7 @@ func (h hostileDB) wantRefused(args []string) {
 
 // The same holds for a file's lines, which may be longer.
 func TestLinesErrorsAreShownOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
+	dbtest.Long(t, "one command after the other")
 	t.Parallel()
 	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
 	file := filepath.Join(t.TempDir(), "lines")

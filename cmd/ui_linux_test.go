@@ -48,8 +48,7 @@ func TestUIActsLikeTheCommands(t *testing.T) {
 				hipq("enqueue", "emails", "send", "--key", fmt.Sprint("k", k))
 			}
 			db := dbtest.Open(t, driver, source)
-			_, err := db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'broken' WHERE id IN (4, 5)")
-			dbtest.OK(t, err)
+			dbtest.Must(db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'failed', attempt = 1, error = 'broken' WHERE id IN (4, 5)"))(t)
 			if n == 0 {
 				hipq("cancel", "emails", "1", "2")
 				hipq("retry", "emails", "4")

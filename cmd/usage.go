@@ -144,15 +144,7 @@ func checkCommand(c *cobra.Command, args []string) error {
 	case len(args) > 0:
 		return meant(fmt.Errorf("there is no command %q", strings.TrimSpace(below(c)+" "+args[0])), suggested(c, args[0]))
 	case c.HasParent():
-		var names []string
-		for _, sub := range c.Commands() {
-			names = append(names, sub.Name())
-		}
-		text := "name a command: " + strings.Join(names, " or ")
-		if c.Name() == "queues" {
-			text += "; hipq status lists the queues"
-		}
-		return errors.New(text)
+		return errors.New("name a command: " + strings.Join(texts.Map(c.Commands(), (*cobra.Command).Name), " or "))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -74,5 +75,7 @@ func (i *instance) asker(queue string) admin.Asker {
 			leftOut[l.name] = atKey(l.err)
 		}
 	}
-	return admin.Asker{Handled: i.handled(queue), LeftOut: leftOut, Concurrency: i.Worker.Concurrency}
+	return admin.Asker{
+		Handled: i.handled(queue), LeftOut: leftOut, Concurrency: i.Worker.Concurrency, Crontab: doctor.CrontabLine("work", i.File),
+	}
 }

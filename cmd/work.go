@@ -33,8 +33,8 @@ On SIGTERM, SIGHUP or SIGINT it starts no more jobs, waits up to worker.grace fo
 which are retried. A second signal ends it at once.
 
 If a queue has no table, because it is new in the config or its table was dropped, it is left out until you run hipq
-init. A queue whose number of shards was changed in the config is left out until then, too. The other queues are
-served, and the exit code is 78. A job type is left out if this host can't run its handler: the user doesn't exist,
+init. So is a queue whose shards, throttle limit, throttle groups or rate differ from those in the database, because they
+hold for all workers. The other queues are served, and the exit code is 78. A job type is left out if this host can't run its handler: the user doesn't exist,
 hipq isn't root, a limit is above the host's, or a secret can't be read. A warning says so once an hour; the exit code
 doesn't change.
 
@@ -104,7 +104,8 @@ func (a *app) workCommand() *cobra.Command {
 // settingFlags adds the flags that override settings of the config.
 func settingFlags(f *pflag.FlagSet) {
 	f.String("run-for", "55s", "how long to start new jobs")
-	f.Bool("linger", false, "look for new jobs every second until run-for is over")
+	f.Bool("linger", false, "look for new jobs until run-for is over")
+	f.String("poll", "1s", "how often to look for new jobs, at least 50ms")
 	f.Int("batch", 100, "how many jobs to start at once, at most")
 	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
 }
@@ -125,11 +126,12 @@ type worked struct {
 
 func (a *app) runWork(cmd *cobra.Command, i *instance, names, types []string, preferred []int) (done worker.Summary, err error) {
 	noteSeen(i.Config)
-	outage, none := outageOf(i.Config, a.command, slices.Concat(names, types))
-	a.mailBack(i.Config, outage, none)
 	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
+	}
+	if unfit == nil { // at its start, because the worker may run for long
+		a.mailBack(i.Config, slices.Concat(names, types))
 	}
 	defer a.closeRunners(runners)
 	if err := i.checkShards(p.Queues, preferred); err != nil {

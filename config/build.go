@@ -124,6 +124,9 @@ func (b builder) database(s databaseSection) schema.Options {
 		o.Mode = b.mode("database.mode", s.Mode)
 	case "mysql":
 		o.DSN = b.dsn(s)
+		if s.DSN == "" && s.DSNFile != "" {
+			o.DSNFile = b.absolute(s.DSNFile)
+		}
 		o.Nodes = b.nodes(s)
 		o.TLS = b.tls(s.TLS)
 		if unverified := o.Unverified(); unverified != "" {
@@ -245,12 +248,16 @@ func (b builder) worker(s workerSection) worker.Options {
 	o.Batch = b.integer("worker.batch", s.Batch, o.Batch, 1, 10000)
 	o.RunFor = b.duration("worker.run_for", s.RunFor, o.RunFor, time.Second)
 	o.Linger = b.truth("worker.linger", s.Linger, o.Linger)
+	o.Poll = b.duration("worker.poll", s.Poll, o.Poll, 50*time.Millisecond)
 	o.LockFor = b.duration("worker.lock_for", s.LockFor, o.LockFor, time.Second)
 	o.Grace = b.duration("worker.grace", s.Grace, o.Grace, 0)
 	if need := 2*o.Grace + 5*time.Second; o.LockFor < need && len(b.errs) == before && !b.unsure["worker"] {
 		b.refuse("worker.lock_for", "%s is too short for worker.grace %s: write at least %s (twice the grace plus 5s), because a worker "+
 			"that can't renew its lock must stop its handlers before the lock expires",
 			formatDuration(o.LockFor), formatDuration(o.Grace), formatDuration(need))
+	}
+	if o.Grace == 0 {
+		o.Grace = worker.NoGrace
 	}
 	return o
 }

@@ -70,7 +70,7 @@ name: shop
 tables: "q_{instance}_{queue}"
 database: {driver: mysql, dsn: "hipq:s3cret@tcp(db)/shop", path: ignored.db, nodes: [db1, "db2:3307"]}
 timezone: Europe/Berlin
-worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, grace: 0}
+worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, poll: 300ms, lock_for: 5s, grace: 0}
 activity: {keep: 0}
 metrics: {keep: 3w}
 monitor: {ping_url: "https://hc-ping.com/s3cret"}
@@ -157,7 +157,7 @@ queues:
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop", Nodes: []string{"db1", "db2:3307"}},
 		DSNFrom:  "database.dsn",
 		Location: berlin, StrictTypes: true,
-		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
+		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, Poll: 300 * time.Millisecond, LockFor: 5 * time.Second, Grace: worker.NoGrace},
 		MetricsKeep: 3 * week,
 		Warnings:    []string{"the connection to the database goes to another host and is not encrypted: see database.tls"},
 		Queues: []Queue{
@@ -206,9 +206,7 @@ func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 	want := job.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
 	dbtest.Same(t, c.Queues[0].Types[1].Retry, want)
 	_, err := load(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a, retry: {backoff: exponential}}]}]\n", noEnv, nil)
-	if err == nil || !strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay (line 3): 1h is shorter than the delay of 2h") {
-		t.Errorf("got %v", err)
-	}
+	dbtest.Ensure(t, err != nil && strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay (line 3): 1h is shorter than the delay of 2h"), "got %v", err)
 }
 
 func TestSectionsWithoutContentAreDefaults(t *testing.T) {

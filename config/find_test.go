@@ -115,9 +115,7 @@ func place(t *testing.T, text string) (dir, file string) {
 
 func do(t *testing.T, errs ...error) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, errors.Join(errs...))
 }
 
 // TestConfigOfSomebodyElse: a config that another user could have written is refused, because it may name any program.
@@ -178,9 +176,7 @@ func TestWarnings(t *testing.T) {
 	warnings := func(want ...string) {
 		t.Helper()
 		c := dbtest.Must(Load(LoadOptions{File: file, Env: noEnv}))(t)
-		if len(c.Warnings) != len(want) {
-			t.Fatalf("%q, want %q", c.Warnings, want)
-		}
+		dbtest.Require(t, len(c.Warnings) == len(want), "%q, want %q", c.Warnings, want)
 		for i, w := range c.Warnings {
 			dbtest.Ensure(t, strings.Contains(w, want[i]) && !strings.Contains(w, "secret@"), "%q, want %q", w, want[i])
 		}
@@ -241,7 +237,6 @@ func TestModeAndTLS(t *testing.T) {
 	dbtest.Ensure(t, err == nil && c.Database.TLS != nil && c.Database.TLS.ServerName == "db.example.org",
 		"from the environment: %v, %v", c, err)
 	c = mustLoad(t, withDSN+"dsn: 'hipq@tcp(db)/shop', tls: {ca: ca.pem, server_name: db.example.org}}\n")
-	if got := c.Database.TLS; got == nil || got.CA != filepath.Join(filepath.Dir(c.File), "ca.pem") || got.ServerName != "db.example.org" || got.Key != "" {
-		t.Errorf("%+v", got)
-	}
+	got := c.Database.TLS
+	dbtest.Ensure(t, got != nil && got.CA == filepath.Join(filepath.Dir(c.File), "ca.pem") && got.ServerName == "db.example.org" && got.Key == "", "%+v", got)
 }

@@ -62,7 +62,11 @@ func (b builder) handler(path string, s handlerSection) (h Handler) {
 			h.HTTP = b.http(h.Key, s.HTTP)
 		}
 	case "exec":
-		h = b.program(path, kind, s.Exec, s.programSection, handler.CheckArgument)
+		check := handler.CheckArgument
+		if b.truth(path+".unsafe_arguments", s.Unsafe, false) {
+			check = handler.CheckUnsafeArgument
+		}
+		h = b.program(path, kind, s.Exec, s.programSection, check)
 		h.Exec, h.DashArguments = s.Exec, b.truth(path+".dash_arguments", s.DashArguments, false)
 	case "stream":
 		h = b.program(path, kind, s.Stream, s.programSection, handler.CheckNoPlaceholder)

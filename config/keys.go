@@ -130,9 +130,7 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 }
 
 func knownKeys(t reflect.Type) (known []string) {
-	for _, f := range fieldsOf(t) {
-		known = append(known, f.Tag.Get("mapstructure"))
-	}
+	known = texts.Map(fieldsOf(t), func(f reflect.StructField) string { return f.Tag.Get("mapstructure") })
 	slices.Sort(known)
 	return known
 }

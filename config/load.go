@@ -20,6 +20,7 @@ import (
 func flagged() map[string]string {
 	return map[string]string{
 		"worker.concurrency": "concurrency", "worker.batch": "batch", "worker.run_for": "run-for", "worker.linger": "linger",
+		"worker.poll": "poll",
 	}
 }
 

@@ -77,6 +77,7 @@ func TestEnvironment(t *testing.T) {
 		"HIPQ_WORKER_BATCH", "8",
 		"HIPQ_WORKER_RUN_FOR", "7s",
 		"HIPQ_WORKER_LINGER", "1",
+		"HIPQ_WORKER_POLL", "100ms",
 		"HIPQ_WORKER_LOCK_FOR", "6m",
 		"HIPQ_WORKER_GRACE", "5s",
 		"HIPQ_ACTIVITY_KEEP", "4w",
@@ -84,7 +85,7 @@ func TestEnvironment(t *testing.T) {
 	want := *got
 	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
 	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
-	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
+	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, Poll: 100 * time.Millisecond, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
 	dbtest.Same(t, diff(&want, got), "", "(-want +got)")
 	dbtest.Ensure(t, got.Location.String() == "Europe/Paris" && got.Queues[0].Location == got.Location, "the time zone is %s", got.Location)
 }
@@ -259,7 +260,7 @@ func TestUnknownVariables(t *testing.T) {
 		"HIPQ_TABLE":              "did you mean HIPQ_TABLES?",
 		"HIPQ_CONFIGS":            "did you mean HIPQ_CONFIG?",
 		"HIPQ_ACTIVITY_MONTHS":    "the variables are HIPQ_ACTIVITY_KEEP",
-		"HIPQ_WORKER":             "the variables are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
+		"HIPQ_WORKER":             "the variables are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_POLL, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
 		"HIPQ_TIMEOUT":            "timeout can only be set in the file",
 		"HIPQ_RETRY_DELAY":        "retry can only be set in the file",
 		"HIPQ_STRICT_TYPES":       "strict_types can only be set in the file",

@@ -28,18 +28,15 @@ func TestReference(t *testing.T) {
 	page, err := os.ReadFile(referencePath)
 	do(t, err)
 	head, _, ok := strings.Cut(string(page), "\n## "+headings[0].heading+"\n")
-	if !ok {
-		t.Fatal("where do the tables begin?")
-	}
+	dbtest.Require(t, ok, "where do the tables begin?")
 	want := head + reference(t)
 	if *update {
 		if err := os.WriteFile(referencePath, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the docs is for all
 			t.Fatal(err)
 		}
 	}
-	if diff := diff(want, string(page)); diff != "" && !*update {
-		t.Errorf("docs/reference/configuration.md is stale; write it by go test ./config -run TestReference -update:\n%s", diff)
-	}
+	diff := diff(want, string(page))
+	dbtest.Ensure(t, diff == "" || *update, "docs/reference/configuration.md is stale; write it by go test ./config -run TestReference -update:\n%s", diff)
 }
 
 // headings are the sections, in the order of the page.
@@ -80,9 +77,7 @@ func reference(t *testing.T) string {
 		}
 		page.WriteString("| key | value | default | what it does | variable, flag |\n|---|---|---|---|---|\n")
 		path, ok := paths[h.section]
-		if !ok {
-			t.Fatalf("there is no section %s", h.section)
-		}
+		dbtest.Require(t, ok, "there is no section %s", h.section)
 		delete(paths, h.section)
 		for _, f := range fieldsOf(sectionAt(path)) {
 			key := f.Tag.Get("mapstructure")
@@ -241,9 +236,7 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 		return "text"
 	}
 	bounds := regexp.MustCompile(`is out of range \((.*)\)`).FindStringSubmatch(refusal("9999w"))
-	if bounds == nil {
-		t.Fatalf("%v: a duration without bounds", path)
-	}
+	dbtest.Require(t, bounds != nil, "%v: a duration without bounds", path)
 	if strings.Contains(refusal("1h0.5s"), "not in whole seconds") {
 		return "duration in whole seconds, " + bounds[1]
 	}

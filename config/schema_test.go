@@ -31,9 +31,8 @@ func TestSchema(t *testing.T) {
 	if *update {
 		do(t, os.WriteFile(schemaPath, want.Bytes(), 0o644)) //nolint:gosec // everyone may read a page of the docs
 	}
-	if diff := diff(want.String(), string(dbtest.Must(os.ReadFile(schemaPath))(t))); diff != "" {
-		t.Errorf("docs/reference/hipq.schema.json is stale; run go test ./config -run 'TestReference|TestSchema' -update:\n%s", diff)
-	}
+	diff := diff(want.String(), string(dbtest.Must(os.ReadFile(schemaPath))(t)))
+	dbtest.Ensure(t, diff == "", "docs/reference/hipq.schema.json is stale; run go test ./config -run 'TestReference|TestSchema' -update:\n%s", diff)
 }
 
 // object is a part of a JSON Schema.
@@ -172,9 +171,8 @@ func TestSchemaOfConfigs(t *testing.T) {
 				continue
 			}
 			good++
-			if err := validate(t, schema, f.Data); err != nil {
-				t.Errorf("%s, %s: hipq accepts it, and the schema doesn't: %v", filepath.Base(script), f.Name, err)
-			}
+			err := validate(t, schema, f.Data)
+			dbtest.Ensure(t, err == nil, "%s, %s: hipq accepts it, and the schema doesn't: %v", filepath.Base(script), f.Name, err)
 		}
 	}
 	dbtest.Ensure(t, good > 100, "only %d configs in scripts", good)

@@ -48,6 +48,7 @@ type workerSection struct {
 	Batch       string `mapstructure:"batch"`
 	RunFor      string `mapstructure:"run_for"`
 	Linger      string `mapstructure:"linger"`
+	Poll        string `mapstructure:"poll"`
 	LockFor     string `mapstructure:"lock_for"`
 	Grace       string `mapstructure:"grace"`
 }
@@ -166,6 +167,7 @@ type handlerSection struct {
 	// HTTP is nil if absent.
 	HTTP           *httpSection `mapstructure:"http"`
 	DashArguments  string       `mapstructure:"dash_arguments" of:"exec"`
+	Unsafe         string       `mapstructure:"unsafe_arguments" of:"exec"`
 	programSection `mapstructure:",squash"`
 }
 

@@ -44,8 +44,8 @@ func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) 
 	if errors.Is(err, errNoTime) {
 		return t, fmt.Errorf("%s %w", shown(text), err)
 	}
-	if err == nil && (t.Year() < 1970 || t.Year() > 9998) {
-		err = fmt.Errorf("%s is not between 1970 and 9998", shown(text))
+	if err == nil && (t.UTC().Year() < 1970 || t.UTC().Year() > 9998) {
+		err = fmt.Errorf("%s is not between 1970 and 9998 in UTC", shown(text))
 	}
 	return t, err
 }

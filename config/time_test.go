@@ -89,7 +89,7 @@ func TestParseTimeRefuses(t *testing.T) {
 		"--1h":                 "is negative",
 		"+ 1h":                 "is not a duration",
 		"1969-12-31T23:59:59Z": "between 1970 and 9998",
-		"9999-01-01":           "between 1970 and 9998",
+		"9999-01-02":           "between 1970 and 9998",
 		"-3000w":               "between 1970 and 9998",
 		"2026-03-29 02:30":     "2026-03-29 02:30:00 does not exist in Europe/Berlin because the clocks change; write 2026-03-29T00:30:00Z or 2026-03-29T01:30:00Z",
 		"2026-10-25 02:30":     "2026-10-25 02:30:00 occurs twice in Europe/Berlin because the clocks change; write 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z",

@@ -19,7 +19,7 @@ func settings() []string {
 		"name", "tables", "timezone",
 		"database.driver", "database.path", "database.mode", "database.dsn", "database.dsn_file",
 		"database.tls.ca", "database.tls.cert", "database.tls.key", "database.tls.server_name",
-		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
+		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.poll", "worker.lock_for", "worker.grace",
 		"activity.keep", "metrics.keep", "monitor.ping_url", "purge.ping_url", "mail",
 	}
 }
@@ -45,10 +45,7 @@ var beginning = texts.Pattern(`^[A-Za-z0-9_]{1,64}`)
 // config (HIPQ_WORKER_…), and those that resemble a setting. Other HIPQ_ variables belong to other programs or are
 // service links. Empty variables don't count.
 func (c *checker) variables(env map[string]string) {
-	known := []string{"HIPQ_CONFIG"}
-	for _, key := range settings() {
-		known = append(known, variable(key))
-	}
+	known := append([]string{"HIPQ_CONFIG"}, texts.Map(settings(), variable)...)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		own, ours := strings.CutPrefix(name, prefix)
 		if !ours || env[name] == "" || slices.Contains(known, name) || slices.Contains(ownVariables(), name) ||

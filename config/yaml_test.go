@@ -73,9 +73,7 @@ func TestNearest(t *testing.T) {
 // An … ends a message whose rest is another package's.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil || len(files) < 30 {
-		t.Fatalf("only %d files: %v", len(files), err)
-	}
+	dbtest.Require(t, err == nil && len(files) >= 30, "only %d files: %v", len(files), err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			data := dbtest.Must(os.ReadFile(file))(t)
@@ -90,9 +88,7 @@ func TestBadFiles(t *testing.T) {
 				want = append(want, "invalid configuration: "+path+": "+strings.TrimSuffix(message, "\n"))
 			}
 			_, err = Load(LoadOptions{File: file, Env: noEnv})
-			if !errors.Is(err, ErrInvalid) {
-				t.Fatalf("the error does not wrap ErrInvalid: %v", err)
-			}
+			dbtest.Require(t, errors.Is(err, ErrInvalid), "the error does not wrap ErrInvalid: %v", err)
 			got := lineNumber.ReplaceAllString(err.Error(), ":")
 			if begin, open := strings.CutSuffix(strings.Join(want, "\n"), "…"); open && strings.HasPrefix(got, begin) && len(got) > len(begin) {
 				want = []string{got}

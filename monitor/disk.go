@@ -15,15 +15,20 @@ type Disk struct {
 	Shared, Memory bool
 }
 
-// leastFree is the free space of a full disk, in bytes. A scarce disk is below scarce and scarcePart.
+// A full disk has less than leastFree bytes and leastPart of all, a scarce one less than scarce and scarcePart. The parts are for
+// small disks, where a few megabytes are much.
 const (
 	leastFree  = 100 << 20
+	leastPart  = 0.02
 	scarce     = 1 << 30
 	scarcePart = 0.05
 )
 
+// least is the room that a disk needs.
+func (d Disk) least() float64 { return min(leastFree, leastPart*float64(d.All)) }
+
 // Full reports whether hardly any space is left.
-func (d Disk) Full() bool { return d.Free < leastFree }
+func (d Disk) Full() bool { return float64(d.Free) < d.least() }
 
 // Scarce reports whether the disk will soon be full.
 func (d Disk) Scarce() bool { return d.Free < scarce && float64(d.Free) < scarcePart*float64(d.All) }
@@ -32,7 +37,7 @@ func (d Disk) Scarce() bool { return d.Free < scarce && float64(d.Free) < scarce
 func (d Disk) Used() (part, limit float64) {
 	room := min(scarce, scarcePart*float64(d.All))
 	if d.Full() {
-		room = leastFree
+		room = d.least()
 	}
 	all := float64(max(1, d.All))
 	return 1 - float64(d.Free)/all, max(0, 1-room/all)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/texts"
@@ -29,9 +28,9 @@ func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning
 type Health struct {
 	// Severity is the severity of the worst finding: "ok", "warning" or "critical".
 	Severity Severity `json:"severity"`
-	// Text is one sentence: all is well, or the worst finding and the names of the others.
+	// Text is one sentence: all is well, or the first finding and the names of the others.
 	Text string `json:"text"`
-	// Findings are the problems, the worst first.
+	// Findings are the problems, in the order in which to act: nothing runs ("no_tick_for"), then the worst first.
 	Findings []Finding `json:"findings"`
 }
 
@@ -57,14 +56,22 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
+// urgency is the severity's rank. While nothing runs, that comes before all else.
+func (f Finding) urgency() int {
+	if f.What == "no_tick_for" {
+		return Critical.Rank() + 1
+	}
+	return f.Severity.Rank()
+}
+
 // enoughAttempts is how many attempts an error rate needs, so that one unlucky job raises no alarm.
 const enoughAttempts = 20
 
 // Judge finds what exceeds the limits in a state.
 func (a Alert) Judge(s State) Health {
-	j := judgement{over: texts.Duration(s.Over), most: s.Most}
+	j := judgement{over: texts.Duration(s.Over), most: s.Most, zone: cmp.Or(s.Zone, time.UTC)}
 	if j.hours = j.over; !s.Until.IsZero() {
-		j.hours += " up to " + s.Until.UTC().Format("15:04 MST")
+		j.hours += " up to " + j.clock(s.Until)
 	}
 	j.instance(a, s)
 	for _, t := range s.Types {
@@ -86,7 +93,7 @@ func (a Alert) Judge(s State) Health {
 		j.find(Finding{Severity: Warning, What: "high_ids", Value: float64(n), Unit: "tables", Text: what + "; " + remedy})
 	}
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(kindOf(a.What), kindOf(b.What)),
+		return cmp.Or(cmp.Compare(b.urgency(), a.urgency()), cmp.Compare(kindOf(a.What), kindOf(b.What)),
 			cmp.Compare(b.Value, a.Value))
 	})
 	return j.health(s)
@@ -96,8 +103,11 @@ type judgement struct {
 	// over is the judged period in words. hours also has the end of the last aggregated hour.
 	over, hours string
 	most        int64
+	zone        *time.Location
 	findings    []Finding
 }
+
+func (j *judgement) clock(t time.Time) string { return t.In(j.zone).Format("15:04 MST") }
 
 // Verdict returns the severity of a value, and the limit that it exceeds.
 func (l Limits) Verdict(value float64) (Severity, float64) {
@@ -186,9 +196,14 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	if last := t.Last; last.enough() && last.ErrorRate() > rate {
 		rate = last.ErrorRate()
 		said = fmt.Sprintf("%s of the last %d attempts, since %s, ended with an error: %s",
-			percent(rate), last.Ended, last.Since.UTC().Format("15:04 MST"), t.showErrors(2*last.failed > last.Bad))
+			percent(rate), last.Ended, j.clock(last.Since.Time), t.showErrors(2*last.failed > last.Bad))
 		if t.Failed+t.Retrying == 0 {
 			said += "; this clears when attempts succeed, or an hour after the last error"
+		}
+	}
+	for _, l := range []*float64{&a.ErrorRate.Warning, &a.ErrorRate.Critical} {
+		if t.Last.recovered(rate, *l) {
+			*l = Off
 		}
 	}
 	limit("error_rate", a.ErrorRate, rate, "part", "%s", said)
@@ -241,84 +256,6 @@ func finding(f Finding) Finding {
 	}
 	f.Text += fmt.Sprintf(" (%s above %s)", f.Severity, limit)
 	return f
-}
-
-func (j *judgement) health(s State) Health {
-	h := Health{Severity: OK, Findings: []Finding{}}
-	if len(j.findings) == 0 {
-		h.Text = "all is well: " + s.summary()
-		return h
-	}
-	h.Findings, h.Severity = j.findings, j.findings[0].Severity
-	h.Text = h.Counts() + ": " + j.findings[0].Text + others(j.findings[1:])
-	return h
-}
-
-// Counts is the number of findings in words: 2 critical, 1 warning.
-func (h Health) Counts() string {
-	var warnings int
-	for _, f := range h.Findings {
-		if f.Severity == Warning {
-			warnings++
-		}
-	}
-	critical := fmt.Sprintf("%d critical", len(h.Findings)-warnings)
-	switch {
-	case warnings == 0:
-		return critical
-	case warnings == len(h.Findings):
-		return texts.Count(warnings, "warning")
-	}
-	return critical + ", " + texts.Count(warnings, "warning")
-}
-
-const othersMost = 3
-
-func others(findings []Finding) string {
-	if len(findings) == 0 {
-		return ""
-	}
-	var names []string
-	for _, f := range findings[:min(len(findings), othersMost)] {
-		name := f.What
-		if f.JobType != nil {
-			name = *f.Queue + "/" + *f.JobType + " " + name
-		} else if f.Queue != nil {
-			name = *f.Queue + " " + name
-		}
-		names = append(names, name)
-	}
-	if len(findings) > othersMost {
-		names = append(names, "…")
-	}
-	return fmt.Sprintf("; and %d more: %s", len(findings), strings.Join(names, ", "))
-}
-
-func (s State) summary() string {
-	due, retrying, retried := int64(0), int64(0), ""
-	for _, t := range s.Types {
-		due, retrying = due+t.Backlog, retrying+t.Retrying
-	}
-	if retrying > 0 {
-		atLeast := map[bool]string{true: "at least "}[s.MoreRetrying]
-		retried = fmt.Sprintf(", %s%s will be retried", atLeast, texts.Count(retrying, "job"))
-	}
-	tick := "cron has started no worker yet"
-	if !s.LastTick.IsZero() {
-		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
-	}
-	return fmt.Sprintf("%s, %s due%s", tick, areJobs(due, s.Most), retried)
-}
-
-// silence is how long ago a worker last gave a sign of life. If none ever did, it is how long a job has been due.
-func (s State) silence() (d time.Duration) {
-	if !s.LastTick.IsZero() {
-		return max(0, s.At.Sub(s.LastTick))
-	}
-	for _, t := range s.Types {
-		d = max(d, t.OldestDue)
-	}
-	return d
 }
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -15,6 +15,8 @@ import (
 type State struct {
 	// At is when the state was read, by the database's clock.
 	At time.Time
+	// Zone is for the times in findings; nil is UTC. The caller sets it.
+	Zone *time.Location
 	// Over is the length of the judged period. Counts cover only its aggregated hours.
 	Over time.Duration
 	// Until is the end of the newest aggregated hour in the period; zero without one.

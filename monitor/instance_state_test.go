@@ -95,7 +95,8 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestLastAttempts: an attempt that lost its worker says nothing about the handler, however long its host's name is.
+// TestLastAttempts: an attempt that lost its worker says nothing about the handler, however long its host's name is. The
+// newest attempts end an alarm.
 func TestLastAttempts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
@@ -114,5 +115,16 @@ func TestLastAttempts(t *testing.T) {
 		attempt(6, "no luck ("+activity.RetryHandlerFailed+"exit status 1)")
 		types := dbtest.Must(New(db).State(t.Context(), time.Hour, 0))(t).Types
 		dbtest.Ensure(t, len(types) == 1 && types[0].Last.Ended == 1, "%+v, want one attempt", types)
+		verdict := func() Severity {
+			return DefaultAlert().Judge(dbtest.Must(New(db).State(t.Context(), time.Hour, 0))(t)).Severity
+		}
+		for id := range int64(30) {
+			attempt(7+id, "no luck")
+		}
+		dbtest.Same(t, verdict(), Critical)
+		for id := range int64(20) { // it is repaired
+			logged(t, db, activity.Entry{At: now, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", JobID: id, RunMS: 1})
+		}
+		dbtest.Same(t, verdict(), OK)
 	})
 }

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -19,6 +20,8 @@ type LastAttempts struct {
 	// failed is after how many of them the job failed for good.
 	failed  int64
 	failing map[int64]bool
+	// newer has, for each attempt with an error, how many of the attempts are newer than it. The newest error comes first.
+	newer []int64
 }
 
 const (
@@ -32,6 +35,20 @@ const (
 
 // ErrorRate is the fraction of attempts with an error; 0 without attempts.
 func (l LastAttempts) ErrorRate() float64 { return part(l.Bad, l.Ended) }
+
+// recovered reports whether the newest attempts are so good that an error rate is over: of so many that the rate means
+// 5 errors at least, those with an error are at most half of what a limit allows. Half, so that a rate near the limit doesn't
+// come and go.
+func (l LastAttempts) recovered(rate, limit float64) bool {
+	newest := int64(min(max(enoughAttempts, math.Ceil(5/rate)), lastEnded))
+	var bad float64
+	for _, n := range l.newer {
+		if n < newest {
+			bad++
+		}
+	}
+	return l.Ended >= newest && 2*bad <= limit*float64(newest)
+}
 
 func (l LastAttempts) enough() bool {
 	return l.Ended >= enoughAttempts || len(l.failing) >= failingJobs
@@ -59,6 +76,7 @@ func (m *Monitor) lastAttempts(ctx context.Context, s *State, of func(key) *Type
 			return nil
 		}
 		if last.Ended++; e.State != activity.Finished {
+			last.newer = append(last.newer, last.Ended-1)
 			if last.failing == nil {
 				last.failing = map[int64]bool{}
 			}

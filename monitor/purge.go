@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Purge deletes the metrics of the hours before o.Before, hour by hour, and returns the number of hours. Hours with
@@ -22,10 +23,8 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 		before = hourOf(first)
 	}
 	if o.DryRun {
-		if err := m.db.SQL.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before)); err != nil {
-			return 0, fmt.Errorf("count old hours: %w", err)
-		}
-		return hours, nil
+		err := m.db.SQL.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before))
+		return hours, texts.Wrap(err, "count old hours")
 	}
 	for {
 		var page []engine.Time

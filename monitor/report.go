@@ -68,7 +68,7 @@ type Gauge struct {
 	OldestDueMS int64 `json:"oldest_due_ms"`
 	// At is when the values were measured.
 	At time.Time `json:"at"`
-	// Held is the part of the backlog that waited for its throttle group; nil if not measured.
+	// Held is the part of the backlog that waited for a limit; nil if not measured.
 	Held *int64 `json:"held"`
 	// ThrottleUsed is the sum of the throttle factors that counted against ThrottleLimit; nil if not measured.
 	ThrottleUsed *int64 `json:"throttle_used"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
 )
 
 // skipScan counts jobs in the claim index if a full count would take too long. It goes from range to range, counts each
@@ -15,17 +16,6 @@ type skipScan struct {
 	table, claim string
 	lookups      int
 }
-
-// indexRange is a range of the claim index within one status.
-type indexRange struct {
-	Place   int `db:"shard"`
-	Part    string
-	JobType string `db:"job_type"`
-}
-
-const inRange = "status = ? AND shard = ? AND part = ? AND job_type = ?"
-
-func (r indexRange) args(status string) []any { return []any{status, r.Place, r.Part, r.JobType} }
 
 // lookupsMost is how many lookups a scan may make. Each takes a fraction of a millisecond.
 const lookupsMost = 2000
@@ -46,19 +36,18 @@ func (s *skipScan) first(ctx context.Context, into any, columns, where string, a
 }
 
 // ranges calls f with each range of a status until f returns an error.
-func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange) error) error {
-	const columns = "shard, part, job_type"
-	var r indexRange
+func (s *skipScan) ranges(ctx context.Context, status string, f func(schema.Range) error) error {
+	r := schema.Range{Status: status}
 	for {
 		found, err := false, error(nil)
 		if r.Part != "" {
-			found, err = s.first(ctx, &r, columns, "status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type", r.args(status)...)
+			found, err = s.first(ctx, &r, schema.RangeColumns, "status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type", r.Args()...)
 		}
 		if err == nil && !found && r.Part != "" {
-			found, err = s.first(ctx, &r, columns, "status = ? AND shard = ? AND part > ? ORDER BY part, job_type", status, r.Place, r.Part)
+			found, err = s.first(ctx, &r, schema.RangeColumns, "status = ? AND shard = ? AND part > ? ORDER BY part, job_type", status, r.Place, r.Part)
 		}
 		if err == nil && !found {
-			found, err = s.first(ctx, &r, columns, "status = ? AND shard > ? ORDER BY shard, part, job_type", status, r.Place)
+			found, err = s.first(ctx, &r, schema.RangeColumns, "status = ? AND shard > ? ORDER BY shard, part, job_type", status, r.Place)
 		}
 		if err != nil || !found {
 			return err
@@ -70,21 +59,21 @@ func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange)
 }
 
 // count counts the jobs of a range with a further condition. The last parameter is the maximum count.
-func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, args ...any) (n int64, err error) {
-	args = append(r.args(status), args...)
-	err = s.m.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
+func (s *skipScan) count(ctx context.Context, r schema.Range, and string, args ...any) (n int64, err error) {
+	args = append(r.Args(), args...)
+	err = s.m.db.SQL.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+schema.InRange+and+" LIMIT ?) AS counted", args...)
 	return n, err
 }
 
 // oldest returns the earliest time in a range. The first job of each rank has the earliest time of its rank.
-func (s *skipScan) oldest(ctx context.Context, status string, r indexRange) (earliest engine.Time, err error) {
-	args, beyond := r.args(status), ""
+func (s *skipScan) oldest(ctx context.Context, r schema.Range) (earliest engine.Time, err error) {
+	args, beyond := r.Args(), ""
 	for {
 		var of struct {
 			Rank sql.NullInt64 `db:"run_rank"` // NULL, which sorts first, if plain SQL leaves the rank to the job type
 			At   engine.Time   `db:"scheduled_run_time"`
 		}
-		found, err := s.first(ctx, &of, "run_rank, scheduled_run_time", inRange+beyond+" ORDER BY run_rank, scheduled_run_time", args...)
+		found, err := s.first(ctx, &of, "run_rank, scheduled_run_time", schema.InRange+beyond+" ORDER BY run_rank, scheduled_run_time", args...)
 		if err != nil || !found {
 			return earliest, err
 		}
@@ -103,14 +92,14 @@ func (s *skipScan) oldest(ctx context.Context, status string, r indexRange) (ear
 func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []jobCount, err error) {
 	counted := map[string]int64{}
 	for _, status := range []string{"available", "throttled", "submitted"} {
-		err := s.ranges(ctx, status, func(r indexRange) error {
-			oldest, err := s.oldest(ctx, status, r)
+		err := s.ranges(ctx, status, func(r schema.Range) error {
+			oldest, err := s.oldest(ctx, r)
 			if err != nil || oldest.After(at.Time) { // no job of the range is due
 				return err
 			}
 			c := jobCount{JobType: r.JobType, Place: r.Place, Status: status, Oldest: oldest}
 			if room := most + 1 - counted[r.JobType]; room > 0 {
-				c.N, err = s.count(ctx, status, r, " AND scheduled_run_time <= ?", at, room)
+				c.N, err = s.count(ctx, r, " AND scheduled_run_time <= ?", at, room)
 			}
 			counted[r.JobType] += c.N
 			all = append(all, c)
@@ -125,8 +114,8 @@ func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []j
 
 // failed counts the failed jobs of each type, up to most+1 in each range.
 func (s *skipScan) failed(ctx context.Context, most int64) (all []jobCount, err error) {
-	err = s.ranges(ctx, "failed", func(r indexRange) error {
-		n, err := s.count(ctx, "failed", r, "", most+1)
+	err = s.ranges(ctx, "failed", func(r schema.Range) error {
+		n, err := s.count(ctx, r, "", most+1)
 		all = append(all, jobCount{JobType: r.JobType, N: n})
 		return err
 	})

@@ -137,32 +137,36 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 		return Answered{Job: j, Changed: changes || again && err == nil && isLeftBy(j, earlier.Job)}, err
 	}
 	j.Losses = 0
-	answered := store.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
-	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
-		answered.Waits = job.StatusAnswered // the handler still runs, so the worker keeps the job's key and weight
-	} else {
-		j.WorkerID = job.None
-		t, err := q.store().TypeOf(ctx, tx, j.Type)
-		if err != nil {
-			return Answered{}, err
-		}
-		// only a worker knows whether there is a retry handler
-		if _, ok := q.store().Configured(j.Type); a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
-			answered.Waits = job.StatusUndecided
-		}
-	}
-	entries, err := q.store().Conclude(ctx, tx, answered)
-	if err == nil {
-		err = activity.Write(ctx, tx, q.store().DB(), entries)
-	}
-	if err != nil {
+	o := a.outcome(j, tx.Now)
+	if err := q.apply(ctx, tx, j, o); err != nil {
 		return Answered{}, err
 	}
 	after, err := q.store().Get(ctx, tx, j.ID, "")
 	if errors.Is(err, store.ErrNotFound) {
-		return Answered{Job: discarded(j, answered.Outcome), Changed: true}, nil
+		return Answered{Job: discarded(j, o), Changed: true}, nil
 	}
 	return Answered{Job: after, Changed: true}, err
+}
+
+// apply writes what an answer says into its job.
+func (q *Queue) apply(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
+	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
+		return q.store().KeepAnswer(ctx, tx, j, o)
+	}
+	j.WorkerID = job.None
+	t, err := q.store().TypeOf(ctx, tx, j.Type)
+	if err != nil {
+		return err
+	}
+	// only a worker knows whether there is a retry handler
+	if _, ok := q.store().Configured(j.Type); o.Verdict == job.TryAgain && (ok || t.RetryHandler) {
+		return q.store().Leave(ctx, tx, j, o, job.StatusUndecided)
+	}
+	entry, err := q.store().End(ctx, tx, j, o, store.Decided{})
+	if err != nil {
+		return err
+	}
+	return activity.Write(ctx, tx, q.store().DB(), []activity.Entry{entry})
 }
 
 // discarded returns a job that the queue doesn't keep, with the outcome applied.

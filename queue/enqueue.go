@@ -74,11 +74,11 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.Params) (
 
 // inChunks calls add with as many jobs as the servers' packet limit and SQLite's parameter limit allow.
 func (q *Queue) inChunks(jobs []job.Params, add func([]job.Params) ([]job.Added, error)) ([]job.Added, error) {
-	const maxRows, maxBytes = 500, 1 << 20
+	const maxRows = 500
 	added := make([]job.Added, 0, len(jobs))
 	for len(jobs) > 0 {
 		n, size := 1, len(jobs[0].Data)
-		for n < len(jobs) && n < maxRows && size+len(jobs[n].Data) <= maxBytes {
+		for n < len(jobs) && n < maxRows && size+len(jobs[n].Data) <= q.store().DB().SQL.Batch() {
 			size += len(jobs[n].Data)
 			n++
 		}

@@ -19,7 +19,8 @@ type Options struct {
 	Name string
 	// Types are the configured job types. Jobs of other types get the defaults below.
 	Types []job.Type
-	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; below 1 means no limit.
+	// ThrottleLimit bounds the sum of the throttle factors of locked and running jobs; below 1 means no limit. This, ThrottleGroups
+	// and Rate hold for all workers. hipq init or admin.Queue.Reshard applies new values; until then workers skip the queue.
 	ThrottleLimit int
 	// ThrottleGroups limit groups of jobs; nil means no groups.
 	ThrottleGroups *job.ThrottleGroups
@@ -75,8 +76,12 @@ var (
 	ErrOtherAttempt = store.ErrOtherAttempt
 	// ErrFinal: the job is final; for Answer, with the other result.
 	ErrFinal = store.ErrFinal
-	// ErrShards: the database's queue has a different number of shards than the options. It wraps schema.ErrNotMigrated.
+	// ErrShards: the database's queue has a different number of shards than the options. It wraps schema.ErrNotMigrated. hipq
+	// init or admin.Queue.Reshard applies the options.
 	ErrShards = store.ErrShards
+	// ErrLimits: the database's queue has another throttle limit, throttle groups or rate than the options. It is also an
+	// ErrShards.
+	ErrLimits = store.ErrLimits
 )
 
 // Queue is the jobs of one table. It is safe for concurrent use.
@@ -111,7 +116,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 
 // Register records the queue and its configured types in the database, for commands and applications without its config.
 // Workers call it at startup. It writes only changed or unreadable values, and may be repeated. If the database has other
-// shards or groups, it writes nothing and returns ErrShards; run hipq init.
+// shards or limits, it writes nothing and returns ErrShards or ErrLimits; run hipq init.
 func (q *Queue) Register(ctx context.Context) error { return q.store().Register(ctx) }
 
 // Check returns job.ErrInvalid if the queue would refuse the job. It doesn't ask the database.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,17 +18,20 @@ import (
 
 // Check checks that the tables of the instance and of these queues exist, with their indexes, and are up to date.
 // Otherwise the error is ErrNotMigrated or ErrNewer, or QueueErrors, which wrap these, if only queues are affected. It takes one
-// round trip, or two on an error, and may be repeated.
+// round trip, or two on an error, and may be repeated. Only Migrate compares the indexes' columns on MySQL and MariaDB.
 func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil {
 		return err
 	}
-	return db.check(ctx, units)
+	return db.check(ctx, units, db.probe)
 }
 
-func (db *DB) check(ctx context.Context, units []unit) error {
-	owners, there, err := db.find(ctx, units)
+// look is a query that notes which tables and indexes of these units exist: probe or present.
+type look func(units []unit, there map[string]bool) engine.Query
+
+func (db *DB) check(ctx context.Context, units []unit, look look) error {
+	owners, there, err := db.find(ctx, units, look)
 	if err != nil {
 		if engine.Missing(err) != "" {
 			return fmt.Errorf("%w: it has no hipq tables", ErrAbsent)
@@ -37,6 +41,9 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	unfit := QueueErrors{}
 	for _, u := range units {
 		err := db.checkUnit(u, owners, there)
+		if err != nil {
+			err = cmp.Or(db.denied(ctx, u, owners, there), err)
+		}
 		db.noteFit(u, err == nil)
 		trouble, _ := Diagnose(err)
 		switch {
@@ -80,7 +87,7 @@ func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	if err != nil || !slices.ContainsFunc(units, func(u unit) bool { return !db.isFit(u) }) {
 		return err
 	}
-	return db.check(ctx, units)
+	return db.check(ctx, units, db.probe)
 }
 
 // fitFor is how long a passed check counts.
@@ -108,8 +115,8 @@ func (db *DB) Tables(queues []Queue) (names []string, err error) {
 	return names, err
 }
 
-// find returns the recorded owners by table, and the names of the tables and indexes that exist.
-func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, there map[string]bool, err error) {
+// find returns the recorded owners by table, and the tables and indexes that exist: see present.
+func (db *DB) find(ctx context.Context, units []unit, look look) (owners map[string]owner, there map[string]bool, err error) {
 	var tables []string
 	for _, u := range units {
 		tables = append(tables, u.tables...)
@@ -118,12 +125,12 @@ func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, 
 	err = engine.Patiently(ctx, engine.IsConflict, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
 		if db.SQL.Engine == engine.SQLite.Engine {
-			return db.SQL.Read(ctx, recorded(tables, owners), db.present(tables, there))
+			look = db.present
 		}
-		err := db.SQL.Read(ctx, recorded(tables, owners), db.probe(units, there))
+		err := db.SQL.Read(ctx, recorded(tables, owners), look(units, there))
 		if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
 			clear(there)
-			return db.SQL.Read(ctx, recorded(tables, owners), db.present(tables, there))
+			return db.SQL.Read(ctx, recorded(tables, owners), db.present(units, there))
 		}
 		return err
 	})
@@ -144,14 +151,15 @@ func recorded(tables []string, owners map[string]owner) engine.Query {
 	}
 }
 
-// probe is a query that fails if one of the units' tables or indexes is missing. It notes the names of all. On MariaDB,
-// listing them takes 20 times as long, because that opens each table.
+// probe is a query that fails if one of the units' tables or indexes is missing. It notes all. On MariaDB, listing them takes 20
+// times as long, because that opens each table. It can't see the columns of an index.
 func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	var probes []string
 	for _, u := range units {
 		hints := map[string][]string{}
 		for _, i := range db.indexes(u) {
 			hints[i.table] = append(hints[i.table], i.name)
+			there[i.create] = true
 		}
 		for _, t := range u.tables {
 			hint := ""
@@ -167,20 +175,26 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	return engine.Query{SQL: strings.Join(probes, " UNION ALL "), Scan: engine.Row()}
 }
 
-// present is the query for which of these tables, or views in their place, exist. It notes their names and their indexes.
-func (db *DB) present(tables []string, there map[string]bool) engine.Query {
-	args := anyOf(tables)
-	in := " IN " + engine.In(len(tables))
-	query := "SELECT LOWER(name) FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND tbl_name COLLATE NOCASE" + in
+// present is the query for which of these units' tables, or views in their place, exist. It notes their names, and their indexes
+// by name and by the statement that creates them.
+func (db *DB) present(units []unit, there map[string]bool) engine.Query {
+	var args []any
+	for _, u := range units {
+		args = append(args, anyOf(u.tables)...)
+	}
+	in := " IN " + engine.In(len(args))
+	query := "SELECT LOWER(name), COALESCE(sql, '') FROM sqlite_master WHERE type IN ('table', 'view', 'index') AND tbl_name COLLATE NOCASE" + in
 	if db.SQL.Engine == engine.MySQL.Engine {
-		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
-			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
+		query = "SELECT table_name, '' FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
+			" UNION ALL SELECT index_name, CONCAT('CREATE ', IF(non_unique, '', 'UNIQUE '), 'INDEX ', index_name, ' ON ', table_name," +
+			" ' (', GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', '), ')') FROM information_schema.statistics" +
+			" WHERE table_schema = DATABASE() AND table_name" + in + " GROUP BY table_name, index_name, non_unique"
 		args = append(args, args...)
 	}
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var name string
-		err := row.Scan(&name)
-		there[name] = true
+		var name, create string
+		err := row.Scan(&name, &create)
+		there[name], there[create] = true, true
 		return err
 	})}
 }
@@ -207,12 +221,28 @@ func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) 
 		}
 	}
 	for _, i := range db.indexes(u) {
-		if !there[i.name] {
+		switch {
+		case !there[i.name]:
 			return unmigratedf("table %s has no index %s", i.table, i.name)
+		case !there[i.create]:
+			return unmigratedf("index %s of table %s has other columns than this hipq needs", i.name, i.table)
 		}
 	}
 	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]].order {
 		return unmigratedf("table %s is not in the order of queue %s", u.tables[0], u.queue)
+	}
+	return nil
+}
+
+// denied returns why a table that was made is invisible: MySQL's catalogue hides tables to which a user has no right.
+func (db *DB) denied(ctx context.Context, u unit, owners map[string]owner, there map[string]bool) error {
+	for _, t := range u.tables {
+		if there[t] || owners[t].instance != db.instance || owners[t].queue != u.queue || owners[t].version == 0 {
+			continue
+		}
+		if _, err := db.SQL.ExecContext(ctx, "SELECT 1 FROM "+t+" LIMIT 0"); engine.IsDenied(err) {
+			return fmt.Errorf("check the tables: %w", err)
+		}
 	}
 	return nil
 }

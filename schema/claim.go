@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 
@@ -53,12 +54,14 @@ var (
 	// ClaimOrder is the order of claims, for ORDER BY.
 	ClaimOrder = listOrder("")
 	// Behind is the condition for jobs claimed after a Position. Its parameters are Args.
-	Behind = compared(">", "?")
+	Behind = anyTerm(compared(">", "?"))
+	// Ahead is the condition for jobs claimed before a Position. Its parameters are Args.
+	Ahead = anyTerm(compared("<", "?"))
 	// the attempt is for counts of jobs that wait for a retry, which would otherwise read each row
-	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ", attempt)"
+	claimColumns = "(" + RangeColumns + ", " + ClaimOrder + ", attempt)"
 )
 
-// Args are the parameters of Behind.
+// Args are the parameters of Behind and Ahead.
 func (p Position) Args() (args []any) {
 	values := []any{p.Rank, p.At, p.ID}
 	for i := range values {
@@ -66,6 +69,38 @@ func (p Position) Args() (args []any) {
 	}
 	return args
 }
+
+// TermsAhead are Ahead's terms and their parameters. Each is a range of the index in a Range, but not each engine uses the index
+// for a condition with OR.
+func (p Position) TermsAhead() iter.Seq2[string, []any] {
+	return func(yield func(string, []any) bool) {
+		args := p.Args()
+		for i, term := range compared("<", "?") {
+			if n := i + 1; !yield(term, args[:n:n]) {
+				return
+			}
+			args = args[i+1:]
+		}
+	}
+}
+
+// Range is a range of the claim index in which jobs are in the order of claims.
+type Range struct {
+	Status  string
+	Place   int `db:"shard"`
+	Part    string
+	JobType string `db:"job_type"`
+}
+
+const (
+	// RangeColumns are the columns of a Range.
+	RangeColumns = "status, shard, part, job_type"
+	// InRange is the condition for the jobs of a Range. Its parameters are Args.
+	InRange = "status = ? AND shard = ? AND part = ? AND job_type = ?"
+)
+
+// Args are the parameters of InRange.
+func (r Range) Args() []any { return []any{r.Status, r.Place, r.Part, r.JobType} }
 
 // PositionOf lists the columns for Into, of a table or of a subquery with them.
 func (db *DB) PositionOf(table string) string {
@@ -86,10 +121,9 @@ func listOrder(prefix string) string {
 	return strings.Join(list, ", ")
 }
 
-// compared compares a row's position with values: parameters, or variables with a prefix. It is spelled out, because
-// MySQL can't use an index range for (a, b, c) > (x, y, z).
-func compared(how, values string) string {
-	var terms []string
+// compared compares a row's position with values: parameters, or variables with a prefix. One of the terms must be true. They are
+// spelled out, because MySQL can't use an index range for (a, b, c) > (x, y, z).
+func compared(how, values string) (terms []string) {
 	same := ""
 	for _, of := range claimOrder {
 		value := values
@@ -99,8 +133,10 @@ func compared(how, values string) string {
 		terms = append(terms, same+of.column+" "+how+" "+value)
 		same += of.column + " = " + value + " AND "
 	}
-	return "(" + strings.Join(terms, " OR ") + ")"
+	return terms
 }
+
+func anyTerm(terms []string) string { return "(" + strings.Join(terms, " OR ") + ")" }
 
 // orderInSQL inserts the order of claims into a procedure's text, which has a position in variables.
 func orderInSQL() *strings.Replacer {
@@ -108,7 +144,7 @@ func orderInSQL() *strings.Replacer {
 	for _, of := range claimOrder {
 		fmt.Fprintf(&declared, "DECLARE v_%s %s; ", of.column, of.mysqlType)
 	}
-	return strings.NewReplacer("{order}", ClaimOrder, "{position}", listOrder("v_"), "{behind position}", compared(">", "v_"),
+	return strings.NewReplacer("{order}", ClaimOrder, "{position}", listOrder("v_"), "{behind position}", anyTerm(compared(">", "v_")),
 		"{declare position}", strings.TrimSpace(declared.String()))
 }
 
@@ -150,6 +186,16 @@ type index struct{ table, name, create string }
 func newIndex(unique, table, name, columns string) index {
 	full := table + "$" + name
 	return index{table, full, "CREATE " + unique + "INDEX " + full + " ON " + table + " " + columns}
+}
+
+// replaceIndex returns the statements for an index with other columns. Workers never miss it: SQLite's migration is one
+// transaction.
+func (db *DB) replaceIndex(i index) []string {
+	if db.SQL.Engine == engine.SQLite.Engine {
+		return []string{"DROP INDEX " + i.name, i.create}
+	}
+	add := strings.Replace(strings.TrimPrefix(i.create, "CREATE "), " ON "+i.table, "", 1)
+	return []string{"ALTER TABLE " + i.table + " DROP INDEX " + i.name + ", ADD " + add}
 }
 
 const (

@@ -65,14 +65,11 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 		for _, order := range []schema.Order{lowest, highest, schedule, schedule, highest, highest, lowest, schedule, lowest} {
 			queues := []schema.Queue{{Name: "emails", Order: order}}
 			err := db.Check(t.Context(), queues)
-			if _, hint := schema.Diagnose(err); order == before && err != nil || order != before && hint != "run hipq init" {
-				t.Errorf("%q to %q: %v (%s)", before, order, err, hint)
-			}
+			_, hint := schema.Diagnose(err)
+			dbtest.Ensure(t, (order != before || err == nil) && (order == before || hint == "run hipq init"), "%q to %q: %v (%s)", before, order, err, hint)
 			for again := range 2 {
 				changed, err := db.Migrate(t.Context(), queues)
-				if err != nil {
-					t.Fatalf("%q to %q: %v", before, order, err)
-				}
+				dbtest.Require(t, err == nil, "%q to %q: %v", before, order, err)
 				var want []string
 				if again == 0 && order != before {
 					want = []string{"shop_emails"}
@@ -101,7 +98,7 @@ func TestRankOfANewRow(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		for _, order := range []schema.Order{schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule} {
 			migrate(t, db, schema.Queue{Name: "emails", Order: order})
-			execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('send')")
+			dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type) VALUES ('send')")
 			var ranked int
 			dbtest.OK(t, db.SQL.GetContext(t.Context(), &ranked, "SELECT COUNT(*) FROM shop_emails WHERE run_rank IS NOT NULL"))
 			dbtest.Ensure(t, ranked == 0 || order == schema.OrderSchedule, "%q: %d have a rank", order, ranked)
@@ -122,9 +119,8 @@ func TestDDLOfEachOrder(t *testing.T) {
 			if s = strings.TrimSpace(s); s == "" {
 				continue
 			}
-			if _, err := db.SQL.ExecContext(t.Context(), s); err != nil {
-				t.Fatalf("%s: %v", s, err)
-			}
+			_, err := db.SQL.ExecContext(t.Context(), s)
+			dbtest.Require(t, err == nil, "%s: %v", s, err)
 		}
 		dbtest.OK(t, db.Check(t.Context(), queues))
 		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
@@ -156,9 +152,8 @@ func TestPosition(t *testing.T) {
 				own := b.Args()[len(b.Args())-len(columns):]
 				query := "SELECT " + schema.Behind + " FROM (" + row + ") AS r"
 				err := db.SQL.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), own)...).Scan(&behind)
-				if c := b.Compare(a); err != nil || behind != (j > i) || c > 0 != behind {
-					t.Errorf("%v beside %v: behind %v, compared %d, %v", b, a, behind, c, err)
-				}
+				c := b.Compare(a)
+				dbtest.Ensure(t, err == nil && behind == (j > i) && c > 0 == behind, "%v beside %v: behind %v, compared %d, %v", b, a, behind, c, err)
 			}
 		}
 	})

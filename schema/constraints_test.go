@@ -22,6 +22,11 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"", "timeout", "316224001", "timeout"},
 		{"", "throttle_factor", "2147483648", "factor"},
 		{"", "job_data", "'" + strings.Repeat("d", 1<<20+1) + "'", "size"},
+		{"", "job_data", "''", "size"},
+		{"", "job_type", "'" + strings.Repeat("t", 70) + "'", "job_type"},
+		{"", "job_key", "'" + strings.Repeat("k", 300) + "'", "job_key"},
+		{"", "shard_key", "'" + strings.Repeat("k", 256) + "'", "shard_key"},
+		{"", "time_windows", "'[" + strings.Repeat(" ", 2048) + "]'", "windows"},
 		{"", due + "job_data", whole + "'" + strings.Repeat("ü", 1<<19+1) + "'", "size"},
 		{"", "scheduled_run_time", "'1969-12-31 23:59:59'", "run_time"},
 		{"", "scheduled_run_time", "'9999-01-01 00:00:00'", "run_time"},
@@ -44,7 +49,6 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"sqlite", "id", "9223372036854775807", "id"},
 		{"sqlite", "id", "0", "id"},
 		{"sqlite", "id", "-1", "id"},
-		{"sqlite", "job_key", "'" + strings.Repeat("k", 256) + "'", "job_key"},
 		{"sqlite", "job_key", "X'6b'", "shop_emails.job_key"},
 		{"sqlite", "job_data", "X'6b'", "shop_emails.job_data"},
 		{"sqlite", "result", "X'6b'", "shop_emails.result"},
@@ -75,7 +79,11 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 			if c.driver != "" && c.driver != driver {
 				continue
 			}
-			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, "+c.columns+") VALUES ('send', "+c.values+")")
+			columns, values := "job_type, "+c.columns, "'send', "+c.values
+			if c.columns == "job_type" {
+				columns, values = c.columns, c.values
+			}
+			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails ("+columns+") VALUES ("+values+")")
 			name := c.name
 			if !strings.Contains(name, ".") { // STRICT refuses those
 				name = "shop_emails$" + name
@@ -110,6 +118,17 @@ func TestStateOfAStatus(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNullIsTheDefault: object mappers send NULL for what wasn't set. (On MariaDB and MySQL, the trigger takes it: see
+// TestGrants.)
+func TestNullIsTheDefault(t *testing.T) {
+	db, conn := lenient(t, "sqlite", dbtest.SQLite(t))
+	_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, job_key, shard_key, scheduled_run_time, priority, timeout) VALUES ('send', NULL, NULL, NULL, NULL, NULL, NULL)")
+	dbtest.OK(t, err)
+	var whole bool
+	dbtest.OK(t, db.SQL.GetContext(t.Context(), &whole, "SELECT job_data = 'NONE' AND length(job_key) = 32 AND shard_key = 'NONE' AND scheduled_run_time > '2026' FROM shop_emails"))
+	dbtest.Ensure(t, whole, "NULL is not the default")
 }
 
 // TestConstraintsTakeTimes: times that hipq can parse are accepted, whatever their fraction.

@@ -27,6 +27,9 @@ type Options struct {
 	Parameters url.Values
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. It is never logged.
 	DSN string
+	// DSNFile is the file that DSN is from, if any. Each new connection takes user and password from it, so that a rotated
+	// password needs no new start.
+	DSNFile string
 	// Nodes are servers with the same data, each HOST or HOST:PORT, or a socket. They replace the address in the DSN. A
 	// host starts with the node that NodeOf picks, and falls back to the others in turn.
 	Nodes []string

@@ -23,8 +23,9 @@ import (
 // connection, sets up its session, and restores it afterwards. On MariaDB and MySQL this costs three round trips, which
 // EnqueueTx saves. On SQLite it costs microseconds, but each statement is parsed again. So use FromPool in an
 // application that only enqueues, and Open for a busy worker. If your code holds every pooled connection, hipq blocks:
-// within your transaction, call only EnqueueTx, and leave a worker four connections besides those of its handlers. An
-// in-memory database exists per connection, so its pool needs SetMaxOpenConns(1).
+// within your transaction, call only EnqueueTx (an Enqueue there ends with ErrHeld after a second or two), and leave a worker
+// four connections besides those of its handlers; on MariaDB and MySQL it refuses a smaller pool. An in-memory database exists
+// per connection, so its pool needs SetMaxOpenConns(1).
 //
 // Close leaves the pool open.
 func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
@@ -38,7 +39,7 @@ func FromPool(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
 	var err error
 	switch d := pool.Driver().(type) {
 	case *mysql.MySQLDriver:
-		db = engine.Borrow(pool, engine.MySQL, engine.Session{Save: saveSession, Set: setSession + hurried, Restore: restore("SET ", ", "), Inline: true})
+		db = engine.Borrow(pool, engine.MySQL, engine.Session{Save: saveSession, Set: setSession + lent, Restore: restore("SET ", ", "), Inline: true})
 		err = knowPool(ctx, db)
 	case *sqlite.Driver:
 		db = engine.Borrow(pool, engine.SQLite, engine.Session{Save: savePragmas, Set: setPragmas, Restore: restore("PRAGMA ", "; PRAGMA ")})

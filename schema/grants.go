@@ -13,6 +13,23 @@ import (
 // forge a row of hipq's.
 const insertable = "job_type, job_data, job_key, shard_key, scheduled_run_time, priority, timeout, throttle_factor, time_windows"
 
+// triggerBody refuses rows from sessions that could harm others, or that have damaged the row. It takes NULL, which object
+// mappers send, for a column's default. Without strict mode, a text
+// for a number or a time is cut, which only a warning shows; MySQL keeps the statement's warnings until the trigger's first
+// statement that isn't about them. NOW is when the statement began, so it may be long past.
+const triggerBody = "BEGIN GET DIAGNOSTICS @hipq_number = NUMBER;" +
+	" GET DIAGNOSTICS CONDITION @hipq_number @hipq_errno = MYSQL_ERRNO, @hipq_text = MESSAGE_TEXT;" +
+	" IF @hipq_number > 0 AND @hipq_errno IN (1264, 1265, 1366) THEN" + refusal + "@hipq_text;" +
+	" ELSEIF @@SESSION.insert_id > 0 THEN" + refusal + "'the session has set insert_id: open a new connection';" +
+	" ELSEIF @@SESSION.unique_checks = 0 THEN" + refusal + "'the session has unique_checks = 0: SET unique_checks = 1';" +
+	" ELSEIF TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) NOT BETWEEN -10 AND 3600 THEN" + refusal + "'the session has set timestamp: SET timestamp = DEFAULT';" +
+	" END IF;" +
+	" IF NEW.job_data IS NULL THEN SET NEW.job_data = 'NONE'; END IF; IF NEW.job_key IS NULL THEN SET NEW.job_key = UUID(); END IF;" +
+	" IF NEW.shard_key IS NULL THEN SET NEW.shard_key = 'NONE'; END IF;" +
+	" IF NEW.scheduled_run_time IS NULL THEN SET NEW.scheduled_run_time = UTC_TIMESTAMP(6); END IF; END"
+
+const refusal = " SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017, MESSAGE_TEXT = "
+
 // Rights are MySQL statements that grant rights to the users of init, of hipq's DSN, and of applications.
 type Rights struct {
 	// Init is for the user that runs hipq init.
@@ -21,32 +38,35 @@ type Rights struct {
 	Tables, Worker []string
 	// Application is for applications that enqueue by plain SQL, one statement per queue.
 	Application []string
-	// Triggers keep such an application's session from setting the id, which column rights don't. Two statements per
-	// queue. Init doesn't create them: if their creator is dropped, every insert fails.
+	// Triggers refuse what rights to columns don't: settings of the session that harm others, and values that it has cut.
+	// Two statements per queue, for a connection to hipq's database. Init doesn't create them: if their creator is dropped, every insert fails.
 	Triggers []string
 	// Submitter is for enqueuing, and SQLWorker for working, by the stored procedures: one statement per procedure.
 	// QueueWorker is for working one queue, with a user per queue.
 	Submitter, SQLWorker, QueueWorker []string
+	use                               string
 }
 
-// String returns all statements, with comments.
+// Parts are the statements with comments: one text for each kind of user, in order.
+func (r Rights) Parts() []string {
+	lines := func(comment string, list ...string) string {
+		return "-- " + comment + "\n" + strings.Join(list, "\n") + "\n"
+	}
+	return []string{
+		lines("1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), first and after each upgrade; run CREATE USER first", r.Init),
+		lines("2. after hipq init, which makes the tables: all other commands", r.Worker...),
+		lines("3. after hipq init: an application that enqueues with plain SQL", r.Application...) +
+			lines("in case its sessions might set insert_id, timestamp or unique_checks, or aren't strict; run as a permanent user, because without that user every insert fails",
+				r.use, "DELIMITER //", strings.Join(r.Triggers, "//\n")+"//", "DELIMITER ;"),
+		lines("4. after hipq init: an application that enqueues with the stored procedures", r.Submitter...),
+		lines("5. after hipq init: a program that works with the stored procedures", r.SQLWorker...),
+		lines("6. after hipq init: a program that works one queue with the stored procedures", r.QueueWorker...),
+	}
+}
+
+// String returns all parts.
 func (r Rights) String() string {
-	var b strings.Builder
-	b.WriteString("-- 1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), first and after each upgrade; run CREATE USER first\n")
-	b.WriteString(r.Init + "\n")
-	b.WriteString("-- 2. after hipq init, which makes the tables: all other commands\n")
-	b.WriteString(strings.Join(r.Worker, "\n") + "\n")
-	b.WriteString("-- 3. after hipq init: an application that enqueues with plain SQL\n")
-	b.WriteString(strings.Join(r.Application, "\n") + "\n")
-	b.WriteString("-- in case its sessions might set insert_id; run as a permanent user, because without that user every insert fails\n")
-	b.WriteString("DELIMITER //\n" + strings.Join(r.Triggers, "//\n") + "//\nDELIMITER ;\n")
-	b.WriteString("-- 4. after hipq init: an application that enqueues with the stored procedures\n")
-	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
-	b.WriteString("-- 5. after hipq init: a program that works with the stored procedures\n")
-	b.WriteString(strings.Join(r.SQLWorker, "\n") + "\n")
-	b.WriteString("-- 6. after hipq init: a program that works one queue with the stored procedures\n")
-	b.WriteString(strings.Join(r.QueueWorker, "\n") + "\n")
-	return b.String()
+	return "-- mariadb --force and mysql --force run all of this, also the statements after one whose user you don't have\n" + strings.Join(r.Parts(), "")
 }
 
 // Grants returns the rights that each kind of user needs. With SQLite, which has no users, the error is ErrConfig.
@@ -67,6 +87,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	r := Rights{
 		Init:   fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON %s* TO 'hipq_init'@'%%';", quoted),
 		Tables: []string{ownersTable},
+		use:    "USE " + strings.TrimSuffix(quoted, ".") + ";",
 	}
 	for _, u := range units {
 		r.Tables = append(r.Tables, u.tables...)
@@ -75,11 +96,9 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		}
 		table := u.tables[0]
 		r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
-		trigger := fmt.Sprintf("%s`%s$insert`", quoted, table)
-		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // CREATE … IF NOT EXISTS needs MySQL 8.0.29
-			fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
-				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
-				" MESSAGE_TEXT = 'the session has set insert_id: open a new connection'; END IF; END", trigger, quoted, table))
+		// CREATE … IF NOT EXISTS needs MySQL 8.0.29. With the database in their names, a dump could be loaded only into that
+		r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS `"+table+"$insert`",
+			"CREATE TRIGGER `"+table+"$insert` BEFORE INSERT ON `"+table+"` FOR EACH ROW "+triggerBody)
 		for _, name := range Procedures {
 			procedure := names.Procedure(name)
 			if strings.HasPrefix(name, "job_") {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
@@ -39,13 +40,50 @@ func layout(t *testing.T, db *schema.DB) map[string]string {
 	return made
 }
 
-func execute(t *testing.T, db *schema.DB, statements ...string) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := db.SQL.ExecContext(t.Context(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
+// TestMigrateWaits: a migration says what it waits for, and holds up no insert meanwhile.
+func TestMigrateWaits(t *testing.T) {
+	source, queues := dbtest.MySQL(t), []schema.Queue{{Name: "emails"}}
+	migrate(t, dbtest.Open(t, "mysql", source), queues...)
+	said := make(chan error, 10)
+	db := opened(t, schema.Options{Driver: "mysql", DSN: source, Warn: func(err error) { said <- err }})
+	app := dbtest.Open(t, "mysql", source)
+	warned := func(what string) {
+		t.Helper()
+		select {
+		case err := <-said:
+			dbtest.Ensure(t, errors.Is(err, schema.ErrHeld) && strings.Contains(err.Error(), what), "%v", err)
+		case <-time.After(time.Minute):
+			t.Fatal("it waits without a word")
 		}
 	}
+	dropIndex(t, db, "shop_emails$wake")
+	for _, c := range []struct{ hold, end, what string }{
+		{"START TRANSACTION; SELECT COUNT(*) FROM shop_emails FOR UPDATE", "ROLLBACK", "connection "},
+		{"SELECT GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 0)", "SELECT RELEASE_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)))", "has the lock of hipq init"},
+	} {
+		holder := dbtest.Must(app.SQL.Conn(t.Context()))(t)
+		for statement := range strings.SplitSeq(c.hold, "; ") {
+			dbtest.Must(holder.ExecContext(t.Context(), statement))(t)
+		}
+		done := make(chan error, 1)
+		go func() { _, err := db.Migrate(t.Context(), queues); done <- err }()
+		warned(c.what)
+		if c.end == "ROLLBACK" {
+			dbtest.Must(holder.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"))(t)
+			reader := dbtest.Must(app.SQL.Conn(t.Context()))(t)
+			for _, statement := range []string{"SET lock_wait_timeout = 20", "SELECT 1 FROM shop_emails LIMIT 0"} { // after the migration's step
+				dbtest.Must(reader.ExecContext(t.Context(), statement))(t)
+			}
+			_ = reader.Close()
+		}
+		dbtest.Must(holder.ExecContext(t.Context(), c.end))(t)
+		_ = holder.Close()
+		dbtest.OK(t, <-done)
+		if c.end == "ROLLBACK" {
+			dropIndex(t, db, "shop_emails$wake") // for the next
+		}
+	}
+	dbtest.Same(t, db.Check(t.Context(), queues), nil, "migrated")
 }
 
 func migrate(t *testing.T, db *schema.DB, queues ...schema.Queue) {
@@ -68,7 +106,7 @@ func dropIndex(t *testing.T, db *schema.DB, index string) {
 	if table, _, _ := strings.Cut(index, "$"); db.SQL.Engine == "mysql" {
 		on = " ON " + table
 	}
-	execute(t, db, "DROP INDEX "+index+on)
+	dbtest.Exec(t, db.SQL, "DROP INDEX "+index+on)
 }
 
 // mended checks that Migrate recreates what is missing from these tables.
@@ -94,17 +132,16 @@ func openMended(t *testing.T, driver, source string) *schema.DB {
 func TestMigrateMakesATableAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
-		execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('kept')", "INSERT INTO shop_hours (hour, aggregated_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:00:00')")
+		dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type) VALUES ('kept')", "INSERT INTO shop_hours (hour, aggregated_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:00:00')")
 		before := layout(t, db)
 		for _, table := range []string{
 			"shop_files", "shop_activity", "shop_metrics", "shop_workers", "shop_queues", "shop_job_types",
 		} {
-			execute(t, db, "DROP TABLE "+table)
+			dbtest.Exec(t, db.SQL, "DROP TABLE "+table)
 			err := db.Check(t.Context(), mendedQueues)
 			unfit, _ := errors.AsType[schema.QueueErrors](err)
-			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "the database has no table "+table) {
-				t.Errorf("%s is gone: %v (%s)", table, err, hint)
-			}
+			_, hint := schema.Diagnose(err)
+			dbtest.Ensure(t, hint == "run hipq init" && strings.HasSuffix(err.Error(), "the database has no table "+table), "%s is gone: %v (%s)", table, err, hint)
 			dbtest.Ensure(t, (table == "shop_files") == (len(unfit) == 1 && unfit["files"] != nil),
 				"%s is gone: it concerns the queues %v", table, unfit)
 			mended(t, db, mendedQueues, table, table)
@@ -118,11 +155,12 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 	})
 }
 
-// TestMigrateMakesAnIndexAnew: Check reports each index that is gone, and Migrate recreates it.
+// TestMigrateMakesAnIndexAnew: Check reports each index that is gone, and Migrate recreates it. It also does so if the index has
+// other columns.
 func TestMigrateMakesAnIndexAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
-		execute(t, db, "INSERT INTO shop_files (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('pack', 'available', 60, 7, 1, 'NONE')")
+		dbtest.Exec(t, db.SQL, "INSERT INTO shop_files (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('pack', 'available', 60, 7, 1, 'NONE')")
 		before, n := layout(t, db), 0
 		for name := range before {
 			index := name[strings.LastIndex(name, ".")+1:]
@@ -137,6 +175,11 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 			mended(t, db, mendedQueues, index, table)
 			after := layout(t, db)
 			dbtest.Same(t, cmp.Diff(before, after), "", "%s (-want +got)", index)
+			dropIndex(t, db, index)
+			last := map[string]string{"shop_activity": "id", "shop_workers": "id", "shop_emails": "create_time", "shop_files": "create_time"}[table]
+			dbtest.Exec(t, db.SQL, "CREATE INDEX "+index+" ON "+table+" ("+last+")")
+			mended(t, db, mendedQueues, index+" with other columns", table)
+			dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "%s with other columns (-want +got)", index)
 		}
 		dbtest.Ensure(t, n == 10, "%d indexes", n)
 	})
@@ -146,7 +189,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 func TestMigrateWithoutTheClaimIndex(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
-		execute(t, db, "INSERT INTO shop_emails (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'available', 60, 7, 1, 'NONE')")
+		dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type, status, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'available', 60, 7, 1, 'NONE')")
 		for _, to := range []schema.Order{schema.OrderHighest, schema.OrderLowest} {
 			dropIndex(t, db, "shop_emails$claim")
 			mended(t, db, []schema.Queue{{Name: "emails", Order: to}}, "the index", "shop_emails")
@@ -162,7 +205,7 @@ func TestMigrateWithDuplicates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		dropIndex(t, db, "shop_emails$live")
-		execute(t, db, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
+		dbtest.Exec(t, db.SQL, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
 		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}})
 		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one job of the same type and key may be live") {
 			t.Errorf("migrate: %v", err)
@@ -179,12 +222,11 @@ func TestMigrateOfATableAnewGoesOn(t *testing.T) {
 	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	// a user whose migration fails after the first step, because the second needs ALTER
 	cfg.User, cfg.Passwd = "hipq_creator", "secret"
-	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
+	dbtest.Exec(t, db.SQL, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
 		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
 	creator := opened(t, schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()})
-	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
-		t.Fatalf("it was to end halfway: %v: %v", changed, err)
-	}
+	changed, err := creator.Migrate(t.Context(), mendedQueues)
+	dbtest.Require(t, err != nil && layout(t, db)["shop_emails"] != "", "it was to end halfway: %v: %v", changed, err)
 	mended(t, db, mendedQueues, "the rest", "shop_emails")
 	dbtest.Same(t, cmp.Diff(before, layout(t, db)), "", "(-want +got)")
 }

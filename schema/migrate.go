@@ -3,12 +3,14 @@ package schema
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -116,7 +118,7 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 }
 
 // Migrate creates or updates the tables of the instance and of these queues, and returns the tables it changed. It also
-// recreates dropped tables and indexes. It may be repeated and run concurrently: runs take turns. MySQL's DDL is not
+// recreates dropped tables and indexes, and indexes with other columns. It may be repeated and run concurrently: runs take turns. MySQL's DDL is not
 // transactional, so an interrupted Migrate resumes at the step where it stopped; each step is repeatable. So two runs
 // on different nodes of a Galera cluster, which don't see each other's locks, may do the same steps: DDL happens on all
 // nodes at once, and the second run finds it done.
@@ -125,7 +127,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if err != nil {
 		return nil, err
 	}
-	if db.check(ctx, units) == nil {
+	if db.check(ctx, units, db.present) == nil {
 		return nil, nil // needs no right to create tables
 	}
 	m, end, err := db.migration(ctx)
@@ -201,19 +203,30 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 			return cmp.Or(err, undone)
 		}, err
 	}
-	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 60), 0)"
+	const name = "CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16))"
 	if _, err := m.conn.ExecContext(ctx, setSession+patient); err != nil {
 		return nil, err
 	}
-	var got int
-	if err := m.conn.GetContext(ctx, &got, lock); err != nil {
-		return nil, err
-	}
-	if got != 1 {
-		return nil, errors.New("it has been running for a minute")
+	for got, tries := 0, 1; got != 1; tries++ {
+		if err := m.conn.GetContext(ctx, &got, "SELECT COALESCE(GET_LOCK("+name+", 3), 0)"); err != nil {
+			return nil, err
+		}
+		var holder int64
+		if got != 1 && (tries == 1 || tries == 20) {
+			if err := m.conn.GetContext(ctx, &holder, "SELECT COALESCE(IS_USED_LOCK("+name+"), 0)"); err != nil {
+				return nil, err
+			}
+		}
+		held := fmt.Errorf("%w: connection %d has the lock of hipq init; if SHOW PROCESSLIST shows another program there: KILL %d", ErrHeld, holder, holder)
+		switch {
+		case holder != 0 && tries == 20:
+			return nil, held
+		case holder != 0:
+			m.db.Warn(held)
+		}
 	}
 	return func(error) error {
-		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)))")
+		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK("+name+")")
 		if err == nil {
 			_, err = m.conn.ExecContext(context.WithoutCancel(ctx), setSession+hurried)
 		}
@@ -237,10 +250,36 @@ func (m migration) read(ctx context.Context, do func() error) error {
 }
 
 func (m migration) write(ctx context.Context, statement string, args ...any) error {
-	return engine.Patiently(ctx, engine.IsConflict, func() error {
-		_, err := m.conn.ExecContext(ctx, statement, args...)
-		return err
-	})
+	conflicts := func(err error) bool { return engine.IsConflict(err) && !engine.IsLockTimeout(err) }
+	for said := false; ; said = true {
+		err := engine.Patiently(ctx, conflicts, func() error {
+			_, err := m.conn.ExecContext(ctx, statement, args...)
+			return err
+		})
+		if !engine.IsLockTimeout(err) {
+			return err
+		}
+		if !said {
+			m.db.Warn(fmt.Errorf("%w, and hipq waits: %.60s…%s", ErrHeld, strings.Join(strings.Fields(statement), " "), m.holders(ctx)))
+		}
+		select { // meanwhile others use the table
+		case <-ctx.Done():
+			return err
+		case <-time.After(3 * time.Second):
+		}
+	}
+}
+
+// holders are the oldest transactions, one of which a statement waits for, if this user may know.
+func (m migration) holders(ctx context.Context) (text string) {
+	const query = "SELECT GROUP_CONCAT(IF(trx_mysql_thread_id = 0, 'an XA transaction without a connection (hipq doctor)'," +
+		" CONCAT('connection ', trx_mysql_thread_id)), ' since ', trx_started ORDER BY trx_started SEPARATOR '; ')" +
+		" FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> CONNECTION_ID()"
+	var list sql.NullString
+	if err := m.conn.GetContext(ctx, &list, query); err != nil || list.String == "" {
+		return ""
+	}
+	return "; open transactions: " + list.String
 }
 
 // migrate brings one unit up to date, and returns the tables it changed.
@@ -269,18 +308,22 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 	return changed, err
 }
 
-// mendIndexes creates a unit's missing indexes, and returns the tables it changed.
+// mendIndexes creates a unit's indexes that are missing or have other columns, and returns the tables it changed.
 func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, err error) {
 	there := map[string]bool{}
-	err = m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) })
+	err = m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present([]unit{u}, there)) })
 	if err != nil {
 		return nil, fmt.Errorf("look for the indexes of %s: %w", u.tables[0], err)
 	}
 	for _, i := range m.db.indexes(u) {
-		if there[i.name] {
+		if there[i.create] {
 			continue
 		}
-		if err := m.exec(ctx, []string{i.create}); err != nil {
+		statements := []string{i.create}
+		if there[i.name] {
+			statements = m.db.replaceIndex(i)
+		}
+		if err := m.exec(ctx, statements); err != nil {
 			if engine.IsDuplicate(err) {
 				err = fmt.Errorf("%w: only one job of the same type and key may be live; cancel or delete the others: %w", ErrConfig, err)
 			}

@@ -34,7 +34,7 @@ func TestMigrateByAStep(t *testing.T) {
 			db := dbtest.Open(t, driver, source, "emails")
 			emails := []schema.Queue{{Name: "emails", Order: schema.OrderSchedule}}
 			migrate(t, db, emails...)
-			execute(t, db, c.row)
+			dbtest.Exec(t, db.SQL, c.row)
 			before := versions(t, db)
 			schema.AddStep(t, kind, strings.ReplaceAll(c.step, "VARCHAR(9)", map[string]string{"mysql": "VARCHAR(9)", "sqlite": "TEXT"}[driver]))
 			_, hint := schema.Diagnose(db.Check(t.Context(), emails))
@@ -47,7 +47,7 @@ func TestMigrateByAStep(t *testing.T) {
 				dbtest.Ensure(t, err == nil && n == 1, "%s: %d rows are as they were: %v", kind, n, err)
 				dbtest.OK(t, db.Check(t.Context(), emails))
 				// a run that was interrupted before it recorded the step
-				execute(t, db, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
+				dbtest.Exec(t, db.SQL, "UPDATE hipq_tables SET version = version - 1 WHERE "+map[string]string{"queue": "queue = 'emails'", "instance": "queue = 'NONE'"}[kind])
 			}
 			more := append(emails, schema.Queue{Name: "files"})
 			migrate(t, db, more...)
@@ -83,7 +83,7 @@ func TestCheckOnce(t *testing.T) {
 		queues := []schema.Queue{{Name: "emails"}}
 		db := dbtest.Open(t, driver, source, "emails")
 		dbtest.OK(t, db.CheckOnce(t.Context(), queues))
-		execute(t, db, "UPDATE hipq_tables SET version = version + 100")
+		dbtest.Exec(t, db.SQL, "UPDATE hipq_tables SET version = version + 100")
 		dbtest.Same(t, db.CheckOnce(t.Context(), queues), nil, "at once")
 		db.Age(time.Minute)
 		for range 2 { // the error is not cached either

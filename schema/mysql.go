@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,6 +75,9 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 		cfg.AllowFallbackToPlaintext = false // or a server in the middle could read everything by claiming to have no TLS
 	}
 	if err := hidePassword(cfg); err != nil {
+		return s, err
+	}
+	if err := cfg.Apply(mysql.BeforeConnect(o.beforeConnect)); err != nil {
 		return s, err
 	}
 	s.variables, cfg.Params = cfg.Params, nil
@@ -176,7 +180,7 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	set := map[string]string{} // no server has all of them
 	err := db.Read(ctx,
 		engine.Query{SQL: "SELECT VERSION()", Scan: engine.Row(&version)},
-		engine.Query{SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format')", Scan: engine.Pairs(set)},
+		engine.Query{SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format', 'max_allowed_packet')", Scan: engine.Pairs(set)},
 	)
 	switch {
 	case engine.IsLockTimeout(err): // these lock nothing: the node waits for what the others have committed
@@ -188,10 +192,13 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which allows no write in READ COMMITTED, as hipq does:"+
 			" SET GLOBAL binlog_format = ROW (or MIXED), and in the server's configuration too", ErrConfig)
 	}
-	if set["wsrep_on"] == "ON" {
-		return engine.Galera(), err
-	}
 	d := engine.MySQL
+	if set["wsrep_on"] == "ON" {
+		d = engine.Galera()
+	}
+	if n, bad := strconv.Atoi(set["max_allowed_packet"]); bad == nil {
+		d.Packet = max(n-1024, 1)
+	}
 	if !strings.Contains(version, "MariaDB") {
 		d.UpdateAtOnce = "" // MySQL has no lock wait shorter than a second, nor one for a single statement
 	}
@@ -269,9 +276,12 @@ const (
 		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10," +
 		" check_constraint_checks = 0, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, information_schema_stats_expiry = 0, */ time_zone = '+00:00'"
-	// hurried and patient set how long a statement waits for locks; a migration waits as long as it must.
+	// hurried, lent and patient set how long a statement waits for locks: in an application's pool only for a second, because the
+	// caller may hold them itself. A migration's is tried again as often as it must: a longer
+	// wait would hold up everybody else's statements on the table.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
-	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 86400"
+	lent    = ", innodb_lock_wait_timeout = 1, lock_wait_timeout = 5"
+	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 1"
 )
 
 type unlimitedKey struct{}
@@ -352,6 +362,8 @@ func checkVersion(version string) error {
 	switch {
 	case strings.Contains(version, "TiDB"):
 		return fmt.Errorf("%w: the server is TiDB, which hipq is not tested with; hipq needs MariaDB 10.6 or MySQL 8.0.13, or newer", ErrConfig)
+	case strings.Contains(version, "Vitess"):
+		return fmt.Errorf("%w: the server is Vitess, in whose failovers workers end: connect to a MySQL server instead, with an instance of hipq in each; docs/explanation/scaling.md says how", ErrConfig)
 	case strings.Contains(version, "MariaDB"):
 		need, name = [3]int{10, 6, 0}, "MariaDB"
 		version = strings.TrimPrefix(version, "5.5.5-") // a prefix for old replicas, not a version

@@ -32,7 +32,7 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
 		"SET GLOBAL init_connect = 'SET NAMES gbk'",
 	} {
-		execute(t, root, statement)
+		dbtest.Exec(t, root.SQL, statement)
 	}
 	t.Cleanup(func() { _, _ = root.SQL.Exec("SET GLOBAL init_connect = ''") })
 	for _, options := range []string{"", "?charset=utf8mb4", "?collation=utf8mb4_general_ci"} {
@@ -45,14 +45,12 @@ func wantTexts(t *testing.T, source string) {
 	t.Helper()
 	db := dbtest.Open(t, "mysql", source, "emails")
 	for _, text := range inGBK {
-		execute(t, db, "DELETE FROM shop_emails")
+		dbtest.Exec(t, db.SQL, "DELETE FROM shop_emails")
 		err := db.SQL.Tx(t.Context(), func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
 			return err
 		})
-		if err != nil {
-			t.Fatalf("%s: %v", source, err)
-		}
+		dbtest.Require(t, err == nil, "%s: %v", source, err)
 		var there []string
 		dbtest.OK(t, db.SQL.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"))
 		dbtest.Ensure(t, len(there) == 1 && there[0] == text, "%s: %q became %q", source, text, there)
@@ -114,9 +112,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 		"allowAllFiles=true":              "allowAllFiles would let the server read any file of this host",
 	} {
 		_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root:secret@tcp(127.0.0.1:1)/shop?" + option}, schema.Named("shop"))
-		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", option, err)
-		}
+		dbtest.Ensure(t, errors.Is(err, schema.ErrConfig) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "secret"), "%s: %v", option, err)
 	}
 }
 
@@ -199,13 +195,12 @@ func TestServerStopsAStatement(t *testing.T) {
 	if strings.Contains(version, "MariaDB") {
 		limit, number = "SET max_statement_time = 0.1", 1969
 	}
-	execute(t, db, limit)
+	dbtest.Exec(t, db.SQL, limit)
 	var n int64
 	err := db.SQL.GetContext(t.Context(), &n, "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"+
 		" SELECT COUNT(*) FROM n AS a, n AS b, n AS c, n AS d WHERE a.i + b.i + c.i + d.i = 7")
-	if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != number {
-		t.Fatalf("%d, %v", n, err)
-	}
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	dbtest.Require(t, ok && refused.Number == number, "%d, %v", n, err)
 	trouble, hint := schema.Diagnose(err)
 	dbtest.Ensure(t, trouble == schema.TryLater && strings.Contains(hint, "max_statement_time"), "%d, %s", trouble, hint)
 }

@@ -108,14 +108,14 @@ func TestNodeOfAHost(t *testing.T) {
 		}
 		for passed := range 2 {
 			proxies[(n+passed)%3].Cut()
-			execute(t, db, "DO 1")
+			dbtest.Exec(t, db.SQL, "DO 1")
 			if at, _ := db.Nodes(); len(at) != passed+2 || at[0] != n || at[passed+1] != (n+passed+1)%3 {
 				t.Errorf("host %s is at %v when %d nodes are gone", o.Host, at, passed+1)
 			}
 		}
 		p.Mend()
 		proxies[(n+2)%3].Cut()
-		execute(t, db, "DO 1")
+		dbtest.Exec(t, db.SQL, "DO 1")
 		at, _ := db.Nodes()
 		dbtest.Ensure(t, len(at) == 3 && at[2] == n, "host %s is at %v when only its first node is there", o.Host, at)
 		proxies[(n+1)%3].Mend()
@@ -159,9 +159,7 @@ func TestNodesThatCantBe(t *testing.T) {
 func TestServersAreTheNodes(t *testing.T) {
 	o := schema.Options{Driver: "mysql", DSN: "root@tcp(elsewhere:3306)/shop", Nodes: []string{"db1", "db2:3307"}}
 	addrs, alone, err := o.Servers()
-	if err != nil || !slices.Equal(addrs, []string{"db1:3306", "db2:3307"}) {
-		t.Fatalf("%v: %v", addrs, err)
-	}
+	dbtest.Require(t, err == nil && slices.Equal(addrs, []string{"db1:3306", "db2:3307"}), "%v: %v", addrs, err)
 	for i, one := range alone {
 		dbtest.Ensure(t, strings.Contains(one.DSN, "tcp("+addrs[i]+")") && one.Nodes == nil, "%s: %+v", addrs[i], one)
 	}
@@ -188,9 +186,7 @@ func TestGroupReplacedPrimary(t *testing.T) {
 			_ = db.SQL.Close()
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no new primary after a minute: %v", err)
-		}
+		dbtest.Require(t, !time.Now().After(deadline), "no new primary after a minute: %v", err)
 	}
 	end()
 	db := dbtest.Must(open(dbtest.AnyOf(t, dsns...) + "?group_replication_consistency='AFTER'"))(t)

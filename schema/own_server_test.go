@@ -50,7 +50,7 @@ func binaryLogByStatement(t *testing.T, source string) {
 	server := dbtest.Must(sql.Open("mysql", source))(t)
 	defer func() { _ = server.Close() }()
 	dbtest.Must(server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"))(t)
-	execute(t, dbtest.Open(t, "mysql", source, "emails"), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	dbtest.Exec(t, dbtest.Open(t, "mysql", source, "emails").SQL, "INSERT INTO shop_emails (job_type) VALUES ('send')")
 }
 
 // characterSetOfTheServer: texts survive if the server gives each client its own character set, whatever the client
@@ -58,15 +58,13 @@ func binaryLogByStatement(t *testing.T, source string) {
 func characterSetOfTheServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
 	for _, charset := range []string{"gbk", "big5"} {
-		execute(t, root, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
+		dbtest.Exec(t, root.SQL, "SET GLOBAL character_set_client = "+charset, "SET GLOBAL collation_connection = "+charset+"_bin")
 		db, err := sql.Open("mysql", source)
 		dbtest.OK(t, err)
 		defer func() { _ = db.Close() }()
 		var got, version string
 		err = db.QueryRowContext(t.Context(), "SELECT @@character_set_client, VERSION()").Scan(&got, &version)
-		if err != nil || got != charset && !strings.HasPrefix(version, "9.") {
-			t.Fatalf("another's connection has %q, want %q: %v", got, charset, err)
-		}
+		dbtest.Require(t, err == nil && (got == charset || strings.HasPrefix(version, "9.")), "another's connection has %q, want %q: %v", got, charset, err)
 		wantTexts(t, source)
 	}
 }
@@ -75,7 +73,7 @@ func characterSetOfTheServer(t *testing.T, source string) {
 // maybe to another server; until then the error is the server's own.
 func readOnlyServer(t *testing.T, source string) {
 	root := dbtest.Open(t, "mysql", source)
-	execute(t, root, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
+	dbtest.Exec(t, root.SQL, "CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'",
 		"REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
 	cfg, err := mysql.ParseDSN(source)
 	dbtest.OK(t, err)
@@ -93,7 +91,7 @@ func readOnlyServer(t *testing.T, source string) {
 		})
 	}
 	first := connection()
-	execute(t, root, "SET GLOBAL read_only = 1")
+	dbtest.Exec(t, root.SQL, "SET GLOBAL read_only = 1")
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	err = write(short)
@@ -101,7 +99,7 @@ func readOnlyServer(t *testing.T, source string) {
 	done, refused := make(chan error, 1), make(chan struct{}, 100)
 	go func() { done <- write(engine.Hearing(t.Context(), func(error) { refused <- struct{}{} })) }()
 	<-refused
-	execute(t, root, "SET GLOBAL read_only = 0")
+	dbtest.Exec(t, root.SQL, "SET GLOBAL read_only = 0")
 	dbtest.OK(t, <-done)
 	dbtest.Ensure(t, connection() != first, "the connection is the same")
 	var n int
@@ -114,7 +112,7 @@ func nodesOfWhichOneWrites(t *testing.T, reader string) {
 	writer := dbtest.MySQL(t)
 	cfg := dbtest.Must(mysql.ParseDSN(writer))(t)
 	its := dbtest.Must(mysql.ParseDSN(reader))(t)
-	execute(t, dbtest.Open(t, "mysql", reader), "CREATE DATABASE "+cfg.DBName+" CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1")
+	dbtest.Exec(t, dbtest.Open(t, "mysql", reader).SQL, "CREATE DATABASE "+cfg.DBName+" CHARACTER SET utf8mb4", "SET GLOBAL read_only = 1")
 	its.DBName = cfg.DBName
 	reader = its.FormatDSN()
 	o := schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, reader, writer)}
@@ -188,8 +186,7 @@ func thief(t *testing.T, key *rsa.PrivateKey, certificate *tls.Config, greets, c
 // serve talks to each client in turn; end waits until all are done.
 func serve(t *testing.T, talk func(*client)) (address string, end func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	dbtest.OK(t, err)
+	listener := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	err := m.read(ctx, func() error {
 		owners, there = map[string]owner{}, map[string]bool{}
 		// in this order, because a table is claimed before it is made
-		return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there), recorded(u.tables, owners))
+		return engine.ReadOn(ctx, m.conn, m.db.present([]unit{u}, there), recorded(u.tables, owners))
 	})
 	if err != nil {
 		return found, fmt.Errorf("find the owner of %s: %w", u.tables[0], err)
@@ -36,9 +37,12 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 	for _, table := range u.tables {
 		o, recorded := owners[table]
 		switch {
-		case !recorded && there[table]:
-			return found, fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
 		case !recorded:
+			if there[table] {
+				if err := m.adopts(ctx, u, table); err != nil {
+					return found, err
+				}
+			}
 			found.versions[table], found.unowned = 0, append(found.unowned, table)
 		case o.instance != m.db.instance || o.queue != u.queue:
 			return found, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
@@ -51,6 +55,41 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 		}
 	}
 	return found, nil
+}
+
+// adopts returns nil for a table without an owner that is empty and has hipq's columns, as after a dump without data.
+func (m migration) adopts(ctx context.Context, u unit, table string) (err error) {
+	model, names := &DB{SQL: m.db.SQL, Names: Named("hipq_model")}, []string(nil)
+	units, err := model.units([]Queue{{Name: queueKind, Order: u.order}})
+	if err != nil {
+		return err
+	}
+	made := units[slices.IndexFunc(units, func(other unit) bool { return other.kind == u.kind })]
+	for _, t := range made.tables {
+		names = append(names, "DROP TABLE IF EXISTS "+t)
+	}
+	err = m.exec(ctx, slices.Concat(append([][]string{names}, model.steps(made)...)...))
+	if err == nil && u.order != OrderAny && u.order != OrderLowest {
+		anew := model.setOrder(made.tables[0], u.order)
+		err = m.exec(ctx, anew[:len(anew)-1]) // the last notes the order
+	}
+	defer func() { err = errors.Join(err, m.exec(context.WithoutCancel(ctx), names)) }()
+	var rows int
+	columns, wanted := []string{}, []string{}
+	if err == nil {
+		err = m.read(ctx, func() error {
+			return m.conn.GetContext(ctx, &rows, "SELECT COUNT(*) FROM (SELECT 1 FROM "+table+" LIMIT 1) any_row")
+		})
+	}
+	for name, list := range map[string]*[]string{table: &columns, made.tables[slices.Index(u.tables, table)]: &wanted} {
+		if err == nil {
+			err = m.read(ctx, func() error { return m.conn.SelectContext(ctx, list, m.db.SQL.ColumnsOf, name) })
+		}
+	}
+	if err == nil && (rows > 0 || !slices.Equal(columns, wanted)) {
+		err = fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
+	}
+	return err
 }
 
 // claim records the owner of tables before they are made, and version 0 for those that are gone. Otherwise an interrupted

@@ -13,9 +13,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/files"
 )
 
 // Most plugins prove that hipq has the password without sending it. Some send it, and the server chooses the plugin. So
@@ -69,31 +72,39 @@ func hidePassword(cfg *mysql.Config) error {
 	key := noKey // the driver needs its own copy
 	mysql.RegisterServerPubKey(noKeyName, &key)
 	cfg.ServerPubKey = noKeyName
-	if cfg.TLS == nil {
+	if cfg.TLS == nil || !cfg.TLS.InsecureSkipVerify {
 		return nil
 	}
-	if cfg.TLS.InsecureSkipVerify {
-		if !isTCP(cfg) { // only the driver can dial it, so nothing would read the greeting
-			return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
-				" set database.tls", ErrConfig)
-		}
-		cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			g := ctx.Value(greetingKey{}).(*greeting)
-			var err error
-			g.Conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-			return g, err
+	if !isTCP(cfg) { // only the driver can dial it, so nothing would read the greeting
+		return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
+			" set database.tls", ErrConfig)
+	}
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		g := ctx.Value(greetingKey{}).(*greeting)
+		var err error
+		g.Conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return g, err
+	}
+	return nil
+}
+
+// beforeConnect readies the driver's copy of the config for one connection. Without a copy for each, one fallback to plain text
+// would apply to all.
+func (o Options) beforeConnect(ctx context.Context, cfg *mysql.Config) error {
+	if !assured(cfg) && cfg.TLS != nil && cfg.TLS.InsecureSkipVerify {
+		cfg.TLS.VerifyConnection = func(tls.ConnectionState) error {
+			cfg.TLS = nil // from here on the driver only checks whether TLS hides a password
+			return ctx.Value(greetingKey{}).(*greeting).check()
 		}
 	}
-	// With this, the driver copies the config for each connection. Otherwise one fallback to plain text would apply to all.
-	return cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, one *mysql.Config) error {
-		if one.TLS.InsecureSkipVerify {
-			one.TLS.VerifyConnection = func(tls.ConnectionState) error {
-				one.TLS = nil // from here on the driver only checks whether TLS hides a password
-				return ctx.Value(greetingKey{}).(*greeting).check()
-			}
-		}
+	if o.DSNFile == "" {
 		return nil
-	}))
+	}
+	text, _, err := files.ReadTrusted(o.DSNFile)
+	if now, invalid := mysql.ParseDSN(strings.TrimRight(string(text), "\r\n")); err == nil && invalid == nil { // else it is being written
+		cfg.User, cfg.Passwd = now.User, now.Passwd
+	}
+	return nil
 }
 
 // greeting is a connection that keeps the server's first packet: if it asks for sha256_password, the driver would send

@@ -80,8 +80,7 @@ func TestServerAsksForThePassword(t *testing.T) {
 	const caching, sha256, clearText, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
 	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	dbtest.OK(t, err)
+	key := dbtest.Must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	mysql.RegisterServerPubKey("known", &rsa.PublicKey{N: new(big.Int).Add(key.N, big.NewInt(2)), E: key.E}) // another server's key
 	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -134,9 +133,8 @@ func TestServerAsksForThePassword(t *testing.T) {
 			if c.want == "" {
 				return
 			}
-			if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "please") {
-				t.Errorf("%v", err)
-			}
+			trouble, _ := schema.Diagnose(err)
+			dbtest.Ensure(t, trouble == schema.Misconfigured && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "please"), "%v", err)
 		})
 	}
 }

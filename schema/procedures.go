@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
 )
 
@@ -110,6 +113,7 @@ func (db *DB) procedure(u unit, file string) procedure {
 		"{self}", p.name, "{job}", helpers, "{skip_locked}", skipLocked,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
+		"{patience}", strconv.Itoa(int(claim.Patience/time.Second)), "{ask_every}", strconv.Itoa(int(claim.AskEvery/time.Second)),
 	).Replace(db.inlined(orderInSQL().Replace(textOf(sqlFiles, file))))))
 	return p
 }

@@ -17,8 +17,7 @@ import (
 func TestFileIsItsOwners(t *testing.T) {
 	for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o640: 0o640, 0o660: 0o660} {
 		path := filepath.Join(t.TempDir(), "hipq.db")
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, schema.Named("shop"))
-		dbtest.OK(t, err)
+		db := dbtest.Must(schema.Open(t.Context(), schema.Options{Driver: "sqlite", Path: path, Mode: mode, Create: true}, schema.Named("shop")))(t)
 		migrate(t, db, schema.Queue{Name: "emails"})
 		for _, beside := range []string{"", "-wal", "-shm"} {
 			info := dbtest.Must(os.Stat(path + beside))(t)

@@ -25,7 +25,7 @@ function countWords(array $job): int
         }
     }
     if (!is_string($file) || !is_file($file)) {
-        throw new NoSuchText('no such text: ' . json_encode($file));
+        throw new NoSuchText('no such text: ' . json_encode($file, JSON_THROW_ON_ERROR));
     }
     $part = "report-{$job['id']}.{$job['attempt']}.part";
     try {

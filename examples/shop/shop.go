@@ -162,7 +162,6 @@ func (s *Shop) Work(ctx context.Context, log *slog.Logger) error {
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
 			string(SendReceipt): handler.ForResult(SendReceipt, s.send),
 		}}},
-		Options:    worker.Options{Grace: 10 * time.Second},
 		Middleware: []handler.Middleware{handler.Log(log)},
 		Log:        log,
 	})

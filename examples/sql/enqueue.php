@@ -8,7 +8,8 @@ declare(strict_types=1);
 function submit(PDO $db, string $queue, string $type, ?string $key = null, mixed $data = null, array $options = []): array
 {
     $call = $db->prepare('CALL shop_job_submit(?, ?, ?, ?, ?)');
-    $call->execute([$queue, $type, $key, $data === null ? null : json_encode($data), json_encode((object) $options)]);
+    $data = $data === null ? null : json_encode($data, JSON_THROW_ON_ERROR); // else invalid UTF-8 becomes false
+    $call->execute([$queue, $type, $key, $data, json_encode((object) $options, JSON_THROW_ON_ERROR)]);
     [$id, $duplicate] = $call->fetch(PDO::FETCH_NUM);
     $call->closeCursor();
     return [(int) $id, (bool) $duplicate];

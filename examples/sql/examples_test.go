@@ -122,7 +122,7 @@ func (s *shop) livesOn() {
 	}
 	script := filepath.Join(s.t.TempDir(), "busy")
 	must(s.t, os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600))
-	c := s.command(s.user("sql_worker", ""), script)
+	c := s.command(s.user("emails_worker", ""), script)
 	said := &strings.Builder{}
 	c.Stdout, c.Stderr = said, said
 	must(s.t, c.Start())
@@ -263,7 +263,7 @@ func (s *shop) works() {
 	ctx, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer stop()
 	said := &strings.Builder{}
-	c := s.command(s.user("sql_worker", ""), "worker", "emails")
+	c := s.command(s.user("emails_worker", ""), "worker", "emails")
 	c.Stdout, c.Stderr = said, said
 	must(s.t, c.Start())
 	ended := make(chan error, 1)

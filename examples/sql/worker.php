@@ -105,9 +105,9 @@ class Worker
                 $this->deregister();
                 $this->register();
             }
-            $types = json_encode(array_keys($this->handlers));
+            $types = json_encode(array_keys($this->handlers), JSON_THROW_ON_ERROR);
             try {
-                $jobs = $this->hipq->call('job_grab', $this->secret, $this->queue, $types, $this->grab);
+                $jobs = $this->job('grab', $types, $this->grab);
             } catch (Refused $e) {
                 if ($e->getCode() === Refused::LOCK_LOST) {
                     self::giveUp($e->getMessage());
@@ -193,11 +193,17 @@ class Worker
         }
     }
 
+    /** Calls a procedure of this queue: the right to those suffices. */
+    private function job(string $what, mixed ...$args): array
+    {
+        return $this->hipq->call("{$this->queue}\$job_$what", $this->secret, ...$args);
+    }
+
     private function run(array $job): void
     {
-        $mine = [$this->secret, $this->queue, $job['id'], $job['token']];
+        $mine = [$job['id'], $job['token']];
         try {
-            $job['attempt'] = $this->hipq->call('job_start', ...$mine)[0]['attempt'];
+            $job['attempt'] = $this->job('start', ...$mine)[0]['attempt'];
         } catch (Refused $e) {
             if ($e->getCode() !== Refused::STARTED) {
                 $this->say($job, $e);
@@ -214,18 +220,18 @@ class Worker
             } finally {
                 $this->overdue = INF;
             }
-            $settle = ['job_complete', ...$mine, $result === null ? null : json_encode($result)];
+            $settle = ['complete', ...$mine, $result === null ? null : json_encode($result, JSON_THROW_ON_ERROR)];
         } catch (Timeout) {
-            $settle = ['job_fail', ...$mine, "timeout after {$job['timeout']}s", null];
+            $settle = ['fail', ...$mine, "timeout after {$job['timeout']}s", null];
         } catch (Last $e) {
-            $settle = ['job_fail', ...$mine, $e->getMessage(), '{"final": true}'];
+            $settle = ['fail', ...$mine, $e->getMessage(), '{"final": true}'];
         } catch (Later $e) {
-            $settle = ['job_fail', ...$mine, $e->getMessage(), json_encode(['retry_after' => $e->after])];
+            $settle = ['fail', ...$mine, $e->getMessage(), json_encode(['retry_after' => $e->after], JSON_THROW_ON_ERROR)];
         } catch (Throwable $e) {
-            $settle = ['job_fail', ...$mine, $e::class.': '.$e->getMessage(), null];
+            $settle = ['fail', ...$mine, $e::class.': '.$e->getMessage(), null];
         }
         try {
-            $this->hipq->call(...$settle);
+            $this->job(...$settle);
         } catch (Refused $e) { // too late: it changes nothing
             $this->say($job, $e);
         }

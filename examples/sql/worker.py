@@ -99,7 +99,7 @@ class Worker:
                 self.deregister()
                 self.register()
             try:
-                jobs = self.hipq.call("job_grab", self.secret, self.queue, json.dumps(list(self.handlers)), self.grab)
+                jobs = self.job("grab", json.dumps(list(self.handlers)), self.grab)
             except Refused as e:
                 if e.code == Refused.LOCK_LOST:
                     give_up(e)
@@ -155,10 +155,14 @@ class Worker:
             time.sleep(min(1, self.lock_seconds / 20))
         give_up("not renewed in time")
 
+    def job(self, what, *args):
+        """Calls a procedure of this queue: the right to those suffices."""
+        return self.hipq.call(f"{self.queue}$job_{what}", self.secret, *args)
+
     def run(self, job):
-        mine = (self.secret, self.queue, job["id"], job["token"])
+        mine = (job["id"], job["token"])
         try:
-            job["attempt"] = self.hipq.call("job_start", *mine)[0]["attempt"]
+            job["attempt"] = self.job("start", *mine)[0]["attempt"]
         except Refused as e:
             if e.code != Refused.STARTED:
                 return self.say(job, e)
@@ -170,17 +174,17 @@ class Worker:
                 result = self.handlers[job["job_type"]](job)
             finally:
                 signal.alarm(0)
-            settle = ("job_complete", *mine, None if result is None else json.dumps(result))
+            settle = ("complete", *mine, None if result is None else json.dumps(result))
         except Timeout:
-            settle = ("job_fail", *mine, f"timeout after {job['timeout']}s", None)
+            settle = ("fail", *mine, f"timeout after {job['timeout']}s", None)
         except Final as e:
-            settle = ("job_fail", *mine, str(e), '{"final": true}')
+            settle = ("fail", *mine, str(e), '{"final": true}')
         except Later as e:
-            settle = ("job_fail", *mine, e.args[0], json.dumps({"retry_after": e.args[1]}))
+            settle = ("fail", *mine, e.args[0], json.dumps({"retry_after": e.args[1]}))
         except Exception as e:
-            settle = ("job_fail", *mine, f"{type(e).__name__}: {e}", None)
+            settle = ("fail", *mine, f"{type(e).__name__}: {e}", None)
         try:
-            self.hipq.call(*settle)
+            self.job(*settle)
         except Refused as e:  # too late: it changes nothing
             self.say(job, e)
 

@@ -22,9 +22,7 @@ func TestClaim(t *testing.T) {
 			for range 8 {
 				all.Go(func() {
 					ours, err := alert.NewLog(db).Claim(t.Context(), "failed emails 3f2a91bc \xff'", now, time.Hour)
-					if err != nil {
-						t.Error(err)
-					}
+					dbtest.Ensure(t, err == nil, "%v", err)
 					if ours {
 						said.Add(1)
 					}

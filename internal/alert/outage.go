@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,15 +22,21 @@ const overAfter = 2 * time.Minute
 // because the database can't be asked.
 type Outage struct{ file string }
 
-type state struct {
-	// Since is when the outage began.
+// Cause is why ticks fail.
+type Cause struct {
+	// Word identifies the cause. Text is for people.
+	Word, Text string
+}
+
+// spell is a time in which ticks failed for one cause.
+type spell struct {
+	Cause
+	// Since is when it began.
 	Since time.Time `json:"since"`
 	// Said is when it was last said.
 	Said time.Time `json:"said"`
-	// Over is since when no tick has failed; zero if the last one failed.
+	// Over is since when no tick has failed for this cause; zero if the last one did.
 	Over time.Time `json:"over"`
-	// Why is what was said: a word that identifies the reason, and the text that Ends returns.
-	Why string `json:"why,omitempty"`
 }
 
 // OutageOf returns the outage with this key, which names a config and the part of it that a tick works on.
@@ -52,43 +58,56 @@ func cached(what, key string) (string, error) {
 	return filepath.Join(cache, what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
-// Goes records a failed tick; the outage began at from or earlier. It returns the beginning, and whether to say why: the
-// reason's first word is new, or it was last said too long ago. Two ticks that fail at the same time may both say it.
-func (o *Outage) Goes(from, now time.Time, why string, every time.Duration) (since time.Time, say bool, err error) {
-	s, err := o.read()
+// Goes records a tick that failed for a cause, at from or earlier. It returns since when ticks fail for it, and whether to say
+// so: the cause is new, or was last said too long ago. Two ticks that fail at the same time may both say it.
+func (o *Outage) Goes(from, now time.Time, why Cause, every time.Duration) (since time.Time, say bool, err error) {
+	spells, err := o.read()
 	if err != nil {
 		return from, true, err
 	}
-	if s.Since.IsZero() || s.Since.After(now) {
-		s = state{Since: from}
+	spells = slices.DeleteFunc(spells, func(s spell) bool { return s.Since.After(now) }) // the clock was set back
+	ours := slices.IndexFunc(spells, func(s spell) bool { return s.Word == why.Word || s.Word == "" })
+	changed := ours < 0 || !spells[ours].Over.IsZero()
+	for n := range spells {
+		if n != ours && spells[n].Over.IsZero() { // another cause has followed it
+			spells[n].Over, changed = now, true
+			if ours >= 0 && now.Sub(spells[ours].Over) >= overAfter { // and ours comes back after it
+				spells[ours] = spell{Since: from}
+			}
+		}
 	}
-	if lately := now.Sub(s.Said); lately < 0 || lately >= every || reason(why) != reason(s.Why) {
-		s.Said, s.Why, say = now, why, true
+	if ours < 0 {
+		spells, ours = append(spells, spell{Since: from}), len(spells)
 	}
-	if !say && s.Over.IsZero() {
+	s := &spells[ours]
+	if lately := now.Sub(s.Said); lately < 0 || lately >= every {
+		s.Said, say = now, true
+	}
+	if !say && !changed {
 		return s.Since, false, nil // nothing new
 	}
-	s.Over = time.Time{}
-	return s.Since, say, o.write(s)
+	s.Cause, s.Over = why, time.Time{}
+	return s.Since, say, o.write(spells)
 }
 
-func reason(why string) string {
-	word, _, _ := strings.Cut(why, " ")
-	return word
-}
-
-// Ends records that a tick found the database. Once none has failed for two minutes, it returns the outage's beginning, end
-// and last reason, only once; otherwise zeros.
+// Ends records that a tick succeeded. Once none has failed for two minutes, it returns the beginning, end and text of the
+// last cause, only once; otherwise zeros.
 func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err error) {
-	s, err := o.read()
-	if err != nil || s.Since.IsZero() {
+	spells, err := o.read()
+	if err != nil || len(spells) == 0 {
 		return since, over, "", err
 	}
-	if s.Over.IsZero() || s.Over.After(now) {
-		s.Over = now
-		return since, over, "", o.write(s)
+	ended := false
+	for n := range spells {
+		if s := &spells[n]; s.Over.IsZero() || s.Over.After(now) {
+			s.Over, ended = now, true
+		}
 	}
-	if now.Sub(s.Over) < overAfter {
+	if ended {
+		return since, over, "", o.write(spells)
+	}
+	last := slices.MaxFunc(spells, func(a, b spell) int { return a.Over.Compare(b.Over) })
+	if now.Sub(last.Over) < overAfter {
 		return since, over, "", nil
 	}
 	if err := os.Remove(o.file); err != nil {
@@ -97,37 +116,36 @@ func (o *Outage) Ends(now time.Time) (since, over time.Time, why string, err err
 		}
 		return since, over, "", err
 	}
-	_, why, _ = strings.Cut(s.Why, " ")
-	return s.Since, s.Over, why, nil
+	return last.Since, last.Over, last.Text, nil
 }
 
 // IsKnown says whether ticks have failed, and it wasn't said yet that this is over.
 func (o *Outage) IsKnown() bool {
-	s, err := o.read()
-	return err == nil && !s.Since.IsZero()
+	spells, err := o.read()
+	return err == nil && len(spells) > 0
 }
 
-// read returns the zero state if the file is missing or unreadable as JSON.
-func (o *Outage) read() (s state, err error) {
+// read returns nothing if the file is missing or unreadable as JSON.
+func (o *Outage) read() (spells []spell, err error) {
 	text, err := os.ReadFile(o.file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return state{}, nil
+		return nil, nil
 	case err == nil && len(text) == 0: // the disk was full, so only the file's time could be recorded
 		info, err := os.Stat(o.file)
 		if err != nil {
-			return state{}, err
+			return nil, err
 		}
-		return state{Since: info.ModTime(), Said: info.ModTime()}, nil
-	case err == nil && json.Unmarshal(text, &s) != nil:
-		return state{}, nil
+		return []spell{{Since: info.ModTime(), Said: info.ModTime()}}, nil
+	case err == nil && json.Unmarshal(text, &spells) != nil:
+		return nil, nil
 	}
-	return s, err
+	return spells, err
 }
 
 // write replaces the file atomically, because another tick may read it.
-func (o *Outage) write(s state) error {
-	text, err := json.Marshal(s)
+func (o *Outage) write(spells []spell) error {
+	text, err := json.Marshal(spells)
 	if err != nil {
 		return err
 	}

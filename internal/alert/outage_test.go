@@ -19,14 +19,13 @@ func TestOutage(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	goes := func(after time.Duration, wantSay bool, wantSince time.Time) {
 		t.Helper()
-		since, say, err := o.Goes(begin.Add(after), begin.Add(after), "", 15*time.Minute)
+		since, say, err := o.Goes(begin.Add(after), begin.Add(after), alert.Cause{Word: "away"}, 15*time.Minute)
 		dbtest.Ensure(t, err == nil && say == wantSay && since.Equal(wantSince), "after %s: %s, %t, %v", after, since, say, err)
 	}
 	ends := func(after time.Duration, wantSince, wantOver time.Time) {
 		t.Helper()
-		if since, over, _, err := o.Ends(begin.Add(after)); err != nil || !since.Equal(wantSince) || !over.Equal(wantOver) {
-			t.Errorf("after %s it was so from %s to %s, %v", after, since, over, err)
-		}
+		since, over, _, err := o.Ends(begin.Add(after))
+		dbtest.Ensure(t, err == nil && since.Equal(wantSince) && over.Equal(wantOver), "after %s it was so from %s to %s, %v", after, since, over, err)
 	}
 	never := time.Time{}
 	ends(0, never, never)
@@ -54,9 +53,7 @@ func TestOutage(t *testing.T) {
 	goes(time.Hour, true, later)
 	goes(time.Minute, true, begin.Add(time.Minute)) // the clock was set back
 	files, _ := filepath.Glob(filepath.Join(cache, "hipq", "*"))
-	if len(files) != 1 {
-		t.Fatalf("%q", files)
-	}
+	dbtest.Require(t, len(files) == 1, "%q", files)
 	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -67,23 +64,41 @@ func TestOutage(t *testing.T) {
 	ends(time.Hour, never, never)
 	ends(time.Hour+2*time.Minute, later, later)
 	// A tick that was interrupted midway knows that the outage began before.
-	if since, say, err := o.Goes(begin, later, "", 15*time.Minute); err != nil || !say || !since.Equal(begin) {
+	if since, say, err := o.Goes(begin, later, alert.Cause{Word: "away"}, 15*time.Minute); err != nil || !say || !since.Equal(begin) {
 		t.Errorf("since %s, %t, %v", since, say, err)
 	}
 }
 
-// A new reason is news.
-func TestOutageReason(t *testing.T) {
+// A new cause is news, with a time of its own. One that comes back is news if another was there for two minutes, or has ended.
+func TestOutageCauses(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HOME", cache)
 	t.Setenv("XDG_CACHE_HOME", cache)
-	o, now := dbtest.Must(alert.OutageOf("a config"))(t), time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	for n, want := range []struct {
-		why string
-		say bool
-	}{{"typo", true}, {"typo", false}, {"password", true}, {"password", false}, {"typo", true}} {
-		_, say, err := o.Goes(now, now, want.why, time.Hour)
-		dbtest.Ensure(t, err == nil && say == want.say, "%d: %t, %v", n, say, err)
+	o, begin := dbtest.Must(alert.OutageOf("a config"))(t), time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		minute, since int
+		word          string
+		say           bool
+	}{
+		{0, 0, "typo", true},
+		{1, 0, "typo", false},
+		{2, 2, "password", true},
+		{3, 0, "typo", false},
+		{4, 2, "password", false},
+		{6, 2, "password", false},
+		{7, 7, "typo", true},
+		{8, 2, "password", false},
+	} {
+		now := begin.Add(time.Duration(c.minute) * time.Minute)
+		since, say, err := o.Goes(now, now, alert.Cause{Word: c.word, Text: "the " + c.word}, time.Hour)
+		got := int(since.Sub(begin).Minutes())
+		dbtest.Ensure(t, err == nil && say == c.say && got == c.since, "%+v: since %d, %t, %v", c, got, say, err)
+	}
+	for _, minute := range []int{9, 11} {
+		since, over, why, err := o.Ends(begin.Add(time.Duration(minute) * time.Minute))
+		ended := minute == 11
+		dbtest.Ensure(t, err == nil && ended == (why == "the password") && ended == since.Equal(begin.Add(2*time.Minute)) && ended == over.Equal(begin.Add(9*time.Minute)),
+			"after %d min: %q from %s to %s, %v", minute, why, since, over, err)
 	}
 }
 

@@ -15,9 +15,8 @@ func TestSeen(t *testing.T) {
 	last := func(key string, want time.Time) {
 		t.Helper()
 		s := dbtest.Must(alert.SeenOf(key))(t)
-		if got, err := s.Last(); err != nil || !got.Equal(want) {
-			t.Errorf("%s was seen %s, %v; want %s", key, got, err, want)
-		}
+		got, err := s.Last()
+		dbtest.Ensure(t, err == nil && got.Equal(want), "%s was seen %s, %v; want %s", key, got, err, want)
 	}
 	last("a", time.Time{})
 	for _, at := range []time.Time{time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), time.Date(2026, 11, 22, 3, 1, 0, 0, time.UTC)} {

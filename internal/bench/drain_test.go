@@ -32,8 +32,8 @@ func hipqDrain(name string, q *Queue, n int, w Workers) side {
 	}
 }
 
-// BenchmarkDrain compares no-op drains: one worker with the floor on one connection, two workers with one, and two
-// workers with the floor on two connections. SQLite's floor has only one.
+// BenchmarkDrain compares no-op drains: one worker with the floor on one connection, several workers with one, and
+// two with the floor on two connections. SQLite's floor has only one.
 func BenchmarkDrain(b *testing.B) {
 	const n = 20_000
 	engines(b, func(b *testing.B, db *schema.DB, bare floor) {
@@ -44,10 +44,14 @@ func BenchmarkDrain(b *testing.B) {
 				hipqDrain("c100", q, n, Workers{Concurrency: 100}),
 				hipqDrain("c10", q, n, Workers{Concurrency: 10}),
 				bareDrain("floor-w2", bare, n, 2),
-				hipqDrain("c100-w2", q, n, Workers{Count: 2, Concurrency: 100}))
+				hipqDrain("c100-w2", q, n, Workers{Count: 2, Concurrency: 100}),
+				hipqDrain("c100-w4", q, n, Workers{Count: 4, Concurrency: 100}),
+				hipqDrain("c100-w8", q, n, Workers{Count: 8, Concurrency: 100}))
 			r.report(b, "c100/floor", "c100", "floor")
 			r.report(b, "c10/floor", "c10", "floor")
-			r.report(b, "w2/w1", "c100-w2", "c100")
+			for _, w := range []string{"w2", "w4", "w8"} {
+				r.report(b, w+"/w1", "c100-"+w, "c100")
+			}
 			r.report(b, "w2/floor-w2", "c100-w2", "floor-w2")
 		}
 	})

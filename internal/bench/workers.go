@@ -22,11 +22,13 @@ type Workers struct {
 	Batch int
 	// Home are their preferred shards; empty means the default.
 	Home []int
+	// Poll, if not 0, makes the workers stay, and poll so often.
+	Poll time.Duration
 	// Handler runs the jobs of all types; nil does nothing.
 	Handler handler.Handler
 }
 
-// Drain runs the workers until nothing is due, and returns how many jobs they finished.
+// Drain runs the workers until nothing is due, or the context ends, and returns how many jobs they finished.
 func (q *Queue) Drain(ctx context.Context, w Workers) (int, error) {
 	var finished atomic.Int64
 	err := together(max(1, w.Count), func(int) error {
@@ -50,6 +52,9 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 	o.Concurrency, o.RunFor = w.Concurrency, time.Hour
 	if w.Batch > 0 {
 		o.Batch = w.Batch
+	}
+	if w.Poll > 0 {
+		o.Linger, o.Poll = true, w.Poll
 	}
 	return worker.Run(ctx, worker.Params{
 		Options: o,

@@ -262,8 +262,10 @@ func (s *shop) loseLock(at *attempt) {
 				p.Queues = []worker.Queue{q}
 			}
 		}
-		_, err := worker.RunJob(s.Context(), p, id)
-		dbtest.Ensure(s, err == nil, "%s: %v", name, err)
+		if !s.get(name, id).Status.IsFinal() { // a lost job ran again at once; one that its worker gave back waits
+			_, err := worker.RunJob(s.Context(), p, id)
+			dbtest.Ensure(s, err == nil, "%s: %v", name, err)
+		}
 		j := s.get(name, id)
 		dbtest.Ensure(s, j.Result == "second", "%s: the result is %q", name, j.Result)
 	}

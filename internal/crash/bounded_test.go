@@ -155,9 +155,7 @@ func watchMemory(t *testing.T, c *exec.Cmd) (most int, said string) {
 		}
 		select {
 		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
+			dbtest.Ensure(t, err == nil, "%v", err)
 			return most, out.String()
 		case <-tooLong:
 			_ = c.Process.Kill()

@@ -101,6 +101,8 @@ type run struct {
 	fleet *fleet
 	watch *watch
 	gauge *gauge
+	// idle is how workers that stand still are found.
+	idle *dbtest.Watch
 	// answers settles the asynchronous jobs.
 	answers *answers
 	seed    uint64
@@ -115,6 +117,8 @@ func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint
 	r.book = newBook(r.random(1), p.invent)
 	r.fleet = newFleet(t, h, db, r.random(2), p.workers)
 	r.fleet.aim = p.limit > 0
+	r.idle = dbtest.NewWatch(t, db.DB, h.config)
+	r.fleet.idle = r.idle
 	r.watch = newWatch(db, 250*time.Millisecond)
 	r.answers = newAnswers(h, db, r.random(5))
 	r.gauge = newGauge(db, p.limit, 2*time.Millisecond)
@@ -130,7 +134,7 @@ func (r *run) run() {
 	defer stop()
 	must(r.t, r.feed(ctx, r.jobs*2/5))
 
-	end := r.begin(ctx)
+	end, rest := r.begin(ctx), r.idle.Begin()
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
 	harm.Go(func() { r.fleet.killOthers(ctx, r.otherKills, r.random(6)) })
@@ -150,8 +154,13 @@ func (r *run) run() {
 	<-harmed
 	r.t.Logf("%.0f s: %d jobs in, %s", time.Since(began).Seconds(), r.book.rows, r.fleet.summary())
 
+	r.awaitFinal(ctx)
+	bad, looks := rest()
+	for _, b := range bad {
+		r.t.Error(b)
+	}
 	end()
-	r.t.Logf("%.0f s: over", time.Since(began).Seconds())
+	r.t.Logf("%.0f s: over; %d looks for a standstill outside the faults", time.Since(began).Seconds(), looks)
 	r.judge()
 }
 

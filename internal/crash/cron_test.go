@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
@@ -68,13 +70,14 @@ func (c *cronHost) run(args ...string) {
 type trouble struct {
 	from, to   int
 	begin, end func()
-	// named matches the mail about it, over the mail about its end. Each is sent once.
+	// named matches the mail about it, over the mail about its end. Each is sent once; the latter not before minute late.
 	named, over string
+	late        int
 }
 
-// TestHourOfCron runs hipq work each minute and hipq monitor every five. The database is away twice, a handler is
-// broken, hipq work is missing in the crontab for a while, and a disk is full. Each cause and its end are mailed once,
-// and nothing else. -crash.cron sets the minutes.
+// TestHourOfCron runs hipq work each minute and hipq monitor every five. The database is away twice, a handler is broken, hipq
+// work is missing in the crontab for a while, a disk is full, and a password is changed. Each cause and its end are mailed
+// once, and nothing else. -crash.cron sets the minutes.
 func TestHourOfCron(t *testing.T) {
 	if *cronFlag == 0 {
 		t.Skip("it takes an hour: make crash")
@@ -85,7 +88,13 @@ func TestHourOfCron(t *testing.T) {
 	proxy := dbtest.ProxyTo(t, source)
 	db := openDatabase(t, "mysql", source)
 	c := &cronHost{t: t, program: bin.program, dir: t.TempDir()}
-	configs := map[string]string{"hipq.yaml": proxy.Source, "direct.yaml": source}
+	own := dbtest.Must(mysql.ParseDSN(proxy.Source))(t)
+	own.User, own.Passwd = "cron_"+strings.TrimPrefix(own.DBName, "hipq_"), "old"
+	password := func(how, is string) { dbtest.Must(db.Exec(how + " USER '" + own.User + "'@'%'" + is))(t) }
+	password("CREATE", " IDENTIFIED BY 'old'")
+	defer password("DROP", "")
+	dbtest.Must(db.Exec("GRANT ALL ON `" + own.DBName + "`.* TO '" + own.User + "'@'%'"))(t)
+	configs := map[string]string{"hipq.yaml": own.FormatDSN(), "direct.yaml": source}
 	for name, source := range configs {
 		must(t, os.WriteFile(filepath.Join(c.dir, name), fmt.Appendf(nil, cronConfig, dbtest.Section("mysql", source)), 0o600))
 	}
@@ -102,11 +111,15 @@ func TestHourOfCron(t *testing.T) {
 		{
 			from: 8, to: 13, begin: func() { direct("enqueue", "emails", "invoice") },
 			end:   func() { must(t, os.WriteFile(filepath.Join(c.dir, "mended"), nil, 0o600)) },
-			named: `the printer is on fire`, over: `resolved: .*invoice`,
+			named: `the printer is on fire`, over: `resolved: .*invoice`, late: 68, // an hour after the mail about it
 		},
 		{from: 19, to: 28, begin: func() { line = false }, end: func() { line = true }, named: `no sign of a worker`, over: `resolved: a worker runs again`},
 		{from: 31, to: 34, begin: func() { room = noRoom(t, db) }, end: func() { room() }, named: `full`, over: `recovered at|resolved: .*(full|disk)`},
 		{from: 39, to: 42, begin: proxy.Stall, end: proxy.Resume, named: `can't be reached|does not answer`, over: `recovered at`},
+		{
+			from: 49, to: 52, begin: func() { password("ALTER", " IDENTIFIED BY 'new'") }, end: func() { password("ALTER", " IDENTIFIED BY 'old'") },
+			named: `check the user, the password`, over: `recovered at`,
+		},
 	}
 	for ; c.minute < *cronFlag; c.minute++ {
 		for _, what := range troubles {
@@ -142,7 +155,7 @@ func TestHourOfCron(t *testing.T) {
 func (c *cronHost) judge(troubles []trouble) {
 	told := map[int]bool{}
 	for _, what := range troubles {
-		for pattern, within := range map[string][2]int{what.named: {what.from, what.to + 1}, what.over: {what.to, what.to + 7}} {
+		for pattern, within := range map[string][2]int{what.named: {what.from, what.to + 1}, what.over: {max(what.to, what.late), max(what.to, what.late) + 7}} {
 			found := 0
 			for n, m := range c.mails {
 				if !told[n] && m.minute >= within[0] && m.minute <= within[1] && regexp.MustCompile(pattern).MatchString(m.text) {

@@ -55,9 +55,7 @@ var disturbances = []disturbance{
 // TestDisturbed checks that no dead client and no open transaction stops a queue. Some seconds after a disturbance
 // begins, the others reach their former pace. Other programs on the machine change the pace, so only make crash runs it.
 func TestDisturbed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it measures the pace of workers, which needs a quiet machine")
-	}
+	dbtest.Long(t, "it measures the pace of workers, which needs a quiet machine")
 	t.Parallel()
 	bin := build(t)
 	t.Run("mysql", func(t *testing.T) {

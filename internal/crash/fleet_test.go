@@ -29,6 +29,8 @@ type fleet struct {
 	turn   int
 	// size is how many workers overlap, besides those that are taken.
 	size int
+	// idle learns of workers and faults.
+	idle *dbtest.Watch
 	// aim makes kills prefer workers that have jobs, because under a throttle limit few have any.
 	aim bool
 
@@ -139,6 +141,7 @@ func (f *fleet) start(c *exec.Cmd) (*worker, error) {
 	if err := w.cmd.Start(); err != nil {
 		return nil, err
 	}
+	f.idle.Hire(c.Process.Pid, c.Args[1:])
 	f.mu.Lock()
 	f.live = append(f.live, w)
 	f.mu.Unlock()
@@ -264,7 +267,11 @@ func (f *fleet) killOthers(ctx context.Context, n int, rng *rand.Rand) {
 	}
 }
 
+// healed is when a fault of now is over: its worker is known to be dead, or at work again, and another has its jobs.
+func (f *fleet) healed() time.Time { return time.Now().Add(shortestLock + 5*time.Second) }
+
 func (f *fleet) kill(w *worker) {
+	f.idle.Excuse(f.healed())
 	id, err := f.db.workerOf(w.cmd.Process.Pid)
 	w.signal(syscall.SIGKILL)
 	<-w.ended

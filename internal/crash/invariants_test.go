@@ -161,10 +161,10 @@ func furtherAttemptsHaveReasons(c *record) (bad []string, checked string) {
 	return bad, "errors: " + strings.Join(words, ", ")
 }
 
-// lostRunAgain checks that the attempt after a lost one begins soon. The bound allows for a busy machine, because
+// lostRunAgain checks that the attempt after a lost one begins soon. The bound allows for a busy machine and the jobs before it, because
 // workers look more often than each minute.
 func lostRunAgain(c *record) (bad []string, checked string) {
-	const bound = time.Second + shortestLock + time.Minute
+	const bound = time.Second + shortestLock + 2*time.Minute
 	var waits []time.Duration
 	for id, history := range c.history {
 		var lost event

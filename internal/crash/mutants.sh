@@ -73,32 +73,32 @@ settle_without_state() {
 mutant settle_what_can_be_read # a row that another transaction holds counts as settled
 settle_what_can_be_read() {
   queue='RoundWaitsForNoRow' worker=ResultWaitsForAnotherTransaction
-  edit internal/store/settle.go 's/\t\t\tdone\.Unsettled = append\(done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
+  edit internal/store/settle.go 's/\t\t\tc\.done\.Unsettled = append\(c\.done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
 }
 
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
   crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
-  edit internal/store/claim.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
+  edit internal/store/claim_candidates.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   crash=(crash) queue=RoundsShareNothing engines=(mysql)
-  edit internal/store/claim.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
+  edit internal/store/claim_candidates.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   queue='ReclaimFromADeadWorker|DeadInItsTurn'
-  edit internal/store/claim_start.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
-  edit internal/store/throttle.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\) ?\+\n?/" AND ? <> \x27\x27"+/'
+  edit internal/store/claim.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
+  edit internal/store/claim_turn.go 's/" AND " \+ q\.workers\.Working\("\?"\) \+/" AND ? <> \x27\x27" +/'
 }
 
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit internal/store/claim_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.SQL\.ForShare/" WHERE queue = ?"/'
+  edit internal/store/claim.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.SQL\.ForShare/" WHERE queue = ?"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
@@ -165,8 +165,8 @@ mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit internal/store/claim_start.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
-  edit internal/store/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
+  edit internal/store/claim.go 's/err = c\.logRows\(ctx, c\.tx, c\.round\.Worker, activity\.Starting/err = unlogged(ctx, c.tx, c.round.Worker, activity.Starting/'
+  edit internal/store/round.go 's/\treturn done, (texts\.Wrap\(err, "settle and start.*\))\n\}\n/\tif err == nil \&\& len(done.Started) > 0 {\n\t\terr = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: *r.Tried}) })\n\t}\n\treturn done, $1\n}\n\nfunc unlogged(context.Context, *engine.Tx, workers.Worker, activity.State, activity.JobRows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -194,7 +194,7 @@ final_comes_back() {
   crash=(crash)
   edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit internal/store/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
-  edit internal/store/promote.go 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
+  edit internal/store/make_available.go 's/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL, asked_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -202,31 +202,100 @@ final_comes_back() {
 mutant limit_without_turns
 limit_without_turns() {
   crash=(throttle) engines=(mysql)
-  edit internal/store/throttle.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.SQL.ExecContext(ctx, turn,/'
+  edit internal/store/limits.go 's/err := tx\.Write\(ctx, ("UPDATE "\+q\.db\.Shards\(\)\+" SET turn)/_, err := q.db.SQL.ExecContext(ctx, $1/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
   crash=(throttle) queue=Throttle
-  edit internal/store/throttle.go 's/r\.full, r\.first = true, j\n\t\treturn waits\n//'
+  edit internal/claim/limits.go 's/min\(weight, l\.Whole\) <= l\.Max-max\(l\.Used, 0\)/weight >= 0/'
 }
 
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
   crash=(throttle) queue=Throttle
-  edit internal/store/throttle.go 's/(schema\.Counts ?\+) ?where/$1 " AND state <> \x27running\x27" + where/'
+  edit internal/store/claim_turn.go 's/\(\x27locked\x27, \x27running\x27, \x27answered\x27\)/(\x27locked\x27, \x27answered\x27)/'
 }
 
-mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
+# The claim's rules, each broken alone.
+rule() { # NAME FILE PERL
+  mutant "$1"
+  eval "$1() { rules='RulesAreTheirSentences|WorkersShareLines|RulesForLong|NoLineWithoutASlot|HasRoom'; edit internal/claim/$2.go $(printf %q "$3"); }"
+}
+rule rule_overtakes limits 's/limit\.Waits \|\| (!limit\.HasRoom)/$1/'                    # what fits passes who waits
+rule rule_room_for_all limits 's/l\.Max-max\(l\.Used, 0\)/l.Max/'                         # what is in use takes no room
+rule rule_room_below_0 limits 's/max\(l\.Used, 0\)/l.Used/'                               # an invalid row makes room
+rule rule_heavy_never limits 's/min\(weight, l\.Whole\)/weight/'                          # a job heavier than the limit waits for ever
+rule rule_heavy_beside limits 's/min\(weight, l\.Whole\)/min(weight, max(l.Whole-1, 1))/' # it runs beside another
+rule rule_weightless_waits limits 's/if j\.Weight == 0 \{/if j.Weight < 0 {/'             # weight 0 asks all limits
+rule rule_weightless_free limits 's/return \[\]Scope\{Rate\}/return nil/'                 # it doesn't even ask the rate
+rule rule_rate_by_weight limits 's/if s == Rate \{/if s == Rate \&\& j.Weight == 0 {/'    # a start counts as much as the job
+rule rule_queue_before_group limits 's/\{j\.Group, Queue, Rate\}/{Queue, j.Group, Rate}/' # a job of a full group holds up the queue
+rule rule_none_in_use limits 's/limit\.Used \+= j\.in\(s\)/_ = limit/'                    # all of a round start beside each other
+rule rule_more_than_slots rules 's/slots < 1:/slots < 0:/'                                # one job more than slots
+rule rule_others_dont_hold limits 's/limit\.Waits = true/limit.Waits = limit.Waits || j.Ours/' # waiting jobs of other workers are overtaken
+rule rule_next_doesnt_hold rules 's/if lacks == None \|\| s == lacks \{/if s == lacks || lacks == None \&\& s != Queue {/' # so is one that has room
+rule rule_next_holds_one rules 's/first = l\.closeFor\(j, s\) \|\| first/first = first || l.closeFor(j, s)/' # or it holds up one of its limits
+rule rule_patience_for_ever rules 's/(\|\| j\.Line != None && !j\.wasAsked\(now, )Patience/${1}1000*Patience/' # nobody runs it, and all wait for it
+rule rule_no_patience rules 's/(\|\| j\.Line != None && !j\.wasAsked\(now, )Patience/${1}1/' # no worker waits for another
+rule rule_clock_set_back rules 's/\.Abs\(\)//'                                            # who waits holds the others up until the old time comes again
+rule rule_never_is_long_ago rules 's/\|\| j\.Line != None && !j\.wasAsked/|| !j.wasAsked/'  # what nobody asked for yet
+rule rule_busy_holds rules 's/\(j\.Busy \|\| (.*)\)\n/($1)\n/'                            # a job whose lane is full holds up the others
+rule rule_own_leave rules 's/!j\.Ours && j\.waits\(\) && \(/j.waits() \&\& (/'    # our own jobs leave the line too
+rule rule_slotless_stay rules 's/if (j\.Held \|\| j\.Line != None && j\.wasAsked\(now, Patience\)) \{/if j.Busy \&\& ($1) {/'   # a job without a slot stays in the line
+rule rule_slotless_line_up rules 's/slots < 1:/slots < 1 \&\& lacks == None:/'            # or gets there
+rule rule_asked_once rules 's/\(first \|\| j\.waits\(\)\)/first/'                      # a worker asks for the first only, not for what has waited longer
+rule rule_asks_for_all rules 's/\(first \|\| j\.waits\(\)\)/(first || j.Weight > 0)/'  # all of a worker's jobs line up
+rule rule_asks_always rules 's/ && !j\.wasAsked\(now, AskEvery\)//'                       # each round asks for them again
+rule rule_asks_for_others rules 's/first && j\.Held/first/'                  # what nobody runs is asked for again and again
+rule rule_others_asked_behind rules 's/first && j\.Held/j.Held/'   # what isn't first is asked for
+rule rule_held_beside_room rules 's/ && !l\[lacks\]\.HasRoom\(1\)//'                      # what was let in is held again although there is room
+rule rule_cut_unknown rules 's/limit\.Waits = true \/\/ a/_ = limit \/\/ a/'    # what follows overtakes what wasn't read
+rule rule_gone_holds rules 's/case j\.Gone && !j\.waits\(\):/case false:/'              # a job that runs already holds up the others
+rule rule_ours_dont_close limits 's/(limit\.oursWaits = !limit\.oursWaits), true/$1, false/' # a round reads on in vain
+rule rule_windows_end rules 's/case j\.Opens\.After\(now\):/case j.Opens.After(now) \&\& !j.waits():/' # what waits starts after its window
+rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'                 # an invalid row of another worker holds up others
+
+mutant first_overtaken # nobody reads who is in line
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_start.go 's/ \|\| len\(c\.room\.heads\) > 0 && c\.room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
+  edit internal/store/claim_turn.go 's/queries := \[\]engine\.Query\{t\.lineOf\(\)\}/var queries []engine.Query/'
 }
 
-mutant first_not_noted # the same, for nobody writes it down
+mutant first_not_noted # nobody lines up
 first_not_noted() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/throttle.go 's/\tif len\(heads\) > 0 \{\n/\tif len(heads) > headsMax {\n/'
+  edit internal/store/claim_line.go 's/set\(does\[claim\.LineUp\], /set(nil, /'
+}
+
+mutant freed_room_unnoted # whoever frees a group's weight lets nobody in: a held job waits for the search that finds all
+freed_room_unnoted() {
+  queue='HeldJobsFollowEachOther|ManyHeldJobs'
+  edit internal/store/claim_wake.go 's/return q\.letIn\(ctx, tx, groups\)\n}\n\n\/\/ takeTurnsOf/return nil\n}\n\n\/\/ takeTurnsOf/'
+}
+
+mutant freed_room_without_turn # room is noted while another round, which saw the group full, has a job held
+freed_room_without_turn() {
+  queue=RoomWhileAnotherRoundHolds worker=DrainsAllShards
+  edit internal/store/claim_wake.go 's/if len\(groups\) == 0 \|\| q\.db\.SQL\.Writers == 1/if true/'
+}
+
+mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
+any_held_let_in() {
+  queue=FirstHeldJobIsLetIn
+  edit internal/store/claim_wake.go 's/next\[i\] = jobType/_ = jobType/'
+}
+
+mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for
+ends_beside_who_asks() {
+  worker=TickWaitsForAnotherWorkersJob
+  edit internal/store/upkeep.go 's/waits && !l\.Held && !paused/waits \&\& l.Held \&\& !paused/'
+}
+
+mutant sum_only_grows # answers never make room in the sum of what awaits answers
+sum_only_grows() {
+  queue=AsynchronousJobsCount
+  edit internal/store/claim_turn.go 's/(age >= recountAnyway) \|\|\n.*? \{\n/$1 || first < -1 {\n/'
 }
 
 mutant shares_from_nothing # a share grows by what no other has given away
@@ -250,7 +319,7 @@ shares_kept() {
 mutant shares_ignored # each shard has the whole limit
 shares_ignored() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit internal/store/throttle.go 's/\tif !r\.Divided \{\n\t\treturn policy/\tif r.Limit > 0 {\n\t\treturn policy/'
+  edit internal/store/limits.go 's/l\[claim\.Queue\]\.Max = row\.Share/_ = row/'
 }
 
 # What the tests do that look at others, in their short form.
@@ -303,7 +372,7 @@ procedures_without_fence() {
 mutant procedures_limit_ignored # what doesn't fit is grabbed all the same
 procedures_limit_ignored() {
   crash=(sqlworkers) queue=ProceduresKeepTheLimit engines=(throttled) size=("${beside[@]}")
-  edit schema/sql/mysql/procedures/queue/grab.sql 's/ELSEIF v_used > 0 AND v_used \+ v_factor > v_limit THEN/ELSEIF FALSE THEN/'
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/SET v_full = v_used > 0 AND v_used \+ v_factor > v_limit/SET v_full = FALSE/'
 }
 
 mutant procedures_limit_forgets_grabbed # what is locked and not started has no weight
@@ -315,7 +384,7 @@ procedures_limit_forgets_grabbed() {
 mutant procedures_overtake # what comes behind the first without room, of another type
 procedures_overtake() {
   queue=ProceduresFirstIsNotOvertaken
-  edit schema/sql/mysql/procedures/queue/grab.sql 's/IF v_first > 0 AND EXISTS/IF FALSE AND EXISTS/'
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/OR EXISTS \(SELECT 1 FROM \{jobs\}/OR FALSE AND EXISTS (SELECT 1 FROM {jobs}/'
 }
 
 # tests gives the commands that run a mutant's tests, a line each.
@@ -323,7 +392,7 @@ tests() {
   local test engine
   [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./internal/store"
   [[ ! $worker ]] || echo "go test -count=1 -timeout 5m -run '^Test($worker)\$' ./queue/worker"
-  [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/policy"
+  [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/policy ./internal/claim"
   if [[ ${NARROW:-} && $queue$worker$rules ]]; then return; fi
   for test in "${crash[@]}"; do
     for engine in "${engines[@]}"; do

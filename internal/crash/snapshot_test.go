@@ -16,9 +16,7 @@ import (
 // must keep all old row versions, but the last jobs cost about as much as the first. It measures processor time, because
 // jobs per second depend on other programs.
 func TestSnapshot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes many jobs to see it")
-	}
+	dbtest.Long(t, "it takes many jobs to see it")
 	t.Parallel()
 	const jobs, parts = 26_000, 10
 	source := dbtest.OwnMySQL(t) // with nothing else to do

@@ -156,9 +156,7 @@ func (s *tickTest) play(m moment, told bool) {
 	s.t.Logf("%s, exit status %d: %s", time.Since(w.began).Round(time.Second/10), code, said)
 	dbtest.Ensure(s.t, late <= 0, "the tick has ended %s too late", late)
 	inOrder := code == 0 && told // nothing may have been left to do
-	if !inOrder && (code != 75 || !regexp.MustCompile(s.outage.says).MatchString(said)) {
-		s.t.Errorf("exit status %d: %s", code, said)
-	}
+	dbtest.Ensure(s.t, inOrder || code == 75 && regexp.MustCompile(s.outage.says).MatchString(said), "exit status %d: %s", code, said)
 	s.begin(ctx)()
 	s.judge()
 }

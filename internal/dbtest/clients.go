@@ -31,11 +31,17 @@ func Client(t testing.TB, name string) string {
 		}
 	}
 	why := "no " + name + " here that can do what the tests ask of it (.ci/clients installs what they need)"
-	if required() {
-		t.Fatal(why)
-	}
+	Require(t, !required(), "%v", why)
 	t.Skip(why)
 	return ""
+}
+
+// Long skips a test that takes long if tests must be short.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(why)
+	}
 }
 
 // required says whether a missing server or client fails a test: a skipped test would look like a passed one.

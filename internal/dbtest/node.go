@@ -66,10 +66,7 @@ func OwnGroup(t testing.TB) (all []*Node) {
 func nodesOf(t testing.TB, dsns []string) (all []*Node) {
 	t.Helper()
 	for _, dsn := range dsns {
-		db, err := sql.Open("mysql", dsn+"?timeout=2s&readTimeout=5s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := Must(sql.Open("mysql", dsn+"?timeout=2s&readTimeout=5s"))(t)
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, &Node{DSN: dsn, t: t, db: db})
 	}
@@ -103,9 +100,7 @@ func together(t testing.TB, all []*Node) {
 		if apart == "" {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the nodes don't come together again:%s", apart)
-		}
+		Require(t, !time.Now().After(deadline), "the nodes don't come together again:%s", apart)
 	}
 }
 
@@ -133,9 +128,7 @@ func (n *Node) standing() string {
 func (n *Node) variable(which string) (value string) {
 	n.t.Helper()
 	var name string
-	if err := n.db.QueryRow("SHOW VARIABLES LIKE '"+which+"'").Scan(&name, &value); err != nil {
-		n.t.Fatal(err)
-	}
+	OK(n.t, n.db.QueryRow("SHOW VARIABLES LIKE '"+which+"'").Scan(&name, &value))
 	return value
 }
 
@@ -187,9 +180,7 @@ func (n *Node) ReadOnly() (end func()) {
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK")
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	OK(n.t, err)
 	return func() {
 		if _, err := conn.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
 			n.t.Error(err)
@@ -200,14 +191,8 @@ func (n *Node) ReadOnly() (end func()) {
 
 func (n *Node) pid() int {
 	n.t.Helper()
-	text, err := os.ReadFile(n.variable("pid_file"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	text := Must(os.ReadFile(n.variable("pid_file")))(n.t)
+	pid := Must(strconv.Atoi(strings.TrimSpace(string(text))))(n.t)
 	return pid
 }
 

@@ -1,6 +1,8 @@
 package dbtest
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"net/url"
 	"os"
@@ -18,10 +20,7 @@ func Section(driver, source string) string {
 // database on new connections.
 func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 	t.Helper()
-	db, err := open(t, driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := Must(open(t, driver, source))(t)
 	t.Cleanup(func() {
 		if err := db.SQL.Close(); err != nil {
 			t.Error(err)
@@ -31,15 +30,25 @@ func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 	return db
 }
 
+// Exec executes statements in turn, on a database or one of its connections.
+func Exec(t testing.TB, db interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, statements ...string,
+) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := db.ExecContext(context.Background(), s)
+		Require(t, err == nil, "%s: %v", s, err)
+	}
+}
+
 func migrate(t testing.TB, db *schema.DB, queues []string) {
 	t.Helper()
 	tables := make([]schema.Queue, len(queues))
 	for i, q := range queues {
 		tables[i].Name = q
 	}
-	if _, err := db.Migrate(t.Context(), tables); err != nil {
-		t.Fatal(err)
-	}
+	Must(db.Migrate(t.Context(), tables))(t)
 }
 
 // poolVar, if set, makes Open use an application's pool, to run all tests on one.

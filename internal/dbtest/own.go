@@ -34,9 +34,7 @@ func ShiftedMySQL(t testing.TB) (dsn string, shift func(time.Duration)) {
 	debian, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	fedora, _ := filepath.Glob("/usr/lib*/faketime/libfaketimeMT.so.1")
 	library := slices.Concat(debian, fedora)
-	if library == nil {
-		t.Fatal("no libfaketime here, which shifts the server's clock (Debian, Ubuntu: apt-get install faketime)")
-	}
+	Require(t, library != nil, "no libfaketime here, which shifts the server's clock (Debian, Ubuntu: apt-get install faketime)")
 	file := filepath.Join(t.TempDir(), "clock")
 	shift = func(by time.Duration) {
 		err := os.WriteFile(file+".new", fmt.Appendf(nil, "%+.6f\n", by.Seconds()), 0o600)
@@ -59,9 +57,7 @@ func ownServer(t testing.TB, env []string, args ...string) string {
 func own(t testing.TB, program, variable string, env []string, args ...string) string {
 	t.Helper()
 	alive, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	defer alive.Close()
 	// It ends when no process holds the other end of the pipe: with the test, however that ends.
 	args = append(args, "sh", "-c", `echo "$`+variable+`"; cat <&3`)
@@ -72,36 +68,26 @@ func own(t testing.TB, program, variable string, env []string, args ...string) s
 	if err == nil {
 		err = c.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	t.Cleanup(func() {
 		_ = hold.Close()
-		if err := c.Wait(); err != nil {
-			t.Errorf("the test's own server: %v", err)
-		}
+		err := c.Wait()
+		Ensure(t, err == nil, "the test's own server: %v", err)
 	})
 	said, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("start a server of its own: %v", err)
-	}
+	Require(t, err == nil, "start a server of its own: %v", err)
 	return strings.TrimSpace(said)
 }
 
 // root is the module's folder.
 func root(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := Must(os.Getwd())(t)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("the test runs outside of the module")
-		}
+		Require(t, dir != filepath.Dir(dir), "the test runs outside of the module")
 		dir = filepath.Dir(dir)
 	}
 }

@@ -24,10 +24,7 @@ func Pool(t testing.TB, driver, source string) *sql.DB {
 			"sql_select_limit": {"7"}, "innodb_lock_wait_timeout": {"11"}, "unique_checks": {"0"}, "sql_safe_updates": {"1"},
 		}.Encode()
 	}
-	pool, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := Must(sql.Open(driver, dsn))(t)
 	const connections = 8
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
@@ -47,9 +44,7 @@ func Pool(t testing.TB, driver, source string) *sql.DB {
 			defer conn.Close()
 			altered := sessionOf(t, conn, driver)
 			maps.DeleteFunc(altered, func(name, value string) bool { return before[name] == value })
-			if len(altered) > 0 {
-				t.Errorf("a session of the application's was altered: %v", altered)
-			}
+			Ensure(t, len(altered) == 0, "a session of the application's was altered: %v", altered)
 		}
 	})
 	return pool
@@ -57,10 +52,7 @@ func Pool(t testing.TB, driver, source string) *sql.DB {
 
 func session(t testing.TB, pool *sql.DB, driver string) map[string]string {
 	t.Helper()
-	conn, err := pool.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := Must(pool.Conn(context.Background()))(t)
 	defer conn.Close()
 	return sessionOf(t, conn, driver)
 }
@@ -74,22 +66,15 @@ func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	} else if _, err := conn.ExecContext(context.Background(), "SET sql_select_limit = 18446744073709551615"); err != nil {
 		t.Fatal(err) // otherwise it applies to this query too
 	}
-	rows, err := conn.QueryContext(context.Background(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := Must(conn.QueryContext(context.Background(), query))(t)
 	defer rows.Close()
 	settings := map[string]string{}
 	for rows.Next() {
 		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			t.Fatal(err)
-		}
+		OK(t, rows.Scan(&name, &value))
 		settings[name] = value
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	OK(t, rows.Err())
 	// every statement changes these
 	maps.DeleteFunc(settings, func(name, _ string) bool {
 		switch name {

@@ -55,13 +55,9 @@ func NewProxy(t testing.TB) *Proxy {
 func ProxyTo(t testing.TB, direct string) *Proxy {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	dir, err := os.MkdirTemp("", "hipq") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	p := &Proxy{Direct: direct, t: t, path: filepath.Join(dir, "sql"), net: cfg.Net, server: cfg.Addr, conns: map[net.Conn]struct{}{}}
 	cfg.Net, cfg.Addr = "unix", p.path
 	p.Source = cfg.FormatDSN()
@@ -85,10 +81,7 @@ func (p *Proxy) Mend() {
 	if p.listener != nil {
 		return
 	}
-	listener, err := net.Listen("unix", p.path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	listener := Must(net.Listen("unix", p.path))(p.t)
 	p.listener = listener
 	p.all.Go(func() {
 		for {

@@ -59,22 +59,15 @@ func (d *databases) sqlite(t testing.TB, path string) {
 			t.Fatal(err)
 		}
 	})
-	if err := os.WriteFile(path, d.file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	OK(t, os.WriteFile(path, d.file, 0o600))
 }
 
 // fill makes the tables.
 func (d *databases) fill(t testing.TB, driver, source string) {
 	t.Helper()
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true, Patient: true}, schema.Named("shop"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := Must(schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true, Patient: true}, schema.Named("shop")))(t)
 	migrate(t, db, d.queues)
-	if err := db.SQL.Close(); err != nil {
-		t.Fatal(err)
-	}
+	OK(t, db.SQL.Close())
 }
 
 // mysql returns the DSN of a database with tables on this server, until the test ends.
@@ -107,10 +100,7 @@ func (d *databases) create(t testing.TB, server string) string {
 	t.Helper()
 	dsn := create(t, server)
 	d.fill(t, "mysql", dsn)
-	layout, err := emptied(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layout := Must(emptied(dsn))(t)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.layout = layout

@@ -21,17 +21,13 @@ func TestReuse(t *testing.T) {
 				if _, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
 					return err
 				}
-				return tx.QueryRowContext(t.Context(), "SELECT SUM(id) FROM shop_emails").Scan(&id)
+				return tx.GetContext(t.Context(), &id, "SELECT SUM(id) FROM shop_emails")
 			})
 			if err == nil {
 				_, err = db.SQL.ExecContext(t.Context(), change)
 			}
-			if err != nil || id != 1 {
-				t.Errorf("the first job's id is %d: %v", id, err)
-			}
+			Ensure(t, err == nil && id == 1, "the first job's id is %d: %v", id, err)
 		})
 	}
-	if len(sources) == 4 && (sources[0] != sources[1] || sources[1] == sources[2] || sources[2] == sources[3]) {
-		t.Errorf("the tests had %v", sources)
-	}
+	Ensure(t, len(sources) != 4 || sources[0] == sources[1] && sources[1] != sources[2] && sources[2] != sources[3], "the tests had %v", sources)
 }

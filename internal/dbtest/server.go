@@ -37,9 +37,7 @@ func MySQL(t testing.TB) string {
 	server := os.Getenv(dsnVar)
 	if server == "" {
 		const why = "no MySQL server: " + dsnVar + " is not set (make test starts a server for the tests)"
-		if required() {
-			t.Fatal(why)
-		}
+		Require(t, !required(), "%v", why)
 		t.Skip(why)
 	}
 	if reuse.wanted(t) {
@@ -59,9 +57,8 @@ func database(t testing.TB, server string) string {
 func create(t testing.TB, server string) (dsn string) {
 	t.Helper()
 	name := databaseName()
-	if err := execute(withDatabase(t, server, ""), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
-		t.Fatalf("create a test database: %v", err)
-	}
+	err := execute(withDatabase(t, server, ""), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
+	Require(t, err == nil, "create a test database: %v", err)
 	return withDatabase(t, server, name)
 }
 
@@ -86,17 +83,12 @@ func Galera(t testing.TB) (dsns []string) {
 // onNodes creates a database on the cluster of these nodes.
 func onNodes(t testing.TB, nodes []string) (dsns []string) {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(database(t, nodes[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := Must(mysql.ParseDSN(database(t, nodes[0])))(t)
 	for _, node := range nodes {
 		dsn := withDatabase(t, node, cfg.DBName)
 		deadline := time.Now().Add(timeout)
 		for execute(dsn, "DO 1") != nil { // until the node has it too
-			if time.Now().After(deadline) {
-				t.Fatalf("the test database doesn't come to node %s", node)
-			}
+			Require(t, !time.Now().After(deadline), "the test database doesn't come to node %s", node)
 		}
 		dsns = append(dsns, dsn)
 	}
@@ -109,10 +101,7 @@ func AnyOf(t testing.TB, dsns ...string) string {
 	var first *mysql.Config
 	var addrs []string
 	for _, dsn := range dsns {
-		cfg, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := Must(mysql.ParseDSN(dsn))(t)
 		if addrs = append(addrs, cfg.Addr); first == nil {
 			first = cfg
 		}
@@ -124,9 +113,7 @@ func AnyOf(t testing.TB, dsns ...string) string {
 func withDatabase(t testing.TB, dsn, name string) string {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatalf("%s, %s: %v", dsnVar, galeraVar, err)
-	}
+	Require(t, err == nil, "%s, %s: %v", dsnVar, galeraVar, err)
 	cfg.DBName = name
 	return cfg.FormatDSN()
 }

@@ -20,26 +20,17 @@ func TestMySQL(t *testing.T) {
 		dsns = []string{dbtest.MySQL(t), dbtest.MySQL(t)}
 		for _, dsn := range dsns {
 			// Fails if the second database were the first.
-			if _, err := open(t, dsn).Exec("CREATE TABLE things (name VARCHAR(10))"); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Must(open(t, dsn).Exec("CREATE TABLE things (name VARCHAR(10))"))(t)
 		}
 	})
 	for _, dsn := range dsns {
-		cfg, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := dbtest.Must(mysql.ParseDSN(dsn))(t)
 		name := cfg.DBName
 		cfg.DBName = ""
 		var left int
 		row := open(t, cfg.FormatDSN()).QueryRow("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?", name)
-		if err := row.Scan(&left); err != nil {
-			t.Fatal(err)
-		}
-		if left != 0 {
-			t.Errorf("database %s outlives its test", name)
-		}
+		dbtest.OK(t, row.Scan(&left))
+		dbtest.Ensure(t, left == 0, "database %s outlives its test", name)
 	}
 }
 
@@ -58,21 +49,15 @@ func TestMySQLWithoutServer(t *testing.T) {
 				defer func() { _ = recover() }()
 				dbtest.MySQL(tb)
 			}()
-			if tb.outcome != c.want {
-				t.Errorf("outcome %q, want %q", tb.outcome, c.want)
-			}
-			if !strings.Contains(tb.message, "make test") {
-				t.Errorf("message %q does not say how to run the test", tb.message)
-			}
+			dbtest.Ensure(t, tb.outcome == c.want, "outcome %q, want %q", tb.outcome, c.want)
+			dbtest.Ensure(t, strings.Contains(tb.message, "make test"), "message %q does not say how to run the test", tb.message)
 		})
 	}
 }
 
 func TestSQLite(t *testing.T) {
 	path := dbtest.SQLite(t)
-	if path == dbtest.SQLite(t) {
-		t.Error("the same file twice")
-	}
+	dbtest.Ensure(t, path != dbtest.SQLite(t), "the same file twice")
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		t.Error(err)
 	}
@@ -96,17 +81,12 @@ func TestEach(t *testing.T) {
 	if os.Getenv("HIPQ_TEST_MYSQL_DSN") == "" {
 		want = want[:1]
 	}
-	if !slices.Equal(drivers, want) {
-		t.Errorf("ran for %v, want %v", drivers, want)
-	}
+	dbtest.Ensure(t, slices.Equal(drivers, want), "ran for %v, want %v", drivers, want)
 }
 
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := dbtest.Must(sql.Open("mysql", dsn))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -63,10 +63,15 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 	}
 }
 
-// cronLine is the line to add to this user's crontab.
+// cronLine is how to add the line to this user's crontab.
 func (p *patient) cronLine(command string) string {
-	line := texts.ShellWord(ownProgram()) + " " + command + " --config " + texts.ShellWord(p.Config.File)
-	return "crontab -e: " + schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare % ends the line for cron
+	return "crontab -e: " + CrontabLine(command, p.Config.File)
+}
+
+// CrontabLine is the line by which cron starts a command with a config.
+func CrontabLine(command, file string) string {
+	line := texts.ShellWord(ownProgram()) + " " + command + " --config " + texts.ShellWord(file)
+	return schedules[command] + " " + strings.ReplaceAll(line, "%", `\%`) // a bare % ends the line for cron
 }
 
 func ownProgram() string {

@@ -154,9 +154,7 @@ func canRun(program, path, dir string) bool {
 	case strings.Contains(program, "/"):
 		files = []string{filepath.Join(dir, program)}
 	default:
-		for _, folder := range filepath.SplitList(path) {
-			files = append(files, filepath.Join(cmp.Or(folder, dir), program))
-		}
+		files = texts.Map(filepath.SplitList(path), func(folder string) string { return filepath.Join(cmp.Or(folder, dir), program) })
 	}
 	return slices.ContainsFunc(files, isProgram)
 }

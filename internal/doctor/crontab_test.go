@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/config"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestCrontab: hipq's start is found wherever it may be configured for this user, and nowhere else.
 func TestCrontab(t *testing.T) {
-	who, err := user.Current()
-	must(t, err)
+	who := dbtest.Must(user.Current())(t)
 	const cron = "PATH={dir}/bin:/bin\nHIPQ_CONFIG={dir}/hipq.yaml\n"
 	for name, at := range map[string]struct {
 		own, cronD, timer string
@@ -104,9 +105,8 @@ func TestCrontabMail(t *testing.T) {
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	for sendmail, want := range map[string]Result{"sendmail": OK, "nosuch": Warning} {
 		p := &patient{Options: Options{Etc: dir, Sendmail: []string{"/nosuch/sendmail", filepath.Join(dir, sendmail)}}}
-		if f := lookAtMail(t.Context(), p); f.Result != want || (f.Remedy == nil) != (want == OK) {
-			t.Errorf("%s: %+v", sendmail, f)
-		}
+		f := lookAtMail(t.Context(), p)
+		dbtest.Ensure(t, f.Result == want && (f.Remedy == nil) == (want == OK), "%s: %+v", sendmail, f)
 	}
 }
 
@@ -117,9 +117,7 @@ func TestOften(t *testing.T) {
 		"* * * * 1-5": {false, false}, "@hourly": {false, true}, "@daily": {false, false}, "@reboot": {false, false},
 	} {
 		l := cronLines(line+" hipq work", "", "")
-		if len(l) != 1 || eachMinute(l[0].fields) != want[0] || eachHour(l[0].fields) != want[1] || l[0].command != "hipq work" {
-			t.Errorf("%s: %+v", line, l)
-		}
+		dbtest.Ensure(t, len(l) == 1 && eachMinute(l[0].fields) == want[0] && eachHour(l[0].fields) == want[1] && l[0].command == "hipq work", "%s: %+v", line, l)
 	}
 }
 
@@ -136,8 +134,7 @@ func TestCrontabLineToPaste(t *testing.T) {
 	must(t, os.WriteFile(file, nil, 0o600))
 	p.Config.File = file
 	for _, l := range cronLines(strings.TrimPrefix(p.cronLine("work"), "crontab -e: "), "", "") {
-		if got, _ := l.config(started{after: l.command}, map[string]string{}, "/"); got != file {
-			t.Errorf("the config of %s is %s", l.command, got)
-		}
+		got, _ := l.config(started{after: l.command}, map[string]string{}, "/")
+		dbtest.Ensure(t, got == file, "the config of %s is %s", l.command, got)
 	}
 }

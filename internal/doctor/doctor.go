@@ -121,6 +121,7 @@ func checks(driver string) []check {
 		{"sysdate", lookAtSysdate, mysql},
 		{"insert_id", lookAtInsertID, mysql},
 		{"idle_transactions", lookAtIdleTransactions, mysql},
+		{"prepared", lookAtPrepared, mysql},
 		{"auto_increment", lookAtAutoIncrement, mysql},
 		{"durability", lookAtDurability, ""},
 		{"rights_worker", lookAtRights, ""},

@@ -2,11 +2,14 @@ package doctor
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,16 +62,32 @@ func want(t *testing.T, f Finding, result Result, what, remedy string) {
 	}
 }
 
-func execute(t *testing.T, db interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, statements ...string,
-) {
-	t.Helper()
-	for _, s := range statements {
-		if _, err := db.ExecContext(context.Background(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
+// TestLeftovers: a process of this config's handler whose worker is not at work is found.
+func TestLeftovers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		const atWork = "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES" +
+			" ('works', 'web1', 1, 'working', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00')"
+		dbtest.Exec(t, db.SQL, atWork)
+		file := filepath.Join(t.TempDir(), "hipq.yaml")
+		start := func(worker, file string) int {
+			left := exec.Command("sleep", "60")
+			left.Env = []string{"HIPQ_WORKER_ID=" + worker, "HIPQ_CONFIG=" + file}
+			must(t, left.Start())
+			t.Cleanup(func() { _ = left.Process.Kill(); _ = left.Wait() })
+			return left.Process.Pid
 		}
-	}
+		start("works", file)
+		start("ended", file+".other")
+		p := &patient{Options: Options{Config: &config.Config{File: file}}, db: db}
+		f := found(OK, "")
+		if p.addLeftovers(t.Context(), &f); f.Result != OK {
+			t.Errorf("%+v", f)
+		}
+		if pid := strconv.Itoa(start("ended", file)); runtime.GOOS == "linux" {
+			want(t, lookAtWorkers(t.Context(), p), Wrong, "process "+pid+" is of a handler, and its worker ended has ended", "kill -KILL "+pid)
+		}
+	})
 }
 
 // TestExamine: what is right is ok; what is wrong is found, with its remedy.
@@ -81,6 +100,12 @@ func TestExamine(t *testing.T) {
 		} {
 			want(t, found[name], OK, "", "")
 		}
+		body := map[string]string{"sqlite": "BEGIN SELECT 1; END", "mysql": "SET @a = 1"}[driver]
+		dbtest.Exec(t, db.SQL, "CREATE TABLE orders (id INTEGER PRIMARY KEY, job BIGINT, FOREIGN KEY (job) REFERENCES shop_emails (id))",
+			"CREATE TRIGGER mine BEFORE DELETE ON shop_emails FOR EACH ROW "+body, "CREATE TRIGGER shop_emails$insert BEFORE INSERT ON shop_emails FOR EACH ROW "+body)
+		found = examine(t.Context(), t, driver, source, Options{})
+		want(t, found["tables"], Warning, "table orders refers to shop_emails; trigger mine on shop_emails", "drop")
+		dbtest.Exec(t, db.SQL, "DROP TRIGGER mine", "DROP TRIGGER shop_emails$insert", "DROP TABLE orders")
 		want(t, found["sizes"], OK, "shop_activity ", "")
 		want(t, found["workers"], Warning, "cron has started no worker yet", "crontab -e: * * * * * /")
 
@@ -91,10 +116,10 @@ func TestExamine(t *testing.T) {
 		if driver == "sqlite" {
 			must(t, os.Chmod(source, 0o644))
 		}
-		execute(t, db.SQL, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
+		dbtest.Exec(t, db.SQL, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
 		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$claim", "mysql": "DROP INDEX shop_emails$claim ON shop_emails"}[driver]
-		execute(t, db.SQL, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
+		dbtest.Exec(t, db.SQL, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
 		want(t, found["tables"], Wrong, "shop_emails comes from an older hipq: it has version 0", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
@@ -115,22 +140,19 @@ func TestExamine(t *testing.T) {
 func TestWorkerRights(t *testing.T) {
 	source := dbtest.MySQL(t)
 	root := dbtest.Open(t, "mysql", source, "emails")
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	user := cfg.DBName + "_w" // others test on the same server
-	execute(t, root.SQL, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
+	dbtest.Exec(t, root.SQL, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
 		"GRANT INSERT, UPDATE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
-	t.Cleanup(func() { execute(t, root.SQL, "DROP USER '"+user+"'@'%'") })
+	t.Cleanup(func() { dbtest.Exec(t, root.SQL, "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, "s3cret"
 	found := examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})
 	f := found["rights_worker"]
 	want(t, f, Wrong, "lacks INSERT, UPDATE, DELETE on hipq_tables; ", "GRANT ")
 	want(t, f, Wrong, "; DELETE on shop_emails", "GRANT ")
-	if strings.Contains(fmt.Sprint(found), "s3cret") {
-		t.Error("it shows the password")
-	}
+	dbtest.Ensure(t, !strings.Contains(fmt.Sprint(found), "s3cret"), "it shows the password")
 	for statement := range strings.SplitSeq(strings.TrimSuffix(*f.Remedy, ";"), ";") {
-		execute(t, root.SQL, statement)
+		dbtest.Exec(t, root.SQL, statement)
 	}
 	want(t, examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})["rights_worker"], OK, "", "")
 }
@@ -141,17 +163,14 @@ func TestProcedures(t *testing.T) {
 	db := dbtest.Open(t, "mysql", source, "emails")
 	look := func() Finding { return examine(t.Context(), t, "mysql", source, Options{})["procedures"] }
 	want(t, look(), Wrong, "are missing, as after a dump without --routines: shop_job$delay", "run hipq init")
-	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Must(db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}))(t)
 	want(t, look(), OK, "of this version", "")
-	execute(t, db.SQL, "DROP PROCEDURE shop_job_grab")
+	dbtest.Exec(t, db.SQL, "DROP PROCEDURE shop_job_grab")
 	want(t, look(), Wrong, "1 are missing", "run hipq init")
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	user := cfg.DBName + "_p"
-	execute(t, db.SQL, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
-	t.Cleanup(func() { execute(t, db.SQL, "DROP USER '"+user+"'@'%'") })
+	dbtest.Exec(t, db.SQL, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
+	t.Cleanup(func() { dbtest.Exec(t, db.SQL, "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, ""
 	source = cfg.FormatDSN()
 	want(t, look(), Unknown, "this user has no right to call any", "hipq init")
@@ -174,41 +193,64 @@ func sessions(t *testing.T, db *schema.DB, source string) {
 	want(t, found["insert_id"], Warning, "jobs to shop_emails", "hipq init --print-grants")
 	if strings.Contains(found["database"].Found, "MariaDB") {
 		want(t, found["idle_transactions"], Warning, "idle_transaction_timeout is 0", "SET GLOBAL idle_transaction_timeout = 60")
-		execute(t, db.SQL, "SET GLOBAL idle_transaction_timeout = 60")
+		dbtest.Exec(t, db.SQL, "SET GLOBAL idle_transaction_timeout = 60")
 	}
-	rights, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, db.Names, []schema.Queue{{Name: "emails"}})
-	must(t, err)
-	execute(t, db.SQL, rights.Triggers...)
+	rights := dbtest.Must(schema.Grants(schema.Options{Driver: "mysql", DSN: source}, db.Names, []schema.Queue{{Name: "emails"}}))(t)
+	dbtest.Exec(t, db.SQL, rights.Triggers...)
 	found = examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["insert_id"], OK, "", "")
 	want(t, found["idle_transactions"], OK, "", "")
-	execute(t, db.SQL, rights.Triggers[0], "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	prepared(t, db, source)
+	dbtest.Exec(t, db.SQL, rights.Triggers[0], "INSERT INTO shop_emails (job_type) VALUES ('send')")
 	var id int
-	if err := db.SQL.GetContext(t.Context(), &id, "SELECT MAX(id) FROM shop_emails"); err != nil || id != 1 {
-		t.Errorf("the first job is %d, %v: looking has used up ids", id, err)
+	err := db.SQL.GetContext(t.Context(), &id, "SELECT MAX(id) FROM shop_emails")
+	dbtest.Ensure(t, err == nil && id == 1, "the first job is %d, %v: looking has used up ids", id, err)
+}
+
+// prepared: an XA transaction that outlived its connection is found, with the statement that ends it; and so are prepared
+// statements that leave none to others.
+func prepared(t *testing.T, db *schema.DB, source string) {
+	t.Helper()
+	conn, err := db.SQL.Conn(t.Context())
+	must(t, err)
+	for _, statement := range []string{"XA START 'a''b', 'c', 7", "INSERT INTO shop_activity (at, kind, state) VALUES (NOW(), 'job', 'added')", "XA END 'a''b', 'c', 7", "XA PREPARE 'a''b', 'c', 7"} {
+		dbtest.Must(conn.ExecContext(t.Context(), statement))(t)
 	}
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	found := examine(t.Context(), t, "mysql", source, Options{})
+	for found["prepared"].Result == OK && t.Context().Err() == nil { // until the server has seen the connection's end
+		found = examine(t.Context(), t, "mysql", source, Options{})
+	}
+	want(t, found["prepared"], Wrong, "1 transaction without a connection", "XA ROLLBACK X'612762', X'63', 7;")
+	dbtest.Exec(t, db.SQL, "XA ROLLBACK X'612762', X'63', 7", "SET GLOBAL max_prepared_stmt_count = 1")
+	one := dbtest.Must(db.SQL.Conn(t.Context()))(t)
+	defer func() { _ = one.Close() }()
+	dbtest.Must(one.ExecContext(t.Context(), "PREPARE hold FROM 'SELECT 1'"))(t)
+	for found["prepared"].Result != Warning && t.Context().Err() == nil { // the server's list may be old
+		found = examine(t.Context(), t, "mysql", source, Options{})
+	}
+	want(t, found["prepared"], Warning, "1 of 1 prepared statements", "MAX_USER_CONNECTIONS")
+	dbtest.Exec(t, db.SQL, "SET GLOBAL max_prepared_stmt_count = 16382")
 }
 
 // settings decide whether an accepted job can be lost.
 func settings(t *testing.T, db *schema.DB, source string) {
 	const flush = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
-	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := mysql.ParseDSN(source)
-	must(t, err)
+	dbtest.Must(db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}))(t)
+	cfg := dbtest.Must(mysql.ParseDSN(source))(t)
 	cfg.User, cfg.Passwd = "hipq", "s3cret" // like hipq work's user, which sees no procedures
-	execute(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
+	dbtest.Exec(t, db.SQL, "CREATE USER hipq@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO hipq@'%'",
 		fmt.Sprintf(flush, 0))
 	look := func() map[string]Finding { return examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{}) }
 	found := look()
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["procedures"], Unknown, "this user has no right to call any", "hipq init")
+	want(t, found["prepared"], Unknown, "PROCESS", "GRANT PROCESS")
 	want(t, found["sysdate"], Warning, "sysdate-is-now", "sysdate-is-now from my.cnf")
-	execute(t, db.SQL, fmt.Sprintf(flush, 1))
+	dbtest.Exec(t, db.SQL, fmt.Sprintf(flush, 1))
 	want(t, look()["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
-	execute(t, db.SQL, "SET GLOBAL sync_binlog = 1")
+	dbtest.Exec(t, db.SQL, "SET GLOBAL sync_binlog = 1")
 	want(t, look()["durability"], OK, "", "")
 }
 
@@ -220,9 +262,7 @@ func TestSilentDatabase(t *testing.T) {
 	defer cancel()
 	found := examine(ctx, t, "mysql", proxy.Source, Options{})
 	want(t, found["config"], OK, "", "")
-	if found["database"].Result == OK || found["tables"].Result != Unknown || found["durability"].Result != Unknown {
-		t.Errorf("%+v", found)
-	}
+	dbtest.Ensure(t, found["database"].Result != OK && found["tables"].Result == Unknown && found["durability"].Result == Unknown, "%+v", found)
 }
 
 // TestLostDatabase: a database that goes away between two checks is reported as wrong, not as unknown.
@@ -246,9 +286,8 @@ func TestLoopback(t *testing.T) {
 		"unix(/run/mysqld.sock)/shop": OK, "tcp(127.0.0.1)/shop?tls=true": OK, "tcp(db1)/shop": OK,
 	} {
 		p := &patient{Options: Options{Config: &config.Config{Database: schema.Options{Driver: "mysql", DSN: dsn}}}}
-		if f := lookAtLoopback(t.Context(), p); f.Result != result || (f.Remedy == nil) != (result == OK) {
-			t.Errorf("%s: %+v", dsn, f)
-		}
+		f := lookAtLoopback(t.Context(), p)
+		dbtest.Ensure(t, f.Result == result && (f.Remedy == nil) == (result == OK), "%s: %+v", dsn, f)
 		p.Config.Database.TLS = &schema.TLS{}
 		want(t, lookAtLoopback(t.Context(), p), OK, "", "")
 	}

@@ -112,7 +112,7 @@ func lookAtZone(_ context.Context, p *patient) Finding {
 	return found(OK, "times in tables are UTC, the config's zone is "+p.Config.Location.String())
 }
 
-// leastPacket is the packet that a server must accept: statements of up to 4 MiB, which quoting may double.
+// leastPacket is the packet that a server must accept: results and errors of up to 1 MiB each, which quoting may double.
 const leastPacket = 8 << 20
 
 func lookAtPacket(_ context.Context, p *patient) Finding {
@@ -122,7 +122,7 @@ func lookAtPacket(_ context.Context, p *patient) Finding {
 	}
 	what := "max_allowed_packet is " + texts.Size(n)
 	if n < leastPacket {
-		return found(Wrong, what+": large jobs and large batches are refused").
+		return found(Wrong, what+": large jobs are refused, and large results become errors").
 			but("SET GLOBAL max_allowed_packet = 16777216" + inConfiguration)
 	}
 	return found(OK, what)

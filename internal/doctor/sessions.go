@@ -1,12 +1,18 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // These checks are about what others may do to hipq: sessions of applications, and other users of this host.
@@ -86,6 +92,58 @@ func lookAtIdleTransactions(_ context.Context, p *patient) Finding {
 	default:
 		return found(OK, "idle_transaction_timeout is "+is)
 	}
+}
+
+// lookAtPrepared looks for what others have prepared and left: transactions, and statements.
+func lookAtPrepared(ctx context.Context, p *patient) Finding {
+	f := p.transactions(ctx)
+	switch open, most, err := p.statements(ctx); {
+	case err != nil:
+		return trouble(err)
+	case open > most/2:
+		f.add(Warning, fmt.Sprintf("%d of %d prepared statements are in use; with all in use, no program can call a stored procedure", open, most),
+			"end the connections that leave theirs open; ALTER USER … WITH MAX_USER_CONNECTIONS 20 bounds a user's")
+	}
+	return f
+}
+
+// transactions looks for XA transactions that an application has prepared and neither committed nor rolled back. Such a
+// transaction keeps its locks for ever, after its connection and over restarts.
+func (p *patient) transactions(ctx context.Context) Finding {
+	var lost int
+	const query = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0"
+	if err := p.db.SQL.GetContext(ctx, &lost, query); err != nil {
+		return found(Unknown, "this user can't see transactions without a connection: "+err.Error()).but("GRANT PROCESS, or run hipq doctor as an administrator")
+	}
+	if lost == 0 {
+		return found(OK, "there is no transaction without a connection")
+	}
+	what := texts.Count(lost, "transaction") + " without a connection may keep locks for ever, such as a job's key"
+	var xids []struct {
+		FormatID    int64 `db:"formatID"`
+		GtridLength int   `db:"gtrid_length"`
+		BqualLength int   `db:"bqual_length"`
+		Data        []byte
+	}
+	if err := p.db.SQL.SelectContext(ctx, &xids, "XA RECOVER"); err != nil {
+		return found(Wrong, what).but("as an administrator, XA RECOVER, and XA COMMIT or XA ROLLBACK: " + err.Error())
+	}
+	var ends []string
+	for _, x := range xids {
+		ends = append(ends, fmt.Sprintf("XA ROLLBACK X'%X', X'%X', %d;", x.Data[:x.GtridLength], x.Data[x.GtridLength:], x.FormatID))
+	}
+	return found(Wrong, what).but("unless its application still decides: " + cmp.Or(strings.Join(ends, " "), "wait until the server has rolled it back"))
+}
+
+// statements is how many prepared statements are in use, and how many may be. Each user can use them up for all others.
+func (p *patient) statements(ctx context.Context) (open, most int, err error) {
+	n := map[string]string{}
+	read := engine.Pairs(n)
+	err = p.db.SQL.Read(ctx, engine.Query{SQL: "SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'", Scan: read},
+		engine.Query{SQL: "SHOW GLOBAL VARIABLES LIKE 'max_prepared_stmt_count'", Scan: read})
+	open, _ = strconv.Atoi(n["prepared_stmt_count"])
+	most, _ = strconv.Atoi(n["max_prepared_stmt_count"])
+	return open, most, err
 }
 
 // lookAtAutoIncrement checks whether one long insert blocks all others.

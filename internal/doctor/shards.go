@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/admin"
 )
 
-// lookAtShards compares the queues' divisions with the config, and checks their shards.
+// lookAtShards compares the queues' shards and limits with the config, and checks their shards.
 func lookAtShards(ctx context.Context, p *patient) Finding {
 	var said, wrong, doubtful []string
 	registered, err := admin.Registered(ctx, p.db)
@@ -54,7 +54,7 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 	}
 	switch {
 	case len(wrong) > 0:
-		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them again")
+		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it applies the shards and limits of this config")
 	case len(doubtful) > 0:
 		return found(Warning, strings.Join(doubtful, "; ")).but("run hipq work, which moves them, or hipq init")
 	case len(said) == 0:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
@@ -38,7 +39,35 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	case len(strays) > 0:
 		return found(Warning, strings.Join(strays, "; ")).but("correct the queue's name in the config, or make sure that workers run with a config that has it")
 	}
+	ties, err := p.ties(ctx, tables)
+	switch {
+	case err != nil:
+		return trouble(err)
+	case len(ties) > 0:
+		return found(Warning, strings.Join(ties, "; ")).but("drop them: they can keep jobs from being deleted, and lock rows that workers need")
+	}
 	return found(OK, fmt.Sprintf("all %d are of this version", len(tables)))
+}
+
+// ties are the foreign keys and triggers of applications on hipq's tables; those of hipq init --print-grants are hipq's own.
+func (p *patient) ties(ctx context.Context, tables []string) (ties []string, err error) {
+	query := "SELECT DISTINCT CONCAT('table ', table_name, ' refers to ', referenced_table_name) FROM information_schema.key_column_usage" +
+		" WHERE referenced_table_schema = DATABASE() AND (referenced_table_name IN {tables} OR table_name IN {tables})" +
+		" UNION ALL SELECT CONCAT('trigger ', trigger_name, ' on ', event_object_table) FROM information_schema.triggers" +
+		" WHERE event_object_schema = DATABASE() AND event_object_table IN {tables} AND trigger_name <> CONCAT(event_object_table, '$insert')"
+	if p.isSQLite() {
+		query = "SELECT DISTINCT 'table ' || m.name || ' refers to ' || f.\"table\" FROM sqlite_master m, pragma_foreign_key_list(m.name) f" +
+			" WHERE m.type = 'table' AND (f.\"table\" IN {tables} OR m.name IN {tables}) UNION ALL SELECT 'trigger ' || name || ' on ' || tbl_name" +
+			" FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN {tables} AND name <> tbl_name || '$insert'"
+	}
+	var args []any
+	for range strings.Count(query, "{tables}") {
+		for _, name := range tables {
+			args = append(args, name)
+		}
+	}
+	err = p.db.SQL.SelectContext(ctx, &ties, strings.ReplaceAll(query, "{tables}", engine.In(len(tables))), args...)
+	return ties, texts.Wrap(err, "ask for foreign keys and triggers")
 }
 
 // lookAtProcedures compares the stored procedures with this hipq's. A user sees only those that it may call.
@@ -135,6 +164,12 @@ func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
 const recent = 10 * time.Minute
 
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
+	f := lookAtLastWorker(ctx, p)
+	p.addLeftovers(ctx, &f)
+	return f
+}
+
+func lookAtLastWorker(ctx context.Context, p *patient) Finding {
 	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? see \"Nothing runs\" in docs/howto/troubleshooting.md"
 	last, err := workers.New(p.db).LastHeard(ctx)
 	if err != nil {

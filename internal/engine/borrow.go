@@ -26,7 +26,7 @@ type Session struct {
 func Borrow(pool *sql.DB, d Dialect, s Session) *DB {
 	db := On(sql.OpenDB(borrowing{pool, s}), d.Apart())
 	db.SetMaxIdleConns(-1)
-	db.borrowed = true
+	db.lender = pool
 	return db
 }
 

@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -21,13 +22,23 @@ type DB struct {
 	Connector driver.Connector
 	// mapped is the same database for reading rows into structs.
 	mapped *sqlx.DB
-	// borrowed says that the connections are an application's: see Borrow.
-	borrowed bool
+	// lender is the application's pool if the connections are its own: see Borrow.
+	lender *sql.DB
 	// nodes are alternative servers; nil if there is only one server.
 	nodes *nodes
 	// writing holds the token of the transaction that may write to SQLite. SQLite polls a locked file, so without this queue
 	// a busy writer would starve the others.
 	writing chan struct{}
+	// ended counts committed transactions.
+	ended atomic.Int64
+}
+
+// MaxConns bounds the connections in use at once; 0 means no bound.
+func (db *DB) MaxConns() int {
+	if db.lender != nil {
+		return db.lender.Stats().MaxOpenConnections
+	}
+	return db.Stats().MaxOpenConnections
 }
 
 // New returns the database to which a connector connects. It keeps statements prepared where preparing costs no round trip.
@@ -75,7 +86,6 @@ func Each[T any](ctx context.Context, db *DB, query string, args []any, f func(T
 // Reader is a source of rows: a DB or a Tx.
 type Reader interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	// GetContext reads one row into a value or a struct. It fails with sql.ErrNoRows if there is none.
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 	// SelectContext reads all rows into a slice.
@@ -127,7 +137,7 @@ func (db *DB) CatchUp(ctx context.Context) error {
 
 // Read runs queries outside a transaction, otherwise like Tx.Read.
 func (db *DB) Read(ctx context.Context, queries ...Query) error {
-	if db.borrowed { // one connection for all of them
+	if db.lender != nil { // one connection for all of them
 		conn, err := db.mapped.Connx(ctx)
 		if err != nil {
 			return err
@@ -135,7 +145,7 @@ func (db *DB) Read(ctx context.Context, queries ...Query) error {
 		defer func() { _ = conn.Close() }()
 		return ReadOn(ctx, conn, queries...)
 	}
-	return (&Tx{on: db.mapped, together: db.together}).Read(ctx, queries...)
+	return (&Tx{on: db.mapped, together: db.together, packet: db.Packet}).Read(ctx, queries...)
 }
 
 // IsHeld says whether another transaction locks a row, if the engine can skip locked rows. A missing row also counts as held.

@@ -3,8 +3,10 @@ package engine
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,10 +74,21 @@ var noSpace = []string{"No space left", "Errcode: 28", "errno 28", "error 28"}
 // serverFull is the remedy for a full server. Deleting rows needs some room too.
 const serverFull = "the disk or the table space of the server is full: make room where SELECT @@datadir says, then hipq purge --older-than 3d"
 
+// tableDenied finds the user, the database (only MariaDB names it) and the table in the server's message.
+var tableDenied = regexp.MustCompile("^(?:SELECT|INSERT|UPDATE|DELETE)[A-Z, ]* command denied to user ('[^']*')@.* table (?:'|(`[^`]*`\\.)?`)([^'`]+)['`]$")
+
+const checkUser = "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants that init and other commands need"
+
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
-	case 1044, 1045, 1142, 1143, 1227, 1698:
-		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants that init and other commands need"
+	case erTableDenied, erColumnDenied:
+		if lacks := tableDenied.FindStringSubmatch(err.Message); lacks != nil {
+			return Misconfigured, fmt.Sprintf("if hipq init has made the table: GRANT SELECT, INSERT, UPDATE, DELETE ON %s%s TO %s@'%%'; hipq doctor finds all rights that this user lacks",
+				lacks[2], lacks[3], lacks[1])
+		}
+		return Misconfigured, checkUser
+	case 1227: // a privilege of the server
+		return Misconfigured, checkUser
 	case 1049:
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
@@ -96,6 +109,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return TryLater, "the server is read-only: is it a replica, or database.dsn wrong?"
 	}
 	switch {
+	case IsRefused(err):
+		return Misconfigured, checkUser
 	case isOf(err, crowded...):
 		return TryLater, "the server has too many connections"
 	case isOf(err, closing...):

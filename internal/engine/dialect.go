@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -48,8 +50,12 @@ type Dialect struct {
 	OrFail string
 	// together says that the server accepts several statements in one round trip.
 	together bool
+	// Packet is how many bytes a statement may have: the server's max_allowed_packet, less a margin; 0 means that it doesn't matter.
+	Packet int
 	// NowSQL is the database's clock in UTC, as an expression.
 	NowSQL string
+	// DayAgo is NowSQL a day earlier.
+	DayAgo string
 	// DearNow says that NowSQL used often in one statement costs more than reading the clock first.
 	DearNow bool
 	// Milliseconds is the expression for the time from scheduled_run_time to a parameter, at least 0.
@@ -58,12 +64,16 @@ type Dialect struct {
 	Writers int
 	// Reorder recreates a jobs table's run_rank and its index.
 	Reorder string
+	// ColumnsOf is the query for the definitions of the columns of a table, with its name as the parameter.
+	ColumnsOf string
 	// AnyBytes says that a text may hold any bytes, because the engine doesn't enforce UTF-8.
 	AnyBytes bool
 	// lastIDIsFirst says that the driver reports the first id of a multi-row insert, not the last.
 	lastIDIsFirst bool
 	// StillClock says that Now stands still between statements sent together, whatever they wait for.
 	StillClock bool
+	// LocalLocks says that only writes of the same row conflict on different nodes, and that other locks hold on their node.
+	LocalLocks bool
 	// idStep is the query for the distance between the ids of one multi-row insert on a connection; if empty, it is 1.
 	idStep string
 	// IDsByKey says that ids of a multi-row insert can't be counted: read them back by the rows' keys.
@@ -80,6 +90,9 @@ func (d Dialect) Apart() Dialect {
 	d.together = false
 	return d
 }
+
+// Batch is how many bytes of texts may go into one statement with others: quoting may double them.
+func (d Dialect) Batch() int { return min(1<<20, cmp.Or(d.Packet, math.MaxInt)/4) }
 
 // TimeText reads an expression's times, for a Time.
 func (d Dialect) TimeText(expression string) string { return fmt.Sprintf(d.timeText, expression) }
@@ -116,10 +129,14 @@ var MySQL = Dialect{
 	UpdateAtOnce: "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE",
 	RowCount:     "ROW_COUNT()",
 	NowSQL:       "UTC_TIMESTAMP(6)",
+	DayAgo:       "UTC_TIMESTAMP(6) - INTERVAL 1 DAY",
 	Milliseconds: "GREATEST(0, TIMESTAMPDIFF(MICROSECOND, scheduled_run_time, ?) DIV 1000)",
 	Writers:      2,
 	Reorder: "ALTER TABLE {jobs} DROP INDEX {index}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {index} {columns}",
+	// a dump may change the character set of literals
+	ColumnsOf: "SELECT CONCAT_WS(' ', column_name, column_type, is_nullable, column_default, REPLACE(REPLACE(generation_expression, '_ascii', '_utf8mb4'), '_binary', '_utf8mb4')," +
+		" collation_name, extra) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? ORDER BY ordinal_position",
 	lastIDIsFirst: true,
 	idStep:        "SELECT @@auto_increment_increment",
 	SQLDir:        "sql/mysql",
@@ -133,7 +150,7 @@ var MySQL = Dialect{
 // statement goes alone.
 func Galera() Dialect {
 	d := MySQL.Apart()
-	d.waitsFirst, d.IDsByKey, d.StillClock = true, true, true
+	d.waitsFirst, d.IDsByKey, d.StillClock, d.LocalLocks = true, true, true, true
 	d.catchUp = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1 INTO @hipq"
 	return d
 }
@@ -157,9 +174,11 @@ var SQLite = Dialect{
 	Writers:    1,
 	Reorder: "DROP INDEX {index};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {index} ON {jobs} {columns}",
-	AnyBytes: true,
-	NowSQL:   "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
-	DearNow:  true,
+	ColumnsOf: "SELECT REPLACE(sql, name, '') FROM sqlite_master WHERE type = 'table' AND name = ?",
+	AnyBytes:  true,
+	NowSQL:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	DayAgo:    "(strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 day') || '000')",
+	DearNow:   true,
 	// SQLite's clock has whole milliseconds.
 	Milliseconds: "MAX(0, CAST(ROUND((julianday(?) - julianday(scheduled_run_time)) * 86400000) AS INTEGER))",
 	SQLDir:       "sql/sqlite",

@@ -16,6 +16,7 @@ import (
 // Error numbers of MySQL and MariaDB.
 const (
 	erDuplicateEntry  = 1062
+	erPacketTooLarge  = 1153
 	erFailedCommit    = 1180
 	erLockWaitTimeout = 1205
 	erDeadlock        = 1213
@@ -30,6 +31,8 @@ const (
 	erLockNowait      = 3572
 	erTooSlowMariaDB  = 1969 // a statement exceeded max_statement_time
 	erTooSlowMySQL    = 3024 // a SELECT exceeded max_execution_time
+	erTableDenied     = 1142
+	erColumnDenied    = 1143
 	erNoSuchTable     = 1146
 	erNoSuchColumn    = 1054
 	erNoSuchIndex     = 1176
@@ -37,10 +40,23 @@ const (
 	erIndexExists     = 1061
 	erNothingToDrop   = 1091
 	erCheckExists     = 3822
+
+	erReferenced       = 1451
+	erReferencedUnseen = 1217 // by a table that the user can't see
 )
+
+// stateSignal is the SQLSTATE of triggers that refuse something; their error number is 1644, unless they choose it.
+const stateSignal = "45000"
 
 // crowded are the error numbers of a server without a connection to spare, closing those of one that shuts down.
 var crowded, closing = []uint16{1040, 1203, 1226}, []uint16{1053, 1077, 1079, 1080, 1927}
+
+// refused are the error numbers of a server that lets this user no longer in: a password that was changed, has expired or was
+// never right, an account that is locked or gone, a host or a database that isn't allowed.
+var refused = []uint16{1044, 1045, 1130, 1396, 1698, 1820, 1862, 3118, 3955, 4151}
+
+// IsRefused says whether the server doesn't let this user in. When the password is rotated, that is over in a moment.
+func IsRefused(err error) bool { return isOf(err, refused...) }
 
 func isOf(err error, numbers ...uint16) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
@@ -58,6 +74,21 @@ func codeOf(err error) int {
 func IsDuplicate(err error) bool {
 	code := codeOf(err)
 	return isOf(err, erDuplicateEntry) || code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+}
+
+// IsKept says whether a foreign key, or an application's trigger, keeps a row from being deleted.
+func IsKept(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (isOf(err, erReferenced, erReferencedUnseen) || string(my.SQLState[:]) == stateSignal) ||
+		slices.Contains([]int{sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY, sqlite3.SQLITE_CONSTRAINT_TRIGGER}, codeOf(err))
+}
+
+// ErrTooLarge means that a statement exceeds Dialect.Packet, so it wasn't sent.
+var ErrTooLarge = errors.New("the statement is too large for the server")
+
+// IsTooLarge says whether a statement was too large for the server. Its limit may be lower now than when it was read.
+func IsTooLarge(err error) bool {
+	return errors.Is(err, ErrTooLarge) || errors.Is(err, mysql.ErrPktTooLarge) || isOf(err, erPacketTooLarge)
 }
 
 // Retryable says whether the transaction may succeed if it is repeated as a whole.
@@ -100,6 +131,9 @@ func isReadOnly(err error) bool {
 // isNoNode says whether the server is a cluster node that has lost the others or hasn't joined yet.
 func isNoNode(err error) bool { return isOf(err, erWsrepNotReady) }
 
+// IsHeld says whether a transaction waited too long for another's locks.
+func IsHeld(err error) bool { return isBusy(err) || IsLockTimeout(err) }
+
 // IsLockTimeout says whether a statement waited too long for another transaction's lock. Nothing was committed.
 func IsLockTimeout(err error) bool { return isOf(err, erLockWaitTimeout) }
 
@@ -117,6 +151,9 @@ func IsDone(err error) bool {
 	return isOf(err, erColumnExists, erIndexExists, erCheckExists, erNothingToDrop, erNoSuchColumn) || codeOf(err) == sqlite3.SQLITE_ERROR &&
 		(strings.Contains(err.Error(), "duplicate column name") || strings.Contains(err.Error(), "no such column"))
 }
+
+// IsDenied says whether the user lacks a right to a table, which may also be missing.
+func IsDenied(err error) bool { return isOf(err, erTableDenied, erColumnDenied) }
 
 // Missing is the engine's message about a missing table or index; "" if err means something else.
 func Missing(err error) string {

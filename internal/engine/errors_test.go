@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,46 +9,52 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A full disk has many error numbers. The message names it.
-func TestDiagnoseAFullDisk(t *testing.T) {
-	for _, err := range []*mysql.MySQLError{
-		{Number: 1114, Message: "The table 'shop_emails' is full"},
-		{Number: 1021, Message: `Disk full (/tmp/#sql); waiting for someone to free some space... (errno: 28 "No space left on device")`},
-		{Number: 3, Message: `Error writing file '/tmp/ML5' (Errcode: 28 "No space left on device")`},
-		{Number: 1026, Message: `Error writing file './bin.000001' (errno: 28 - No space left on device)`},
-		{Number: 1030, Message: `Got error 28 from storage engine`},
+// TestDiagnose checks what the servers' errors mean. Each server reports the same in its own way.
+func TestDiagnose(t *testing.T) {
+	for _, c := range []struct {
+		number  uint16
+		message string
+		trouble Trouble
+		// hints are parts of the remedy.
+		hints     []string
+		retryable bool
+	}{
+		{1114, "The table 'shop_emails' is full", TryLater, []string{"full"}, false},
+		{1021, `Disk full (/tmp/#sql); waiting for someone to free some space... (errno: 28 "No space left on device")`, TryLater, []string{"full"}, false},
+		{3, `Error writing file '/tmp/ML5' (Errcode: 28 "No space left on device")`, TryLater, []string{"full"}, false},
+		{1026, `Error writing file './bin.000001' (errno: 28 - No space left on device)`, TryLater, []string{"full"}, false},
+		{1030, "Got error 28 from storage engine", TryLater, []string{"full"}, false},
+		{1030, "Got error 168 from storage engine", NoTrouble, nil, false}, // another error
+		// The highest id has no successor.
+		{167, "Out of range value for column 'id' at row 1", Misconfigured, []string{"highest id"}, false},                          // MariaDB
+		{1062, "Duplicate entry '9223372036854775807' for key 'shop_emails.PRIMARY'", Misconfigured, []string{"highest id"}, false}, // MySQL 9
+		{1062, "Duplicate entry 'send-a' for key 'shop_emails.live_key'", NoTrouble, nil, false},
+		// the lock of an INSERT … SELECT
+		{1467, "Failed to read auto-increment value from storage engine", TryLater, []string{"AUTO-INC", "highest id"}, false},
+		// A read-only server may accept writes later.
+		{1290, "", TryLater, []string{"read-only"}, true},
+		{1792, "", TryLater, []string{"read-only"}, true},
+		{1836, "", TryLater, []string{"read-only"}, true},
+		// A statement that exceeds the server's time limit is not repeated at once.
+		{1969, "", TryLater, []string{"took longer"}, false},
+		{3024, "", TryLater, []string{"took longer"}, false},
 	} {
-		if trouble, hint := Diagnose(err); trouble != TryLater || !strings.Contains(hint, "full") {
-			t.Errorf("%v: %v, %s", err, trouble, hint)
+		err := &mysql.MySQLError{Number: c.number, Message: c.message}
+		trouble, hint := Diagnose(err)
+		for _, part := range c.hints {
+			if !strings.Contains(hint, part) {
+				t.Errorf("%v: %s", err, hint)
+			}
 		}
-	}
-	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1030, Message: "Got error 168 from storage engine"}); trouble != NoTrouble {
-		t.Errorf("another error of a storage engine is %v", trouble)
+		if says := fmt.Sprint(trouble, Retryable(err)); says != fmt.Sprint(c.trouble, c.retryable) {
+			t.Errorf("%v is of trouble %s", err, says)
+		}
 	}
 	// The last is what modernc reports, also for readers.
 	for _, code := range []int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE} {
 		if trouble, hint := diagnoseSQLite(code, "disk I/O error"); trouble != TryLater || !strings.Contains(hint, "full") {
 			t.Errorf("%d: %v, %s", code, trouble, hint)
 		}
-	}
-}
-
-// The highest id has no successor: each server reports that in its own way.
-func TestDiagnoseTheHighestID(t *testing.T) {
-	for _, err := range []*mysql.MySQLError{
-		{Number: 167, Message: "Out of range value for column 'id' at row 1"},                          // MariaDB
-		{Number: 1062, Message: "Duplicate entry '9223372036854775807' for key 'shop_emails.PRIMARY'"}, // MySQL 9
-	} {
-		if trouble, hint := Diagnose(err); trouble != Misconfigured || !strings.Contains(hint, "highest id") {
-			t.Errorf("%v: %v, %s", err, trouble, hint)
-		}
-	}
-	lock := &mysql.MySQLError{Number: 1467, Message: "Failed to read auto-increment value from storage engine"}
-	if trouble, hint := Diagnose(lock); trouble != TryLater || !strings.Contains(hint, "AUTO-INC") || !strings.Contains(hint, "highest id") {
-		t.Errorf("the lock of an INSERT … SELECT is %v, %s", trouble, hint)
-	}
-	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1062, Message: "Duplicate entry 'send-a' for key 'shop_emails.live_key'"}); trouble != NoTrouble {
-		t.Errorf("another's key is %v", trouble)
 	}
 }
 
@@ -64,26 +71,6 @@ func TestRefusedByTheCluster(t *testing.T) {
 		}
 		if lost := number == 1047 || number == 3100; IsUnreachable(err) != lost {
 			t.Errorf("%d means that the cluster is lost: %t", number, !lost)
-		}
-	}
-}
-
-// The message names a read-only server, which may accept writes later.
-func TestDiagnoseAReadOnlyServer(t *testing.T) {
-	for _, number := range []uint16{1290, 1792, 1836} {
-		err := error(&mysql.MySQLError{Number: number})
-		if trouble, hint := Diagnose(err); !Retryable(err) || trouble != TryLater || !strings.Contains(hint, "read-only") {
-			t.Errorf("%d: %v, %s", number, trouble, hint)
-		}
-	}
-}
-
-// A statement that exceeds the server's time limit is TryLater, but not repeated at once.
-func TestDiagnoseAStatementTooSlow(t *testing.T) {
-	for _, number := range []uint16{1969, 3024} {
-		err := error(&mysql.MySQLError{Number: number})
-		if trouble, hint := Diagnose(err); Retryable(err) || trouble != TryLater || !strings.Contains(hint, "took longer") {
-			t.Errorf("%d: %v, %s", number, trouble, hint)
 		}
 	}
 }

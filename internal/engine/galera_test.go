@@ -22,15 +22,13 @@ func TestGaleraTransactionsAreWhole(t *testing.T) {
 		db := dbtest.Open(t, "mysql", dsn).SQL
 		if node == 0 {
 			first = db
-			execute(t, db, "CREATE TABLE turns (id INT PRIMARY KEY, turn INT NOT NULL)", "INSERT INTO turns VALUES (1, 0)",
+			dbtest.Exec(t, db, "CREATE TABLE turns (id INT PRIMARY KEY, turn INT NOT NULL)", "INSERT INTO turns VALUES (1, 0)",
 				"CREATE TABLE things (id INT PRIMARY KEY, taker TEXT)", "CREATE TABLE notes (id BIGINT AUTO_INCREMENT PRIMARY KEY, thing INT)")
 			for id := range rows {
-				execute(t, db, fmt.Sprintf("INSERT INTO things (id) VALUES (%d)", id))
+				dbtest.Exec(t, db, fmt.Sprintf("INSERT INTO things (id) VALUES (%d)", id))
 			}
 		}
-		if err := db.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, db.CatchUp(t.Context()))
 		for taker := range atEach {
 			all.Go(func() {
 				for found := true; found; {
@@ -72,23 +70,10 @@ func TestGaleraTransactionsAreWhole(t *testing.T) {
 			twice++
 		}
 	}
-	if err := first.CatchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.GetContext(t.Context(), &notes, "SELECT COUNT(*) FROM notes"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, first.CatchUp(t.Context()))
+	dbtest.OK(t, first.GetContext(t.Context(), &notes, "SELECT COUNT(*) FROM notes"))
 	if len(taken) != rows || twice > 0 || notes != rows {
 		t.Errorf("of %d rows %d were taken, %d of them more than once; there are %d notes", rows, len(taken), twice, notes)
-	}
-}
-
-func execute(t *testing.T, db *engine.DB, statement ...string) {
-	t.Helper()
-	for _, s := range statement {
-		if _, err := db.ExecContext(t.Context(), s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
 	}
 }
 
@@ -96,23 +81,18 @@ func execute(t *testing.T, db *engine.DB, statement ...string) {
 func TestGaleraWaitsFirst(t *testing.T) {
 	dsns := dbtest.Galera(t)
 	db := dbtest.Open(t, "mysql", dsns[0]).SQL
-	execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY)", "INSERT INTO things VALUES (1), (2)")
+	dbtest.Exec(t, db, "CREATE TABLE things (id INT PRIMARY KEY)", "INSERT INTO things VALUES (1), (2)")
 	other, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.ExecContext(t.Context(), "SELECT id FROM things WHERE id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
+	dbtest.Must(other.ExecContext(t.Context(), "SELECT id FROM things WHERE id = 1 FOR UPDATE"))(t)
 	var tries []string
 	var got []int
 	err = db.Tx(t.Context(), func(tx *engine.Tx) error {
 		got, tries = nil, append(tries, tx.SkipLocked)
 		return tx.SelectContext(t.Context(), &got, "SELECT id FROM things "+tx.SkipLocked)
 	})
-	if want := []string{"FOR UPDATE", "FOR UPDATE SKIP LOCKED"}; err != nil || !slices.Equal(tries, want) || !slices.Equal(got, []int{2}) {
-		t.Errorf("%v: %q, which gave %d", err, tries, got)
-	}
+	want := []string{"FOR UPDATE", "FOR UPDATE SKIP LOCKED"}
+	dbtest.Ensure(t, err == nil && slices.Equal(tries, want) && slices.Equal(got, []int{2}), "%v: %q, which gave %d", err, tries, got)
 	if err := other.Rollback(); err != nil {
 		t.Error(err)
 	}
@@ -125,9 +105,7 @@ func TestGaleraCatchesUpElsewhere(t *testing.T) {
 	end := nodes[1].Isolate()
 	defer end()
 	for apart := time.Now().Add(10 * time.Second); time.Now().Before(apart); time.Sleep(10 * time.Millisecond) {
-		if err := db.CatchUp(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, db.CatchUp(t.Context()))
 	}
 	dbtest.Ensure(t, db.NodesTried() != nil && len(db.NodesTried()) == 2, "the node was not cut off: %v", db.NodesTried())
 }

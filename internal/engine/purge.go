@@ -35,17 +35,61 @@ func (d Dialect) DeleteByID(table string, n int, condition string) string {
 	return strings.NewReplacer("{table}", table, "{ids}", ids, "{condition}", condition).Replace(d.deleteByID)
 }
 
-// DeleteRows deletes those of one or more rows by id that meet a condition on the table t, in its own transaction.
-func (db *DB) DeleteRows(ctx context.Context, table string, ids []any, condition string) (deleted int64, err error) {
-	err = db.Tx(ctx, func(tx *Tx) error {
-		res, err := tx.ExecContext(ctx, db.DeleteByID(table, len(ids), condition), ids...)
-		if err == nil {
-			deleted, err = res.RowsAffected()
+// DeleteEach deletes rows one by one, by a statement of DeleteByID for one, in a transaction in which a foreign key or a trigger has kept some: see
+// Tx.Kept. It calls kept with those. If a single deletion doesn't fail, but the commit, it keeps all.
+func (tx *Tx) DeleteEach(ctx context.Context, statement string, ids []any, kept func(id any, why error)) (deleted int64, err error) {
+	if err := tx.Flush(ctx); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		n := int64(0)
+		if err = tx.Kept[0]; len(tx.Kept) == 1 {
+			n, err = tx.delete(ctx, statement, id)
+		}
+		if IsKept(err) {
+			kept(id, err)
+		} else if err != nil {
+			return 0, err
+		}
+		deleted += n
+	}
+	return deleted, nil
+}
+
+func (tx *Tx) delete(ctx context.Context, statement string, ids ...any) (int64, error) {
+	res, err := tx.ExecContext(ctx, statement, ids...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// DeleteRows deletes those of one or more rows by id that meet a condition on the table t, in its own transaction. kept is called
+// with those that a foreign key or a trigger keeps; if it is nil, one of them is an error.
+func (db *DB) DeleteRows(ctx context.Context, table string, ids []any, condition string, kept func(id any, why error)) (deleted int64, err error) {
+	why, apart := map[any]error{}, false
+	err = db.Tx(ctx, func(tx *Tx) (err error) {
+		deleted = 0
+		if clear(why); len(tx.Kept) == 0 || kept == nil {
+			deleted, err = tx.delete(ctx, db.DeleteByID(table, len(ids), condition), ids...)
+			return err
+		}
+		if apart = len(tx.Kept) > 1 && len(ids) > 1; !apart {
+			deleted, err = tx.DeleteEach(ctx, db.DeleteByID(table, 1, condition), ids, func(id any, err error) { why[id] = err })
 		}
 		return err
 	})
 	if err != nil {
 		return 0, err
+	}
+	for id, err := range why {
+		kept(id, err)
+	}
+	for i := 0; apart && i < len(ids); i++ {
+		n, err := db.DeleteRows(ctx, table, ids[i:i+1], condition, kept)
+		if deleted += n; err != nil {
+			return deleted, err
+		}
 	}
 	return deleted, nil
 }

@@ -22,6 +22,27 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
+// heldFor is how long TxAside waits for others' locks.
+const heldFor = time.Second
+
+// TxAside is TxUnclocked for a caller that may have a transaction of its own on the pool it lent, which can't end while it waits.
+// It then gives up when locks have been held for a second, in which no transaction of this DB ended. After the context's end the
+// error is the context's.
+func (db *DB) TxAside(ctx context.Context, f func(*Tx) error) error {
+	began, ended := time.Now(), db.ended.Load()
+	err := db.repeat(ctx, func(err error) bool {
+		if now := db.ended.Load(); now != ended {
+			began, ended = time.Now(), now
+		}
+		held := db.lender != nil && IsHeld(err) && time.Since(began) >= heldFor
+		return Retryable(err) && !held
+	}, nil, f)
+	if over := ctx.Err(); err != nil && over != nil && !errors.Is(err, over) {
+		return fmt.Errorf("%w: %w", over, err)
+	}
+	return err
+}
+
 // TxInPassing is TxUnclocked without waits and repetitions, for work that will be asked for again: Tx.SkipLocked skips locked
 // rows. On a Galera cluster it fails at the first locked row, and skips only when repeated.
 func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
@@ -52,7 +73,12 @@ func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx
 // transaction, because a deadlock, or a cluster that refuses a commit for another node's, undoes all of it.
 func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
 	mayBeDone, waits := false, db.waitsFirst
+	var kept []error
 	passes := func(err error) bool {
+		if len(kept) < 2 && IsKept(err) {
+			kept = append(kept, err)
+			return true
+		}
 		if waits && IsLockTimeout(err) {
 			waits = false
 			return true
@@ -64,7 +90,10 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 		if waits {
 			skipLocked = db.ForUpdate
 		}
-		err := db.once(ctx, mayBeDone, skipLocked, first, f)
+		err := db.once(ctx, mayBeDone, skipLocked, first, func(tx *Tx) error {
+			tx.Kept = kept
+			return f(tx)
+		})
 		mayBeDone = mayBeDone || errors.Is(err, errUnanswered)
 		return err
 	})
@@ -124,7 +153,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // returns it to the pool
-	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.NowSQL, keeps: db.Engine == SQLite.Engine && !db.borrowed, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.NowSQL, keeps: db.Engine == SQLite.Engine && db.lender == nil, together: db.together, packet: db.Packet}
 	if tx.together {
 		buffer := buffers.Get().(*[]byte)
 		tx.written = (*buffer)[:0]
@@ -166,6 +195,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return fmt.Errorf("commit: %w: %w", errUnanswered, err)
 	}
 	committed = true
+	db.ended.Add(1)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,6 +24,8 @@ type Tx struct {
 	Now time.Time
 	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT got no reply.
 	MayBeDone bool
+	// Kept are the errors of earlier tries in which a foreign key or a trigger kept a row: delete one by one, with DeleteEach.
+	Kept []error
 	// SkipLocked is the clause that locks the rows read and skips rows that another transaction locks. On a Galera cluster it
 	// skips only when the transaction is repeated after a lock timeout.
 	SkipLocked string
@@ -33,6 +37,8 @@ type Tx struct {
 	together bool
 	// foreign says that the session is an application's, on a server, so it may have any character set.
 	foreign bool
+	// packet is Dialect.Packet.
+	packet int
 	// idStep is the distance between the ids of one multi-row insert on the connection; 0 until it is read.
 	idStep int64
 	// written holds statements to send, with their parameters inlined.
@@ -43,11 +49,9 @@ type Tx struct {
 type executor interface {
 	sqlx.QueryerContext
 	sqlx.ExecerContext
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// writtenMax bounds the bytes of statements that wait to be sent: well under the smallest max_allowed_packet that a server is
-// likely to have.
+// writtenMax bounds the bytes of statements that wait to be sent.
 const writtenMax = 4 << 20
 
 // buffers hold what transactions write: most write as much as the ones before.
@@ -117,8 +121,17 @@ type Query struct {
 }
 
 // Row reads one row, if there is any.
-func Row(into ...any) func(*sql.Rows) error {
-	return EachRow(func(row *sql.Rows) error { return row.Scan(into...) })
+func Row(into ...any) func(*sql.Rows) error { return Into(func() {}, into...) }
+
+// Into reads each row into the variables, and then calls f.
+func Into(f func(), into ...any) func(*sql.Rows) error {
+	return EachRow(func(row *sql.Rows) error {
+		err := row.Scan(into...)
+		if err == nil {
+			f()
+		}
+		return err
+	})
 }
 
 // EachRow calls read with each row, until it fails.
@@ -159,10 +172,8 @@ func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 		}
 		return nil
 	}
-	for _, q := range queries {
-		if err := tx.append(q.SQL, q.Args); err != nil {
-			return err
-		}
+	if err := tx.append(ctx, queries...); err != nil {
+		return err
 	}
 	rows, err := tx.on.QueryContext(ctx, tx.take())
 	if err != nil {
@@ -210,31 +221,36 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 		_, err := tx.ExecContext(ctx, statement, args...)
 		return err
 	}
-	size := len(statement)
-	for _, a := range args {
-		if text, ok := a.(string); ok {
-			size += len(text)
+	return tx.append(ctx, Query{SQL: statement, Args: args})
+}
+
+// append adds statements to those that wait to be sent, which it first sends if all together are too large.
+func (tx *Tx) append(ctx context.Context, statements ...Query) (err error) {
+	b, before := tx.written, len(tx.written)
+	for _, s := range statements {
+		if len(b) > 0 {
+			b = append(b, ';')
 		}
-	}
-	if len(tx.written)+size > writtenMax {
-		if err := tx.Flush(ctx); err != nil {
+		if b, err = inline(b, s.SQL, s.Args); err != nil {
 			return err
 		}
 	}
-	return tx.append(statement, args)
-}
-
-// append adds a statement to those that wait to be sent.
-func (tx *Tx) append(statement string, args []any) error {
-	b := tx.written
-	if len(b) > 0 {
-		b = append(b, ';')
+	if err = tx.fits(len(b) - before); err == nil && before > 0 && len(b) > cmp.Or(min(writtenMax, tx.packet), writtenMax) {
+		_, err = tx.on.ExecContext(ctx, string(b[:before]))
+		b = append(b[:0], b[before+1:]...)
 	}
-	b, err := inline(b, statement, args)
 	if err == nil {
 		tx.written = b
 	}
 	return err
+}
+
+// fits returns an ErrTooLarge if the server takes no statement of this size.
+func (tx *Tx) fits(size int) error {
+	if tx.packet > 0 && size > tx.packet {
+		return fmt.Errorf("%w: it has %d bytes, and the server's max_allowed_packet is %d", ErrTooLarge, size, tx.packet)
+	}
+	return nil
 }
 
 // Flush sends the pending statements and waits for them. Call it before a step that would block others for longer.
@@ -253,45 +269,68 @@ func (tx *Tx) take() string {
 }
 
 // with prepends the pending statements. The driver gets, and refuses, a statement whose parameters can't be inlined.
-func (tx *Tx) with(statement string, args []any) (string, []any) {
+func (tx *Tx) with(ctx context.Context, statement string, args []any) (string, []any, error) {
 	if tx.foreign {
-		return inASCII(statement, args)
+		statement, args = inASCII(statement, args)
+		return statement, args, nil
 	}
 	if !tx.together {
-		return statement, args
+		return statement, args, tx.fitsInlined(statement, args)
 	}
-	if err := tx.append(statement, args); err != nil {
-		return statement, args
+	err := tx.append(ctx, Query{SQL: statement, Args: args})
+	if errors.Is(err, driver.ErrSkip) {
+		return statement, args, nil
 	}
-	return tx.take(), nil
+	return tx.take(), nil, err
+}
+
+// fitsInlined is fits for a statement that the driver will send with its parameters inlined.
+func (tx *Tx) fitsInlined(statement string, args []any) error {
+	size := len(statement)
+	for _, a := range args {
+		if text, ok := a.(string); ok {
+			size += 2 * len(text)
+		}
+	}
+	if tx.fits(size) == nil {
+		return nil
+	}
+	text, _ := inline(nil, statement, args) // otherwise the driver refuses it
+	return tx.fits(len(text))
 }
 
 // ExecContext executes a statement after the pending ones.
 func (tx *Tx) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
-	statement, args = tx.with(statement, args)
+	statement, args, err := tx.with(ctx, statement, args)
+	if err != nil {
+		return nil, err
+	}
 	return tx.on.ExecContext(ctx, statement, args...)
 }
 
 // QueryContext implements Reader.
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	query, args = tx.with(query, args)
+	query, args, err := tx.with(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
 	return tx.on.QueryContext(ctx, query, args...)
-}
-
-// QueryRowContext implements Reader.
-func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	query, args = tx.with(query, args)
-	return tx.on.QueryRowContext(ctx, query, args...)
 }
 
 // SelectContext implements Reader.
 func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	query, args = tx.with(query, args)
+	query, args, err := tx.with(ctx, query, args)
+	if err != nil {
+		return err
+	}
 	return sqlx.SelectContext(ctx, tx.on, dest, query, args...)
 }
 
 // GetContext implements Reader.
 func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	query, args = tx.with(query, args)
+	query, args, err := tx.with(ctx, query, args)
+	if err != nil {
+		return err
+	}
 	return sqlx.GetContext(ctx, tx.on, dest, query, args...)
 }

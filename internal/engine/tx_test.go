@@ -23,9 +23,7 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 			cancel()
 		}()
 		err := db.SQL.Tx(ctx, func(*engine.Tx) error { return nil })
-		if err != nil && strings.Contains(err.Error(), "within a transaction") {
-			t.Fatalf("after %d: %v", n, err)
-		}
+		dbtest.Require(t, err == nil || !strings.Contains(err.Error(), "within a transaction"), "after %d: %v", n, err)
 	}
 }
 
@@ -67,16 +65,11 @@ func TestWritersTakeTurns(t *testing.T) {
 			ended <- err
 		}()
 		<-busy
-		if err := db.SQL.Tx(ctx, func(*engine.Tx) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if n := written.Load(); n > most/4 {
-			t.Errorf("another has written %d times meanwhile", n)
-		}
+		dbtest.OK(t, db.SQL.Tx(ctx, func(*engine.Tx) error { return nil }))
+		n := written.Load()
+		dbtest.Ensure(t, n <= most/4, "another has written %d times meanwhile", n)
 		stop()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, <-ended)
 	})
 }
 
@@ -89,13 +82,9 @@ func TestWriterWaitsForItself(t *testing.T) {
 			defer stop()
 			var heard error
 			err := db.SQL.Tx(engine.Hearing(ctx, func(err error) { heard = err; stop() }), func(*engine.Tx) error { return nil })
-			if err != nil && !engine.IsAnswer(heard) {
-				t.Errorf("ended with %v, having heard %v", err, heard)
-			}
+			dbtest.Ensure(t, err == nil || engine.IsAnswer(heard), "ended with %v, having heard %v", err, heard)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dbtest.OK(t, err)
 	})
 }

@@ -85,24 +85,25 @@ func (c *children) reap(pid int, wait func()) {
 	delete(c.own, pid)
 }
 
-// count reaps ended adopted processes, and returns the others with their birth times.
-func (c *children) count() map[int]int {
-	found := map[int]int{}
+// count reaps ended adopted processes, and returns the others with their birth times. ended says that it reaped some.
+func (c *children) count() (found map[int]int, ended bool) {
+	found = map[int]int{}
 	if !c.adopts {
-		return found
+		return found, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pids, _ := process.Children()
 	for _, pid := range c.adopted(pids) {
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+			ended = true
 			continue
 		}
 		if o, ok := process.OtherOf(pid); ok {
 			found[pid] = o.Born
 		}
 	}
-	return found
+	return found, ended
 }
 
 // left finds what an ended, unreaped program has left: within its group, and outside it by this variable in the environment.

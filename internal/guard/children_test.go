@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -62,5 +63,16 @@ func TestWorkerGoneLongAgo(t *testing.T) {
 		}
 		err := program.Wait()
 		dbtest.Ensure(t, err != nil && (err.Error() == "signal: terminated") == ends, "after %s, %v", after, err)
+	}
+}
+
+// TestHeardLate: what the guard hears late, because the host is busy, counts from when the worker said it.
+func TestHeardLate(t *testing.T) {
+	s := dbtest.Must(newWatchdog([]string{"0198-nobody", "0s"}))(t)
+	at := now()
+	for late, want := range map[time.Duration]time.Duration{0: 9500, 3 * time.Second: 6500, -time.Hour: 9500, time.Hour: -500} {
+		s.hear(fmt.Sprint("until 10000 ", time.Now().Add(-late).UnixMilli()), at)
+		off := s.killAt.Sub(at) - want*time.Millisecond
+		dbtest.Ensure(t, off.Abs() < time.Second, "heard %s late, it kills %s too late", late, off)
 	}
 }

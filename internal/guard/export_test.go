@@ -11,7 +11,7 @@ func (g *Guard) PID() int {
 }
 
 // Count reaps ended adopted processes.
-func (g *Guard) Count() { g.children.count() }
+func (g *Guard) Count() { _, _ = g.children.count() }
 
 // HasTold reports whether the guard process knows of an adopted process.
 func (g *Guard) HasTold() bool {

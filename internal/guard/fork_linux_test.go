@@ -24,9 +24,8 @@ func TestForkIsFound(t *testing.T) {
 			t.Parallel()
 			dir, id := t.TempDir(), newWorkerID()
 			program := dir + "/program"
-			if out, err := exec.Command("cp", "/bin/sleep", program).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			out, err := exec.Command("cp", "/bin/sleep", program).CombinedOutput()
+			dbtest.Require(t, err == nil, "%v: %s", err, out)
 			letBegin := holdProgram(t, program)
 			worker := startRole(t, "forker", id, program, by)
 			var fork int

@@ -58,7 +58,7 @@ var errSealed = errors.New("start the guard: the worker has ended")
 // get a TERM and, at most grace later, a KILL.
 func New(argv []string, workerID string, grace time.Duration) *Guard {
 	g := &Guard{argv: argv, workerID: workerID, grace: grace, hunt: newHunt(workerID), children: newChildren()}
-	g.hunt.children = g.children
+	g.hunt.children, g.hunt.patience = g.children, grace
 	return g
 }
 
@@ -96,7 +96,7 @@ func (g *Guard) Extend(until time.Duration) {
 	g.lockEnd = began.Add(until)
 	g.termAt, g.killAt = stopTimes(began, until, g.grace)
 	g.setDeadline()
-	g.send("until", until.Milliseconds())
+	g.send("until", until.Milliseconds(), time.Now().UnixMilli())
 }
 
 // MayStop reports whether the guard process may have sent TERM to programs: what they then report is no result.
@@ -282,7 +282,7 @@ func (g *Guard) launch() error {
 
 func (g *Guard) tellAll() (err error) {
 	if !g.lockEnd.IsZero() {
-		err = g.write("until", g.lockEnd.Sub(now()).Milliseconds())
+		err = g.write("until", g.lockEnd.Sub(now()).Milliseconds(), time.Now().UnixMilli())
 	}
 	groups, adopted := g.hunt.known()
 	for pgid := range groups {

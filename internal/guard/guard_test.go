@@ -241,13 +241,10 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	g := guard.New(guardArgv(), id, 300*time.Millisecond)
 	g.Extend(time.Minute)
 	script := fmt.Sprintf(`'%[1]s' escape '%[2]s' >/dev/null 2>&1 & while [ ! -s '%[2]s' ]; do sleep 0.01; done`, os.Args[0], escaped)
-	if status, err := run(g, id, script); err != nil || status != 0 {
-		t.Fatalf("%v, %v", status, err)
-	}
+	status, err := run(g, id, script)
+	dbtest.Require(t, err == nil && status == 0, "%v, %v", status, err)
 	pid := processtest.Number(t, escaped)
-	if !processtest.Alive(pid) {
-		t.Fatal("it did not outlive its group: nothing is tested")
-	}
+	dbtest.Require(t, processtest.Alive(pid), "it did not outlive its group: nothing is tested")
 	dbtest.OK(t, g.Close())
 	processtest.EventuallyGone(t, "what left the group", pid)
 }
@@ -263,9 +260,7 @@ func TestGuardExtend(t *testing.T) {
 	for begin := time.Now(); last.Sub(begin) < lock*5/4; time.Sleep(100 * time.Millisecond) {
 		last = time.Now()
 		g.Extend(lock)
-		if !processtest.Alive(pid) {
-			t.Fatalf("killed after %s", time.Since(begin))
-		}
+		dbtest.Require(t, processtest.Alive(pid), "killed after %s", time.Since(begin))
 	}
 	processtest.EventuallyGone(t, "it, when nobody extends any more,", pid)
 	if late := time.Since(last) - lock; late > 0 {

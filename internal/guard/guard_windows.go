@@ -36,5 +36,8 @@ func (*Guard) Killed() []string { return nil }
 // Serve refuses.
 func Serve(*os.File, []string) error { return process.CanRun() }
 
+// Programs finds none.
+func Programs(string) map[int]string { return map[int]string{} }
+
 // KillOrphans finds nothing to kill.
 func KillOrphans(string) []string { return nil }

@@ -22,9 +22,8 @@ func stopGuard(t *testing.T, g *guard.Guard) {
 	pid := g.PID()
 	dbtest.OK(t, syscall.Kill(pid, syscall.SIGSTOP))
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatalf("the guard: %v, %v", status, err)
-	}
+	_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+	dbtest.Require(t, err == nil && status.Stopped(), "the guard: %v, %v", status, err)
 }
 
 // TestGuardStopped: a stopped guard continues at the worker's next message, and so guards a worker that is killed afterwards.
@@ -63,14 +62,14 @@ func TestServeHearsFirst(t *testing.T) {
 			kept, other := sleeper(t), sleeper(t)
 			cmd, in, say := guardProcess(t)
 			if heard {
-				say("until 1000\nadd %d\n", kept)
+				say("until 4000\nadd %d\n", kept)
 				processtest.Eventually(t, "it has read that", func() bool { return process.Unread(int(in.Fd())) == 0 })
 			}
 			signalTo(t, cmd, syscall.SIGSTOP)
 			if !heard {
-				say("until 1000\nadd %d\n", kept)
+				say("until 4000\nadd %d\n", kept)
 			}
-			time.Sleep(1100 * time.Millisecond)                        // longer than the lock
+			time.Sleep(4100 * time.Millisecond)                        // longer than the lock
 			say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than one read
 			signalTo(t, cmd, syscall.SIGCONT)
 			processtest.Eventually(t, "it has read that too", func() bool { return process.Unread(int(in.Fd())) == 0 })

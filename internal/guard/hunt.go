@@ -5,6 +5,7 @@ package guard
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -16,8 +17,8 @@ import (
 const (
 	// round is how often a hunt checks whether signalled processes are gone.
 	round = 50 * time.Millisecond
-	// lastRounds is how often it sends KILL to surviving processes before it gives up.
-	lastRounds = 40
+	// killsFor is for how long it sends KILL to surviving processes at least before it gives up.
+	killsFor = 2 * time.Second
 	// forksFor is how long it waits at most for forks to show whose they are.
 	forksFor = 10 * time.Second
 )
@@ -40,6 +41,12 @@ type hunt struct {
 	// shows yet whose they are.
 	forks map[int]int
 	took  time.Duration // by the last look
+	// reaped says that adopted processes had ended at the last look: others may have come from them.
+	reaped bool
+	// shoots makes a look kill each process on sight.
+	shoots bool
+	// patience is for how long it sends KILL at most, if that is longer than killsFor.
+	patience time.Duration
 }
 
 func newHunt(workerID string) *hunt {
@@ -83,7 +90,7 @@ func (h *hunt) headcount() (fresh map[int]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.adopted
-	h.adopted = h.children.count()
+	h.adopted, _ = h.children.count()
 	fresh = maps.Clone(h.adopted)
 	maps.DeleteFunc(fresh, func(pid, born int) bool { return before[pid] == born })
 	return fresh
@@ -94,7 +101,7 @@ func (h *hunt) any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.children != nil && h.children.adopts { // then all strays descend from its children
-		h.adopted = h.children.count()
+		h.adopted, _ = h.children.count()
 		return len(h.groups)+len(h.adopted) > 0
 	}
 	h.look()
@@ -108,11 +115,13 @@ func (h *hunt) mayGrow() bool {
 	return len(h.forks) > 0
 }
 
-// signal sends sig to all groups and strays; 0 only looks, but sends TERM to new strays. It reports whether it could
-// signal anything. It forgets dead groups, whose ids may be reused.
+// signal sends sig to all groups and strays; 0 only looks, but sends TERM to new strays. It reports whether it has seen
+// anything that it may signal, even if that was gone by then. It forgets dead groups, whose ids may be reused.
 func (h *hunt) signal(sig syscall.Signal) (found bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// not if its own forks, which have its environment, would be shot
+	h.shoots = sig == syscall.SIGKILL && (h.spared != os.Getpid() || !process.HasInEnvironment(os.Getpid(), h.mark()))
 	h.look() // first: a process whose parent the signal kills is no descendant afterwards
 	for pgid := range h.groups {
 		switch {
@@ -124,12 +133,20 @@ func (h *hunt) signal(sig syscall.Signal) (found bool) {
 		}
 	}
 	for pid, s := range h.strays {
-		err := s.Signal(pid, h.signalFor(&s, sig))
-		s.denied = errors.Is(err, syscall.EPERM)
-		found = found || err == nil
+		s.denied = errors.Is(s.Signal(pid, h.signalFor(&s, sig)), syscall.EPERM)
+		found = found || !s.denied
 		h.strays[pid] = s
 	}
-	return found
+	return found || h.reaped
+}
+
+// isOver reports whether nothing can be left after so many looks in turn that saw nothing, or waits for the next look. Once
+// is never enough, because a signalled process may just be starting something.
+func isOver(quiet int) bool {
+	if quiet < 2 {
+		time.Sleep(round)
+	}
+	return quiet >= 2
 }
 
 // signalFor is the signal for one stray when all get sig: no second TERM, and none if its group gets one.
@@ -157,11 +174,12 @@ func (h *hunt) pardon() {
 // end ends everything: TERM, and KILL at the limit. Processes that appear meanwhile, just started, get a TERM too.
 func (h *hunt) end(limit time.Time) {
 	sig, quiet := syscall.SIGTERM, 0
-	for ; now().Before(limit); time.Sleep(round) {
-		if h.signal(sig) || h.mayGrow() {
+	for now().Before(limit) {
+		if quiet++; h.signal(sig) || h.mayGrow() {
 			quiet = 0
-		} else if quiet++; quiet == 2 {
-			return // twice, because a signalled process may just be starting something
+		}
+		if isOver(quiet) {
+			return
 		}
 		sig = 0
 	}
@@ -169,21 +187,19 @@ func (h *hunt) end(limit time.Time) {
 }
 
 func (h *hunt) kill() {
-	limit := time.Now().Add(forksFor)
-	for n, quiet := 0, 0; n < lastRounds; n++ {
+	until, forksUntil := time.Now().Add(max(killsFor, h.patience)), time.Now().Add(forksFor)
+	for quiet := 0; time.Now().Before(until); {
 		found := h.signal(syscall.SIGKILL)
-		switch {
-		case h.mayGrow() && time.Now().Before(limit):
-			n, quiet = 0, 0
-		case found:
+		if quiet++; found {
 			quiet = 0
-		default:
-			if quiet++; quiet == 2 {
-				return
-			}
+		}
+		if h.mayGrow() && time.Now().Before(forksUntil) {
+			until, quiet = time.Now().Add(max(killsFor, h.patience)), 0
 		}
 		h.forgetGroups() // nothing leaves a killed group; zombies stay in it until reaped
-		time.Sleep(round)
+		if isOver(quiet) {
+			return
+		}
 	}
 }
 

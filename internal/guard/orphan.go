@@ -3,13 +3,18 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
 )
+
+// kernelThreads is the parent of the kernel's own processes, which have no environment.
+const kernelThreads = 2
 
 type orphan struct {
 	process.Other
@@ -17,14 +22,45 @@ type orphan struct {
 	termed, denied bool
 }
 
+// hops is how often a look goes on with the newest processes, because one had ended before it was known whose it was, or before
+// it got its signal: it may have hopped, that is, forked before its end. Its fork has a later id.
+const hops = 10
+
 // look finds the current strays: processes with the worker's id in the environment or in one of its groups; the
 // worker's adopted processes; earlier strays; and the descendants, groups and sessions of these.
 func (h *hunt) look() {
 	defer func(began time.Time) { h.took = time.Since(began) }(time.Now())
+	h.reaped = false
 	if h.children != nil {
-		h.adopted = h.children.count()
+		h.adopted, h.reaped = h.children.count()
 	}
-	all := process.Others()
+	if h.shoots {
+		for pid, born := range h.adopted {
+			_ = process.Other{Born: born}.Signal(pid, syscall.SIGKILL)
+		}
+	}
+	all, found := map[int]process.Other{}, map[int]struct{}{}
+	for range hops {
+		hopped := false
+		process.AddOthers(all, func(pid int, o process.Other) {
+			switch {
+			case pid == os.Getpid(), pid == h.spared:
+			case o.Ended: // and not yet reaped
+				hopped = true
+			case !h.knows(pid, o) && !process.HasInEnvironment(pid, h.mark()): // another's, or it has ended meanwhile
+				hopped = hopped || o.Parent != kernelThreads && !process.Runs(pid)
+			default:
+				found[pid] = struct{}{}
+				if h.shoots {
+					err := o.Signal(pid, syscall.SIGKILL)
+					hopped = hopped || err != nil && !errors.Is(err, syscall.EPERM)
+				}
+			}
+		})
+		if !hopped {
+			break
+		}
+	}
 	spared := map[int]struct{}{os.Getpid(): {}}
 	if h.spared != 0 {
 		heirs := map[int]struct{}{h.spared: {}}
@@ -35,12 +71,7 @@ func (h *hunt) look() {
 
 	h.lookForForks(all)
 
-	found := map[int]struct{}{}
-	for pid, o := range all {
-		if h.knows(pid, o) || process.HasInEnvironment(pid, WorkerVariable+"="+h.workerID) {
-			found[pid] = struct{}{}
-		}
-	}
+	maps.DeleteFunc(found, func(pid int, _ struct{}) bool { return has(spared, pid) })
 	spread(all, found, func(o process.Other) bool {
 		return has(found, o.Parent) || has(found, o.Group) || has(found, o.Session)
 	})
@@ -97,6 +128,9 @@ func has[V any](pids map[int]V, pid int) bool {
 	return ok
 }
 
+// mark is in the environment of the worker's programs.
+func (h *hunt) mark() string { return WorkerVariable + "=" + h.workerID }
+
 // KillOrphans kills a worker's programs, what they started, and its guard, on this host. It returns descriptions of
 // what it could not kill. Call it for dead workers, before others take their jobs: a handler may have killed or stopped
 // the guard. On Linux it finds processes with the worker's id in their environment, and what they started. It waits up
@@ -109,6 +143,18 @@ func KillOrphans(workerID string) (left []string) {
 	}
 	h.kill()
 	return h.left()
+}
+
+// Programs are the processes on this host that workers with this config file have started, directly or not, by their ids,
+// with the workers'. This user sees only its own, and root all. Elsewhere than on Linux there are none.
+func Programs(configFile string) map[int]string {
+	of := map[int]string{}
+	for pid, o := range process.Others() {
+		if id := process.Variable(pid, WorkerVariable); id != "" && !o.Ended && pid != os.Getpid() && process.Variable(pid, "HIPQ_CONFIG") == configFile {
+			of[pid] = id
+		}
+	}
+	return of
 }
 
 // describe says which process could not be killed, and why.

@@ -78,9 +78,7 @@ func TestGuardAdoptedByStopped(t *testing.T) {
 func TestAdoptReaps(t *testing.T) {
 	onlyLinux(t)
 	out, err := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec "$0" busy "$1"`, os.Args[0], newWorkerID()).Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	dbtest.Require(t, err == nil, "%v: %s", err, out)
 	lines := strings.Fields(string(out))
 	own := dbtest.Must(strconv.Atoi(lines[0]))(t)
 	dbtest.Ensure(t, processtest.Alive(own), "it killed a child that it had before")

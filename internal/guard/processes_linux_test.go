@@ -13,8 +13,7 @@ import (
 func processesOf(t *testing.T, id string) (found []string) {
 	t.Helper()
 	for _, file := range []string{"cmdline", "environ"} {
-		paths, err := filepath.Glob("/proc/[0-9]*/" + file)
-		dbtest.OK(t, err)
+		paths := dbtest.Must(filepath.Glob("/proc/[0-9]*/" + file))(t)
 		for _, path := range paths {
 			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(id)) {
 				found = append(found, path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/process/processtest"
 )
 
-// otherUser runs a script as another user, within a limit: ID SCRIPT. It never ends.
+// otherUser runs a script as another user, within a limit: ID SCRIPT. It ends at TERM.
 func otherUser(args []string) error {
 	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
 	g.Adopt()
@@ -32,7 +33,10 @@ func otherUser(args []string) error {
 	if err != nil {
 		return err
 	}
-	select {}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	<-ended
+	return g.Close()
 }
 
 // TestOtherUserOfKilled: programs that root's worker has started as another user end when the worker is killed: by its

@@ -81,10 +81,12 @@ func newWatchdog(args []string) (*watchdog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start as guard: %w", err)
 	}
-	return &watchdog{hunt: newHunt(args[0]), grace: grace}, nil
+	s := &watchdog{hunt: newHunt(args[0]), grace: grace}
+	s.patience = grace
+	return s, nil
 }
 
-// hear handles a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
+// hear handles a line: "until MILLISECONDS SENT", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
 func (s *watchdog) hear(line string, now time.Time) {
 	word, numbers, _ := strings.Cut(line, " ")
 	first, second, _ := strings.Cut(numbers, " ")
@@ -94,7 +96,11 @@ func (s *watchdog) hear(line string, now time.Time) {
 	}
 	switch word {
 	case "until":
-		s.termAt, s.killAt = stopTimes(now, time.Duration(n)*time.Millisecond, s.grace)
+		lasts := time.Duration(n) * time.Millisecond
+		if sent, err := strconv.ParseInt(second, 10, 64); err == nil { // on a busy host, a guard takes a while to start
+			now = now.Add(-min(max(time.Since(time.UnixMilli(sent)), 0), lasts))
+		}
+		s.termAt, s.killAt = stopTimes(now, lasts, s.grace)
 		s.stage = watching
 		s.pardon()
 	case "add":

@@ -5,6 +5,7 @@ package handling
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/hipq/hipq/queue/job"
 )
@@ -18,6 +19,9 @@ type Hooks struct {
 	Say func(job.Progress)
 	// End ends the attempt of a handler that doesn't return, in any goroutine; the handler's later result is ignored.
 	End func(job.Outcome)
+	// Settled gets what to call when the attempt's end is stored: what the job became, when it runs again, and how the
+	// attempt counts. The status is empty if the end was not stored by this worker, or its answer was lost.
+	Settled func(func(job.Status, time.Time, job.Outcome))
 	// Note gets what is heard, at any time while the handler runs.
 	Note func(add func(*Heard))
 }
@@ -111,6 +115,15 @@ type Heard struct {
 	Request, Answer string
 	// ReadFrom says where the outcome was found.
 	ReadFrom string
+}
+
+// Settled calls f when the attempt's end is stored. It returns false without a worker.
+func Settled(ctx context.Context, f func(job.Status, time.Time, job.Outcome)) bool {
+	settled := of(ctx).Settled
+	if settled != nil {
+		settled(f)
+	}
+	return settled != nil
 }
 
 // Note is the hook to add to what is heard, at any time while the handler runs, or nil.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestErr: the check reaches the hook through a middleware's wrapped context.
@@ -28,7 +30,5 @@ func TestErr(t *testing.T) {
 	if err := handling.Err(wrapped); !errors.Is(err, lost) {
 		t.Errorf("got %v", err)
 	}
-	if handling.Err(t.Context()) != nil {
-		t.Error("a context without a look has ended")
-	}
+	dbtest.Ensure(t, handling.Err(t.Context()) == nil, "a context without a look has ended")
 }

@@ -103,8 +103,8 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 			}
 			return syscall.ForkExec(c.Path, c.Argv, attr)
 		}
-		if c.Credential != nil && !c.NewPrivs {
-			return process.WithoutNewPrivs(start)
+		if c.Credential != nil {
+			return process.Apart(c.NewPrivs, start)
 		}
 		return start()
 	})

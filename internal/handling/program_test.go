@@ -9,25 +9,21 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestInterruptAfterTheEnd: a program that ended before the context counts by its exit status.
 func TestInterruptAfterTheEnd(t *testing.T) {
 	p, err := Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, err)
 	process.AwaitEnd(p.pid)
 	p.Interrupt(0, nil)
 	p.Await("")
 	status, _, err := p.Reap()
-	if err != nil || p.interrupted || status.ExitStatus() != 5 {
-		t.Errorf("interrupted: %t, %v, %v", p.interrupted, status, err)
-	}
+	dbtest.Ensure(t, err == nil && !p.interrupted && status.ExitStatus() == 5, "interrupted: %t, %v, %v", p.interrupted, status, err)
 	p.Interrupt(time.Hour, nil) // too late: the id may have been reused
-	if p.interrupted || p.kill != nil {
-		t.Error("interrupted after the reaping")
-	}
+	dbtest.Ensure(t, !p.interrupted && p.kill == nil, "interrupted after the reaping")
 }
 
 // discard discards output.
@@ -57,15 +53,10 @@ func TestLastLook(t *testing.T) {
 		} else {
 			_, _, err = StartDialogue(ctx, nil, touch)
 		}
-		if !errors.Is(err, lost) || looks == 0 {
-			t.Errorf("%s: %d looks, %v", kind, looks, err)
-		}
-		if after < before+3 {
-			t.Errorf("%s: it was looked before the pipes were made: %d files, then %d", kind, before, after)
-		}
-		if left := openFiles(t); left != before {
-			t.Errorf("%s: %d files were open, and now %d", kind, before, left)
-		}
+		dbtest.Ensure(t, errors.Is(err, lost) && looks != 0, "%s: %d looks, %v", kind, looks, err)
+		dbtest.Ensure(t, after >= before+3, "%s: it was looked before the pipes were made: %d files, then %d", kind, before, after)
+		left := openFiles(t)
+		dbtest.Ensure(t, left == before, "%s: %d files were open, and now %d", kind, before, left)
 		if _, err := os.Stat(began); err == nil {
 			t.Errorf("%s: the program has begun", kind)
 		}
@@ -74,9 +65,6 @@ func TestLastLook(t *testing.T) {
 
 func openFiles(t *testing.T) int {
 	t.Helper()
-	open, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := dbtest.Must(os.ReadDir("/dev/fd"))(t)
 	return len(open)
 }

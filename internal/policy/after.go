@@ -53,6 +53,9 @@ func (a Attempt) After(now time.Time, random float64) Next {
 		d = &job.Decision{Again: true, At: now}
 	case d == nil:
 		byPolicy := Retry(a.Policy, counted, o, random)
+		if j.Losses == 1 { // perhaps not the job's fault
+			byPolicy.At = now
+		}
 		d = &byPolicy
 	}
 	if !d.Again {

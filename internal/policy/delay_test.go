@@ -67,9 +67,8 @@ func TestRetryGrows(t *testing.T) {
 		case p.Backoff == job.Fixed && (first != p.Delay || second != p.Delay):
 			t.Fatalf("%+v: %s and %s", p, first, second)
 		}
-		if next := decideAgain(t, p, a+1, 0); p.Backoff == job.Exponential && next != min(2*first, p.MaxDelay) && a < 62 {
-			t.Fatalf("%+v: %s after attempt %d, then %s", p, first, a, next)
-		}
+		next := decideAgain(t, p, a+1, 0)
+		dbtest.Require(t, p.Backoff != job.Exponential || next == min(2*first, p.MaxDelay) || a >= 62, "%+v: %s after attempt %d, then %s", p, first, a, next)
 	})
 }
 
@@ -131,4 +130,13 @@ func TestDefaultRetry(t *testing.T) {
 	}
 	d := policy.Retry(job.DefaultRetry, 3, job.Outcome{Verdict: job.TryAgain}, 0)
 	dbtest.Ensure(t, !d.Again, "after attempt 3: %+v", d)
+}
+
+// The first of several losses in a row is perhaps not the job's fault: it waits for no delay.
+func TestFirstLossWaitsForNothing(t *testing.T) {
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	for losses, want := range []time.Duration{time.Minute, 0, time.Minute, time.Minute} {
+		a := policy.Attempt{Job: &job.Job{Attempt: 1, Losses: losses}, Outcome: job.Outcome{Verdict: job.TryAgain}, Policy: job.DefaultRetry}
+		dbtest.Same(t, a.After(now, 0).Scheduled.Sub(now), want, losses)
+	}
 }

@@ -1,14 +1,11 @@
-// Package policy holds hipq's decisions about jobs: allowed transitions, what follows an attempt, retries, limits and rates.
-// It uses no SQL and no clock: callers pass the time.
+// Package policy holds hipq's decisions about jobs but which of them start: what follows an attempt, retry delays, starts in a
+// period, and how shards share a limit. It uses no SQL and no clock: callers pass the time.
 package policy
 
 import (
 	"strings"
 	"time"
 )
-
-// Allows says whether a limit has room for a factor on top of what is used.
-func Allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }
 
 // TimeoutError means that an attempt exceeded its job's timeout.
 type TimeoutError time.Duration

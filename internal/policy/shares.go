@@ -16,10 +16,6 @@ type Demand struct {
 	Since int64
 }
 
-// HasRoom says whether a job of this weight may start in a shard with this share of the limit. A job heavier than the whole
-// limit needs all of it and runs alone.
-func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <= share-max(used, 0) }
-
 // Divide returns each shard's share of a limit. A share may be smaller than what its shard uses, to make room for others: the
 // shard then starts nothing until enough of its jobs have ended. Others get that room only then, so shares and excess use
 // never exceed the limit. If the shards use more than the limit, nothing starts until they use less.

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/dbtest"
 )
 
@@ -105,7 +106,7 @@ func TestNoPieces(t *testing.T) {
 	started := 0
 	shares := Divide(10, demands)
 	for _, share := range shares {
-		if HasRoom(10, share, 0, 4) {
+		if hasRoom(10, share, 0, 4) {
 			started++
 		}
 	}
@@ -160,25 +161,8 @@ func TestDivideIsQuick(t *testing.T) {
 	}
 }
 
-func TestHasRoom(t *testing.T) {
-	for _, c := range []struct {
-		share, used, weight int
-		want                bool
-	}{
-		{4, 1, 3, true},
-		{4, 1, 4, false},
-		{10, 0, 10, true},
-		{10, 0, 11, true},
-		{10, 1, 11, false},
-		{9, 0, 11, false},
-		{10, 0, math.MaxInt, true},
-		{-5, 0, 1, false},
-		{2, -5, 3, false},
-		{6, 10, 1, false},
-	} {
-		got := HasRoom(10, c.share, c.used, c.weight)
-		dbtest.Ensure(t, got == c.want, "with %d used of a share of %d, room for %d is %v", c.used, c.share, c.weight, got)
-	}
+func hasRoom(limit, share, used, weight int) bool {
+	return (&claim.Limit{Max: share, Whole: limit, Used: used}).HasRoom(weight)
 }
 
 // queue is a queue in shards, as in its rows: jobs start only in order, and only as their shard's row allows.
@@ -208,11 +192,10 @@ func (q *queue) used() (sum int) {
 // the limit.
 func (q *queue) round(t *rapid.T, shard int) (started int) {
 	p := &q.demands[shard]
-	for ; len(q.waiting[shard]) > 0 && HasRoom(q.limit, q.shares[shard], p.Used, q.waiting[shard][0]); started++ {
+	for ; len(q.waiting[shard]) > 0 && hasRoom(q.limit, q.shares[shard], p.Used, q.waiting[shard][0]); started++ {
 		weight := q.waiting[shard][0]
-		if used := q.used(); used > 0 && used+weight > q.limit {
-			t.Fatalf("with %d used of %d a job of %d has started: %+v", used, q.limit, weight, q.shares)
-		}
+		used := q.used()
+		dbtest.Require(t, used <= 0 || used+weight <= q.limit, "with %d used of %d a job of %d has started: %+v", used, q.limit, weight, q.shares)
 		q.waiting[shard] = q.waiting[shard][1:]
 		q.running[shard] = append(q.running[shard], weight)
 		p.Used += weight

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -25,14 +26,21 @@ func KeepFiles() {
 	}
 }
 
-// WithoutNewPrivs calls start in its own thread, whose children gain no rights by what they execute. The thread then
-// ends, because this can't be undone.
-func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) {
+// Apart calls start in its own thread, whose children don't have the keys of this process's session and, unless they may,
+// gain no rights by what they execute. The thread then ends, because this can't be undone.
+func Apart(mayGain bool, start func() (pid int, err error)) (pid int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+		_, err = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) { // a container forbids it, and then all use of keys
+			err = nil
+		}
+		if err == nil && !mayGain {
+			err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		}
+		if err == nil {
 			pid, err = start()
 		}
 	}()

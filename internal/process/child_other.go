@@ -24,8 +24,8 @@ func Pipe() (r, w int, err error) {
 // have left files open only for it.
 func KeepFiles() { keepListed() }
 
-// WithoutNewPrivs calls start: these systems have no common way to keep a child from gaining rights.
-func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) { return start() }
+// Apart calls start: these systems have no common way to keep a child from gaining rights, and no keyrings.
+func Apart(_ bool, start func() (pid int, err error)) (pid int, err error) { return start() }
 
 // AwaitEnd waits until a child has ended, without reaping it. It doesn't use waitid, because Darwin's also returns for
 // a stopped child.

@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,20 +18,30 @@ const SeesOthers = true
 // Others are the processes of this host.
 func Others() map[int]Other {
 	all := map[int]Other{}
+	AddOthers(all, func(int, Other) {})
+	return all
+}
+
+// AddOthers adds the processes of this host that all hasn't yet. see gets each as soon as it is found, the newest first: one that
+// hops from fork to fork is gone soon. It gets no more than the id of one that was gone already.
+func AddOthers(all map[int]Other, see func(pid int, o Other)) {
 	proc, err := os.Open("/proc")
 	if err != nil {
-		return all
+		return
 	}
 	defer proc.Close()
-	names, _ := proc.Readdirnames(-1)
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if o, ok := OtherOf(pid); ok {
-				all[pid] = o
-			}
+	names, _ := proc.Readdirnames(-1) // in the order of ids
+	for _, name := range slices.Backward(names) {
+		pid, err := strconv.Atoi(name)
+		if _, known := all[pid]; err != nil || known {
+			continue
 		}
+		o, ok := OtherOf(pid)
+		if ok {
+			all[pid] = o
+		}
+		see(pid, o)
 	}
-	return all
 }
 
 // OtherOf finds a process by id.
@@ -102,6 +113,17 @@ func HasInEnvironment(pid int, variable string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	mark := []byte("\x00" + variable + "\x00")
 	return err == nil && (bytes.Contains(env, mark) || bytes.HasPrefix(env, mark[1:]))
+}
+
+// Variable is a variable that a process was started with; "" if there is none, or it can't be read.
+func Variable(pid int, name string) string {
+	env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if value, is := bytes.CutPrefix(entry, []byte(name+"=")); is {
+			return string(value)
+		}
+	}
+	return ""
 }
 
 // NameOf is the system's name of a process, as valid UTF-8.

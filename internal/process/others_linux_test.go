@@ -12,19 +12,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestSignalOther: a process gets its own signals, and none for an earlier process with its id.
 func TestSignalOther(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, cmd.Start())
 	pid := cmd.Process.Pid
 	o, ok := OtherOf(pid)
-	if !ok || o.Parent != os.Getpid() || o.Ended {
-		t.Fatalf("%+v, %t", o, ok)
-	}
+	dbtest.Require(t, ok && o.Parent == os.Getpid() && !o.Ended, "%+v, %t", o, ok)
 	before := o
 	before.Born--
 	if err := before.Signal(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
@@ -39,9 +37,7 @@ func TestSignalOther(t *testing.T) {
 	if err := cmd.Wait(); err == nil || err.Error() != "signal: terminated" {
 		t.Error(err)
 	}
-	if Runs(pid) || o.Signal(pid, 0) == nil {
-		t.Error("it is there after it was reaped")
-	}
+	dbtest.Ensure(t, !Runs(pid) && o.Signal(pid, 0) != nil, "it is there after it was reaped")
 }
 
 // headless makes the test binary a process whose first thread has ended, and names its pid file.
@@ -71,9 +67,7 @@ func init() {
 func TestHeadlessIsNoZombie(t *testing.T) {
 	cmd, file := exec.Command(os.Args[0]), filepath.Join(t.TempDir(), "pid")
 	cmd.Env = append(os.Environ(), headless+"="+file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.OK(t, cmd.Start())
 	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(time.Millisecond) {
 		if text, _ := os.ReadFile(file); len(text) > 0 {
 			break
@@ -84,9 +78,7 @@ func TestHeadlessIsNoZombie(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	AwaitEnd(cmd.Process.Pid)
-	if Runs(cmd.Process.Pid) {
-		t.Error("it has not ended, they say")
-	}
+	dbtest.Ensure(t, !Runs(cmd.Process.Pid), "it has not ended, they say")
 	_ = cmd.Wait()
 }
 
@@ -94,18 +86,14 @@ func TestHeadlessIsNoZombie(t *testing.T) {
 func TestKeepListed(t *testing.T) {
 	var kept []int
 	for _, from := range []int{3, usualFiles + 40} {
-		fd, err := unix.FcntlInt(0, unix.F_DUPFD, from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := dbtest.Must(unix.FcntlInt(0, unix.F_DUPFD, from))(t)
 		defer unix.Close(fd)
 		kept = append(kept, fd)
 	}
 	keepListed()
 	for _, fd := range kept {
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("file %d passes on: %d, %v", fd, flags, err)
-		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		dbtest.Ensure(t, err == nil && flags&unix.FD_CLOEXEC != 0, "file %d passes on: %d, %v", fd, flags, err)
 	}
 	if flags, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 		t.Errorf("standard input doesn't: %d, %v", flags, err)

@@ -13,6 +13,9 @@ const SeesOthers = false
 // Others returns nil.
 func Others() map[int]Other { return nil }
 
+// AddOthers finds nothing.
+func AddOthers(map[int]Other, func(int, Other)) {}
+
 // OtherOf finds nothing.
 func OtherOf(int) (o Other, ok bool) { return o, false }
 
@@ -24,6 +27,9 @@ func (Other) IsFork(int) bool { return false }
 
 // HasInEnvironment can't see any environment.
 func HasInEnvironment(int, string) bool { return false }
+
+// Variable can't see any environment.
+func Variable(int, string) string { return "" }
 
 // NameOf knows no names.
 func NameOf(int) string { return "" }

@@ -50,8 +50,7 @@ func (r *round) extend(format string, args ...any) {
 	f := dbtest.Must(os.OpenFile(r.config, os.O_APPEND|os.O_WRONLY, 0))(r.t)
 	_, err := fmt.Fprintf(f, format, args...)
 	dbtest.OK(r.t, errors.Join(err, f.Close()))
-	_, err = r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	dbtest.Must(r.run("init", "--yes"))(r.t)
 }
 
 // begin lets one client act and another watch. end waits until the acts have had their effects.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // id names a job.
@@ -72,10 +74,7 @@ func (j *seen) String() string {
 
 // judge checks the round, fails its test for each violation, and returns them.
 func (r *round) judge() (bad []string) {
-	jobs, err := r.see()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	jobs := dbtest.Must(r.see())(r.t)
 	bad = append(r.badTicks(), slices.Sorted(maps.Keys(r.over))...)
 	bad = append(append(bad, r.missing(jobs)...), r.tooMany(jobs)...)
 	for _, j := range jobs {

@@ -145,8 +145,7 @@ func (d *day) step(rng *rand.Rand) {
 	for i, w := range d.windows {
 		if rng.IntN(2) == 0 {
 			j := &windowed{key: fmt.Sprintf("%d-%d", len(r.faults), i), window: w, at: c.now(), backs: d.backs}
-			_, err := r.run("enqueue", daysQueue, fmt.Sprintf("window%d", i), "--key", j.key, "--data", done)
-			dbtest.OK(r.t, err)
+			dbtest.Must(r.run("enqueue", daysQueue, fmt.Sprintf("window%d", i), "--key", j.key, "--data", done))(r.t)
 			d.jobs = append(d.jobs, j)
 		}
 	}

@@ -151,8 +151,7 @@ func (p *play) slot(q *mQueue, r row) *mJob {
 	if s == nil || q != p.queues[0] || r.typ != "later" {
 		return nil
 	}
-	slot, err := time.Parse(time.RFC3339, at)
-	dbtest.OK(p.T, err)
+	slot := dbtest.Must(time.Parse(time.RFC3339, at))(p.T)
 	if !p.byNow {
 		ok := false
 		for _, d := range s.due(time.Now().UTC()) {

@@ -36,18 +36,9 @@ func (p *play) call(procedure string, args ...any) (list [][]string) {
 	return list
 }
 
-// publish writes a changed config into the database, where the procedures read it.
-func (p *play) publish() {
-	if p.stale {
-		p.hipq(0, "", "init")
-		p.stale = false
-	}
-}
-
 // submit enqueues by the stored procedure.
 func (p *play) submit(t *rapid.T) {
 	p.T = t
-	p.publish()
 	q := pick(t, "queue", p.queues[:4]...)
 	j, own := p.spec(q, "keep")
 	for _, j := range p.copies(j, own, pick(t, "copies", 1, 2, 20)) {
@@ -73,7 +64,6 @@ func (p *play) submit(t *rapid.T) {
 // sqlWorker is a worker in SQL: it grabs jobs, starts some of them, settles those, and gives the others back.
 func (p *play) sqlWorker(t *rapid.T) {
 	p.T = t
-	p.publish()
 	q := pick(t, "queue", p.queues[:3]...)
 	types := rapid.SliceOfNDistinct(rapid.SampledFrom(q.types), 1, 4, func(t *mType) string { return t.name }).Draw(t, "types")
 	names := []string{}

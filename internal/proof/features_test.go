@@ -342,7 +342,6 @@ func (p *play) work(t *rapid.T) {
 	}
 	begun := time.Now().UTC()
 	p.hipq(0, "", args...)
-	p.stale = false
 	p.sync(k, queues...)
 	for _, q := range queues {
 		if err := k.rest(q); err != nil {
@@ -572,6 +571,6 @@ func (p *play) settings(t *rapid.T) {
 	}
 	p.queues[1].limit = limit
 	p.configure()
-	p.stale = true
+	p.hipq(0, "", "init")
 	p.Logf("the config has retry.attempts: %d for all types, and throttle_limit: %d for %s", attempts, limit, p.queues[1].name)
 }

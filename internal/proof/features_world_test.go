@@ -48,7 +48,6 @@ type play struct {
 	hours     int
 	anchor    time.Time // jobs of the past are due from here on
 	shut      string
-	stale     bool
 	start     time.Time
 	schedules map[string]*mSchedule
 	ran       bool // a tick ran
@@ -261,7 +260,19 @@ func (p *play) exec(stdin string, args ...string) (stdout, stderr string, code i
 	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=", "HIPQ_MAIL=off")
 	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &out, &complaints
 	begun := time.Now()
-	err := c.Run()
+	err := c.Start()
+	if err == nil && args[0] == "work" {
+		watch := dbtest.NewWatch(p.T, p.db, p.config)
+		watch.Hire(c.Process.Pid, args)
+		rest := watch.Begin()
+		defer func() {
+			bad, _ := rest()
+			dbtest.Require(p.T, len(bad) == 0, "hipq %q: %q", args, bad)
+		}()
+	}
+	if err == nil {
+		err = c.Wait()
+	}
 	p.spent[args[0]] += time.Since(begun)
 	if err != nil && c.ProcessState == nil {
 		p.Fatal(err)

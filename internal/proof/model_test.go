@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The model is what SPEC.md says a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
+// The model is what the docs say a queue does. It knows nothing of hipq's code: it gets the test's operations and the activity
 // in the order in which it was written, accepts only an entry that may come next, and says what the tables have afterwards. An mQueue is a queue.
 type mQueue struct {
 	name, order                       string         // order is highest, schedule, or empty for the lowest priority first

@@ -149,8 +149,7 @@ func packets(r *round) {
 	r.settings.rate = 0 // the times of its activity are made up
 	_, _ = r.db.Exec("UPDATE proof_queues SET paused = 0")
 	_, _ = r.db.Exec("UPDATE proof_files SET job_type = 'plain' WHERE job_type LIKE 'brand%'") // no worker has a handler for these
-	_, err := r.run("reschedule", "files", "--all", "--in", "0s", "--yes")
-	dbtest.OK(r.t, err)
+	dbtest.Must(r.run("reschedule", "files", "--all", "--in", "0s", "--yes"))(r.t)
 	// clients that got no answer may have added jobs with keys that only hipq knows
 	dbtest.OK(r.t, r.each("SELECT job_type, job_key FROM proof_files", func(rows *sql.Rows) error {
 		a := ask{queue: "files", weight: 1, Steps: []step{{Do: "done"}}}
@@ -220,8 +219,7 @@ func (p *parley) prepare() {
 	if p.hour == "" {
 		p.hour = time.Now().UTC().Add(-3 * time.Hour).Format("2006-01-02 15:00:00")
 	}
-	_, err = p.db.Exec("UPDATE proof_activity SET at = ? + INTERVAL id MICROSECOND", p.hour)
-	dbtest.OK(p.t, err)
+	dbtest.Must(p.db.Exec("UPDATE proof_activity SET at = ? + INTERVAL id MICROSECOND", p.hour))(p.t)
 }
 
 // named is a key that could also be an instance's name.

@@ -62,8 +62,7 @@ func powercut(r *round) {
 	r.db = dbtest.Must(sql.Open("sqlite", "file:"+r.source+"?mode=ro&_pragma=busy_timeout(20000)"))(r.t)
 	r.db.SetMaxIdleConns(-1) // no reader may outlive a cut, or keep commands from being the last that close the file
 	live("during hipq init", func(context.Context) { _, _ = r.run("init", "--yes") }, time.Duration(rng.IntN(300))*time.Millisecond)
-	_, err := r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	dbtest.Must(r.run("init", "--yes"))(r.t)
 	a := r.acting()
 	for n := 0; n < 25 && time.Now().Before(r.until); n++ {
 		live("of the file", func(ctx context.Context) {

@@ -83,6 +83,8 @@ type round struct {
 	found []string
 	// starter starts commands in a special way; nil for none.
 	starter func(*exec.Cmd) (wait func(), err error)
+	// idle learns of workers and faults, if it is set.
+	idle *dbtest.Watch
 	// dark is set while the power is off: no command starts.
 	dark bool
 	// jumps are when the database's clock was put forward.
@@ -136,8 +138,7 @@ func (r *round) begin() {
 	dbtest.OK(r.t, os.WriteFile(r.ledger, nil, 0o600))
 	r.connect(r.source)
 	r.configure(r.source)
-	_, err := r.run("init", "--yes")
-	dbtest.OK(r.t, err)
+	dbtest.Must(r.run("init", "--yes"))(r.t)
 }
 
 // connect opens the checks' own connection.
@@ -301,6 +302,17 @@ func (r *round) live(size workload, patience time.Duration, harm func(context.Co
 	ctx, stop := context.WithCancel(r.t.Context())
 	defer stop()
 	feeding, full := context.WithCancel(ctx)
+	if r.turn.kind.name == "signals" { // other faults hold up workers in ways that only the round's checks know
+		r.idle = dbtest.NewWatch(r.t, r.db, r.config)
+		rest := r.idle.Begin()
+		defer func() {
+			bad, looks := rest()
+			for _, b := range bad {
+				r.violates("%s", b)
+			}
+			r.t.Logf("%d looks for a standstill outside the faults", looks)
+		}()
+	}
 	var crew sync.WaitGroup
 	crew.Go(func() { r.cron(ctx, size.ticks) })
 	crew.Go(func() { r.answer(ctx) })

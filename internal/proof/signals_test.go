@@ -38,6 +38,7 @@ func signals(r *round) {
 					r.pause(t, pause)
 				}
 			}
+			r.idle.Excuse(time.Now().Add(pause + 2*lockFor)) // by then, others have its jobs
 			switch {
 			case k < 7:
 				r.inject("SIGKILL of %s", p)

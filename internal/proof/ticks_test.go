@@ -64,6 +64,9 @@ func (r *round) tick(args ...string) *tick {
 		close(t.ended)
 		return t
 	}
+	if r.idle != nil {
+		r.idle.Hire(t.cmd.Process.Pid, args)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ticks = append(r.ticks, t)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ type Queue interface {
 
 // tick is how long after a slot the first tick with a new schedule may come: crontab has one a minute.
 const tick = time.Minute
+
+// ErrOverdue means that a slot waits longer than for the next ticks, for whatever reason: somebody has to know.
+var ErrOverdue = errors.New("a slot has been due")
 
 // Run stores new schedules, restarts changed ones, and enqueues the jobs of due slots into queues by name. Each schedule has
 // its own transaction, which moves the row's seen_until if it is unchanged and enqueues the jobs. So each slot gets one
@@ -41,6 +45,9 @@ func (t *Scheduler) Run(ctx context.Context, queues map[string]Queue, goesOn fun
 			return jobs, failed, err
 		}
 		if err != nil {
+			if r.Overdue() >= OverdueFor {
+				err = fmt.Errorf("%w since %s: %w", ErrOverdue, engine.Text(r.NextSlot.Time), err)
+			}
 			failed[s.Name] = err
 		} else {
 			jobs += n

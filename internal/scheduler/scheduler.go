@@ -158,7 +158,7 @@ func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 // Rows returns all schedules of the instance by name, including those of other configs.
 func (t *Scheduler) Rows(ctx context.Context) (map[string]Row, error) {
 	var list []Row
-	query := "SELECT name, " + t.db.SQL.TimeText(t.db.SQL.NowSQL) + " AS now, spec, queue, job_type, " +
+	query := "SELECT name, " + t.db.SQL.TimeText(t.db.SQL.NowSQL) + " AS `now`, spec, queue, job_type, " +
 		t.db.SQL.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
 		", paused <> 0 AS paused, last_job_id, last_queue, left_why, former_spec, anew_count FROM " + t.db.Schedules() + " ORDER BY name"
 	if err := t.db.SQL.SelectContext(ctx, &list, query); err != nil {

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -99,10 +99,7 @@ func (a *adding) log(ctx context.Context, by string) error {
 		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output",
 		Row: "(" + now + ",'job','added',?,?,?,?,?)", Args: args, N: n,
 	})
-	if err != nil {
-		return fmt.Errorf("record activity: %w", err)
-	}
-	return nil
+	return texts.Wrap(err, "record activity")
 }
 
 // complete applies the types' defaults. It refuses weightless jobs if the registration does.
@@ -187,10 +184,7 @@ func (a *adding) replace(ctx context.Context, id int64, j *job.Params) (replaced
 		" shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
 		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id))
-	if err != nil {
-		return false, fmt.Errorf("replace job %d: %w", id, err)
-	}
-	return replaced, nil
+	return replaced, texts.Wrap(err, "replace job %d", id)
 }
 
 // due returns when a job may first start, and its status until then.
@@ -217,13 +211,11 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
 		query := "SELECT id, job_key FROM " + a.table + " " + a.Index("live") + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.EachRow(func(row *sql.Rows) error {
-			var id int64
-			var key string
-			err := row.Scan(&id, &key)
+		var id int64
+		var key string
+		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.Into(func() {
 			live[[2]string{name, key}] = id
-			return err
-		})})
+		}, &id, &key)})
 		if err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}
@@ -265,8 +257,11 @@ func (q *Queue) Prepare(jobs []job.Params) (prepared []job.Params, err error) {
 }
 
 // EnqueueSlot adds the job of a schedule's slot in the worker's own transaction. by goes to the activity. If a job with this
-// key isn't final, isNew is false and id is that job's.
+// key isn't final, isNew is false and id is that job's; a refusal would only come again until that job ends.
 func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.Params, by string) (id int64, isNew bool, err error) {
+	if j.OnDuplicate == job.RefuseDuplicate {
+		j.OnDuplicate = job.KeepDuplicate
+	}
 	prepared, err := q.Prepare([]job.Params{j})
 	if err != nil {
 		return 0, false, err

@@ -8,13 +8,14 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // AddInTx adds prepared jobs in a transaction of its own. by goes to the activity. If a job is refused, the jobs before it are
 // still added.
 func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) ([]job.Added, error) {
 	tries, done := 0, &adding{}
-	err := q.db.SQL.TxUnclocked(ctx, func(tx *engine.Tx) error {
+	err := q.db.SQL.TxAside(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
 			// these jobs are not duplicates of themselves, and must not be added again if they are already final
@@ -31,14 +32,23 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 	refused, isRefused := errors.AsType[*job.DuplicateError](err)
 	switch {
 	case err == nil:
+		q.listeners.Range(func(_, tell any) bool { tell.(func())(); return true }) //nolint:forcetypeassert // OnAdded stores nothing else
 		return done.added, nil
 	case isRefused && refused.Index > 0:
 		before, failed := q.AddInTx(ctx, prepared[:refused.Index], by)
 		return before, errors.Join(failed, err)
-	case engine.IsLockTimeout(err):
-		err = fmt.Errorf("wait for the key of %s %q, or of the jobs after it: %w", prepared[0].Type, prepared[0].Key, err)
+	case engine.IsHeld(err):
+		err = fmt.Errorf("%w, perhaps the key of %s %q or of a job after it; within a transaction of yours, call EnqueueTx: %w",
+			schema.ErrHeld, prepared[0].Type, prepared[0].Key, err)
 	}
 	return nil, err
+}
+
+// OnAdded has tell called whenever this program has added jobs by this Queue in a transaction of its own. tell must not wait.
+func (q *Queue) OnAdded(tell func()) (stop func()) {
+	key := new(int)
+	q.listeners.Store(key, tell)
+	return func() { q.listeners.Delete(key) }
 }
 
 // wasAdded says whether an earlier try added or replaced the jobs. Its commit may be in progress, so wasAdded locks rows.

@@ -2,259 +2,232 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
-// Candidates caches one worker's view of the startable jobs of some types in a shard. Rounds read hundreds of entries of the
-// claim index without locks, then lock jobs by id. A locking read of several ranges would lock the first jobs of each. Each
-// read continues behind the last entry, because entries of deleted jobs lie at the head until the database purges them. A
-// read from the head now and then bounds how long it may pass over the next job. It is safe for concurrent use.
-type Candidates struct {
-	q     *Queue
-	shard int
-	types []string
+// walkMax bounds how many candidates one round looks at to find jobs whose groups have room, and groupsWalk is how many it
+// reads then at once.
+const walkMax, groupsWalk = 5000, 250
 
-	mu sync.Mutex
-	// ranges are the ranges of available jobs.
-	ranges []*indexRange
-	// readAt is when the ranges were last read from their heads.
-	readAt time.Time
-	// readFor is how long that read took.
-	readFor time.Duration
-	// groupAt is the last group with held jobs that a round looked at.
-	groupAt string
-	// holding maps a group to the groups with held jobs that the last look behind it found.
-	holding map[string][]string
+// start is the part of a round that locks and starts jobs.
+type start struct {
+	*turn
+	round Round
+	// missed says that another transaction was faster, or held a due job.
+	missed bool
+	// waits says that jobs of this worker's types wait for a limit other than the rate.
+	waits bool
+	// yielded says that some wait only for slots.
+	yielded bool
+	// ignored are other workers' types that hold nothing up, by group.
+	ignored map[[2]string]bool
+	// flawed are jobs with invalid rows.
+	flawed []*job.Job
+	// held are the groups that still hold jobs, and whether one of them is in line.
+	held map[string]bool
 }
 
-// headEvery bounds how long the next job may be passed over; ten times a read from the head if that is longer.
-const headEvery = time.Second
-
-type indexRange struct {
-	status        job.Status
-	part, jobType string
-	// size is how many entries one read returns.
-	size int
-	// once says that the range is read only once. cut says that this read left entries behind.
-	once, cut bool
-	// read are the entries that were read and not handed out yet.
-	read []candidate
-	// last is the last entry that was read.
-	last *schema.Position
-	// ended says that no entry follows last.
-	ended bool
-}
-
-type candidate struct {
-	schema.Position
-	// job is set once this transaction has locked it.
-	job  *job.Job
-	from *indexRange
-}
-
-// partFree has the available jobs of weight 0, which no limit holds back; partMain has the others.
-const partMain, partFree = "NONE", "free"
-
-// Candidates returns one worker's candidates of these types in a shard.
-func (q *Queue) Candidates(shard int, types []string) *Candidates {
-	c := &Candidates{q: q, shard: shard, types: types}
-	for _, part := range []string{partMain, partFree} {
-		for _, t := range types {
-			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: part, jobType: t})
-		}
+// startNext locks and starts the next due jobs, as many as the slots, the limits and the rate allow. It postpones jobs whose
+// windows have closed, lines up jobs that wait for a limit, and rejects invalid rows.
+func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
+	turn, err := q.takeTurn(ctx, tx, r.Worker.ID, r.Candidates.shard)
+	if err != nil {
+		return err
 	}
-	return c
-}
-
-// Forget makes the next round read from the head again.
-func (c *Candidates) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forget()
-}
-
-func (c *Candidates) forget() {
-	for _, r := range c.ranges {
-		r.read, r.last, r.ended = nil, nil, false
-	}
-	c.readAt = time.Time{}
-}
-
-func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
-
-// known hands out up to n candidates, in order, as far as they have been read.
-func (c *Candidates) known(n int) []candidate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stale() {
+	if !first.open && !turn.open {
+		r.Candidates.unread(first.due)
 		return nil
 	}
-	return take(c.ranges, n)
-}
-
-// next hands out up to n candidates, in order, from the ranges that the room admits, including held jobs. first marks the
-// round's first call, which may read from the head again.
-func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, room *Room, first bool) (list []candidate, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if first && c.stale() {
-		c.forget()
+	c := &start{turn: turn, round: r, ignored: map[[2]string]bool{}, held: map[string]bool{}}
+	taken, more, err := c.take(ctx, first.due, r.Slots)
+	if err != nil {
+		return err
 	}
-	for {
-		fromHead := c.readAt.IsZero()
-		ranges := slices.DeleteFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return !room.admits(r) })
-		for len(list) < n {
-			if err := c.read(ctx, tx, n, ranges); err != nil {
-				return nil, err
-			}
-			some := take(ranges, n-len(list))
-			if list = append(list, some...); len(some) == 0 {
-				break
-			}
-		}
-		if len(list) > 0 || fromHead || !first {
-			return list, nil
-		}
-		c.forget() // at the end of the line: newer jobs are at the head
+	done.More, done.Missed = done.More || more, c.missed && len(taken) == 0
+	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, c.isLimited)); err != nil {
+		return err
 	}
-}
-
-// take hands out up to n candidates in order. It stops at a range that has none left and may have more to read.
-func take(ranges []*indexRange, n int) (list []candidate) {
-	for len(list) < n {
-		var first *indexRange
-		for _, r := range ranges {
-			if len(r.read) == 0 && !r.ended {
-				return list
-			}
-			if len(r.read) > 0 && (first == nil || r.read[0].Compare(first.read[0].Position) < 0) {
-				first = r
-			}
-		}
-		if first == nil {
-			return list
-		}
-		list, first.read = append(list, first.read[0]), first.read[1:]
+	if err := q.Reject(ctx, tx, r.Worker, c.flawed...); err != nil {
+		return err
 	}
-	return list
-}
-
-func (c *Candidates) more(room *Room) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended || r.cut })
-}
-
-// mayHaveFree says that jobs of weight 0 may have come since the ranges were read before, and forgets the ranges. A round
-// whose only candidates wait for the limit never comes to the end of the line, where next begins again.
-func (c *Candidates) mayHaveFree(before time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	may := c.readAt.Before(before)
-	if may {
-		c.forget()
+	if err := q.letIn(ctx, tx, c.overlooked()); err != nil {
+		return err
 	}
-	return may
-}
-
-// unread takes back candidates, in order, that are still due. Forgotten ranges read them again anyway.
-func (c *Candidates) unread(list []candidate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, one := range slices.Backward(list) {
-		if one.from.last != nil {
-			one.job = nil
-			one.from.read = slices.Insert(one.from.read, 0, one)
-		}
+	if done.Started, err = taken, c.begin(ctx, taken); err != nil {
+		return err
 	}
-}
-
-// read continues each empty range, all in one query.
-func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
-	var empty []*indexRange
-	for _, r := range ranges {
-		if len(r.read) == 0 && !r.ended {
-			empty = append(empty, r)
-		}
-		if !r.once {
-			r.size = min(max(16*n, 100), 1000) // enough for several rounds, because each read costs a round trip
-		}
+	if done.Waits = c.waits; turn.Limits.Closed(claim.Queue) && turn.row.awaiting > 0 && !turn.recounted {
+		done.Wait = recountAfter // by a new sum there may be room
 	}
-	began := time.Now()
-	for some := range slices.Chunk(empty, rangesMax) {
-		if err := tx.Read(ctx, c.query(some)); err != nil {
-			return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
+	if turn.Limits.Closed(claim.Rate) {
+		if done.Wait = q.RateWait(turn.row, tx.Now); q.isDivided() {
+			done.Wait = min(done.Wait, divideEvery) // the next division may free some earlier
 		}
-		for _, r := range some {
-			full := len(r.read) == r.size
-			r.ended, r.cut = r.once || !full, r.once && full
-			if len(r.read) > 0 {
-				last := r.read[len(r.read)-1].Position
-				r.last = &last
-			}
-		}
-	}
-	if c.readAt.IsZero() {
-		c.readAt, c.readFor = time.Now(), time.Since(began)
+		done.Waits = done.Waits || done.Wait == 0 // another worker's job is first
 	}
 	return nil
 }
 
-// rangesMax bounds the ranges of one query: SQLite allows 500 terms in a compound SELECT.
-const rangesMax = 250
+func (c *start) isLimited(j *job.Job) bool { return j.ThrottleFactor > 0 || c.ThrottleLimit < 1 }
 
-func (c *Candidates) query(ranges []*indexRange) engine.Query {
-	var query strings.Builder
-	var args []any
-	for i, r := range ranges {
-		if i > 0 {
-			query.WriteString(" UNION ALL ")
+// take locks up to n jobs that may start, batch after batch of candidates, in order. due is the first batch, already locked.
+// more says that others may start too.
+func (c *start) take(ctx context.Context, due []candidate, n int) (taken []*job.Job, more bool, err error) {
+	began, seen := time.Now(), map[int64]bool{} // a parallel round may have read them again, and what was due may be held since
+	for batch, walked := due, 0; len(taken) < n && walked < walkMax; walked += len(batch) {
+		if walked > 0 || len(batch) == 0 {
+			if batch, err = c.nextLocked(ctx, n-len(taken), walked == 0, seen); err != nil {
+				return nil, false, err
+			}
 		}
-		// n and LIMIT are no parameters: SQLite bounds the number of parameters and caches the parsed query
-		fmt.Fprintf(&query, "SELECT n, %s FROM (SELECT %d AS n, %s FROM %s %s WHERE status = '%s' AND shard = ? AND part = ? AND job_type = ?",
-			c.q.db.PositionOf("r"), i, schema.ClaimOrder, c.q.table, c.q.ClaimIndex(), r.status)
-		args = append(args, c.q.place(c.shard), r.part, r.jobType)
-		if r.last != nil {
-			query.WriteString(" AND " + schema.Behind)
-			args = append(args, r.last.Args()...)
+		if len(batch) == 0 { // that was the end of the line
+			return taken, len(taken) == 0 && c.Limits.Closed(claim.Queue) && c.round.Candidates.mayHaveFree(began), nil
 		}
-		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
+		if batch, err = c.withHeld(ctx, batch, n-len(taken)); err != nil {
+			return nil, false, err
+		}
+		some, err := c.decide(ctx, batch, n-len(taken))
+		if err != nil {
+			return nil, false, err
+		}
+		taken = append(taken, some...)
+		for _, one := range batch {
+			seen[one.ID] = true
+		}
 	}
-	var i int
-	var at schema.Position
-	into := append([]any{&i}, at.Into()...)
-	return engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		err := row.Scan(into...)
-		ranges[i].read = append(ranges[i].read, candidate{Position: at, from: ranges[i]})
-		return err
-	})}
+	return taken, c.yielded || c.round.Candidates.more(c.turn), nil
 }
 
-// lock is the query that locks the candidates whose jobs are due and unlocked. A job with new data may be in another shard
-// by now: it counts there, and so does its group.
-func (c *Candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
-	byID, ids := map[int64]*candidate{}, make([]any, len(list))
-	for i := range list {
-		byID[list[i].ID], ids[i] = &list[i], list[i].ID
+// nextLocked locks the next candidates. Those that another transaction holds come without their jobs.
+func (c *start) nextLocked(ctx context.Context, n int, first bool, seen map[int64]bool) ([]candidate, error) {
+	// A settlement that waits for another transaction must not block the parallel round with the same candidates.
+	if err := c.tx.Flush(ctx); err != nil {
+		return nil, err
 	}
-	places := startColumns
-	if c.q.ThrottleGroups != nil {
-		places = startColumnsOfGroups
+	if c.ThrottleGroups != nil && !first { // it may have to pass many
+		n = max(n, groupsWalk)
 	}
-	rest := c.q.db.SQL.ByID + " WHERE id IN " + notAlone(len(list)) +
-		" AND status IN ('available', 'throttled') AND" + c.q.inShard(c.shard) + " " + tx.SkipLocked
-	return c.q.Jobs(places, rest, ids, func(j *job.Job) { byID[j.ID].job = j })
+	list, err := c.round.Candidates.next(ctx, c.tx, n, c.turn, first)
+	list = slices.DeleteFunc(list, func(one candidate) bool { return seen[one.ID] })
+	if len(list) > 0 && err == nil {
+		err = c.tx.Read(ctx, c.round.Candidates.lock(c.tx, list))
+	}
+	return list, texts.Wrap(err, "lock due jobs")
 }
 
-// notAlone is a list of n ids, and of 0, which no job has. MariaDB keeps a row locked that it found by a single id, even if
-// the other conditions fail. A late round would then block the worker that runs the job.
-func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
+// isOpen says whether the worker may start jobs in a queue without turns: the queue isn't paused or divided otherwise, and
+// the worker isn't dead. It locks the queue's row until the round ends, so a pause returns when no such round runs. A queue
+// without a row is open.
+func (q *Queue) isOpen(worker string, into *bool) engine.Value {
+	return engine.Value{
+		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
+			q.db.SQL.ForShare + "), 1)",
+		Args: []any{worker, q.Division().Number(), q.Name}, Into: into,
+	}
+}
+
+// begin sets locked jobs to running and counts their attempts.
+func (c *start) begin(ctx context.Context, jobs []*job.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	if c.ThrottleGroups != nil { // they were locked without their data
+		if err := c.dataOf(ctx, c.tx, jobs, func(j *job.Job, data []byte) { j.Data = string(data) }); err != nil {
+			return err
+		}
+	}
+	now := engine.At(c.tx.Now)
+	if c.db.SQL.LocalLocks && !c.TakesTurns() { // a pause on another node writes this row too: see Pause
+		if err := c.tx.Write(ctx, "UPDATE "+c.db.Workers()+" SET heartbeat = ? WHERE id = ?", now, c.round.Worker.ID); err != nil {
+			return fmt.Errorf("start jobs: %w", err)
+		}
+	}
+	cleared := "" // all defaults for due jobs on their first attempt
+	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Status != job.StatusAvailable }) {
+		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL, asked_time = NULL,"
+	}
+	for _, j := range jobs {
+		j.Status, j.Stopping = job.StatusRunning, false
+		j.StartTime, j.UpdateTime, j.WakeTime, j.AskedTime = now.Time, now.Time, time.Time{}, time.Time{}
+		j.WorkerID, j.Token, j.AttemptToken = c.round.Worker.ID, c.round.Token, c.round.Token
+		j.Attempt++
+		*c.round.Tried = append(*c.round.Tried, j.ID)
+	}
+	size := len(jobs)
+	if c.ThrottleGroups != nil {
+		size = setGroupMax
+	}
+	for batch := range slices.Chunk(jobs, size) {
+		group, groups := c.setGroup(batch)
+		ids := Args(batch, func(j *job.Job) any { return j.ID })
+		args := slices.Concat([]any{c.round.Worker.ID, c.round.Token, c.round.Token, now, now}, groups, ids)
+		err := c.tx.Write(ctx, "UPDATE"+c.db.SQL.OrFail+" "+c.table+" "+c.db.SQL.ByID+" SET status = 'running',"+cleared+
+			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
+			" WHERE id IN "+engine.In(len(batch)), args...)
+		if err != nil {
+			return fmt.Errorf("start jobs: %w", err)
+		}
+		err = c.logRows(ctx, c.tx, c.round.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: c.db.SQL.Milliseconds, Args: []any{now}})
+		if err != nil {
+			return err
+		}
+	}
+	return c.countStarts(ctx, len(jobs))
+}
+
+// postpone moves a due job to the next opening of its windows.
+func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+	opening := policy.Opening(j.Windows, q.Location, tx.Now)
+	status, wake := policy.StatusAt(opening, tx.Now)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, asked_time = NULL, update_time = ? WHERE id = ?",
+		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
+	return texts.Wrap(err, "postpone job %d to its window", j.ID)
+}
+
+// startedUnder returns the jobs that a round started, if it was committed despite an error. A job that was answered
+// meanwhile, before its handler began, ends as the answer says.
+func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (started []*job.Job, err error) {
+	locked, err := q.lockedUnder(ctx, tx, r)
+	if err != nil {
+		return nil, err
+	}
+	var entries []activity.Entry
+	for _, j := range locked {
+		if j.Status == job.StatusRunning {
+			started = append(started, j)
+			continue
+		}
+		some, err := rescue{q, r.Worker, nil}.end(ctx, tx, stuck{WorkerID: j.WorkerID, Gone: true}, j)
+		if err != nil {
+			return nil, fmt.Errorf("end job %d by its answer: %w", j.ID, err)
+		}
+		entries = append(entries, some...)
+	}
+	return started, q.logAs(ctx, tx, r.Worker, entries)
+}
+
+// lockedUnder returns the jobs that a round locked, if it was committed despite an error. That commit may still be under way,
+// so the call waits for the rows that the round read.
+func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked []*job.Job, err error) {
+	tried := *r.Tried
+	if len(tried) == 0 {
+		return nil, nil
+	}
+	in := " WHERE id IN " + engine.In(len(tried))
+	if _, err := q.IDs(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+in+" "+q.db.SQL.ForUpdate, tried...); err != nil {
+		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
+	}
+	rest := q.db.SQL.ByID + in + " AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
+	err = tx.Read(ctx, q.Jobs(AllColumns, rest, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
+	return locked, texts.Wrap(err, "find what a round has locked")
+}

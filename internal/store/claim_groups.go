@@ -4,123 +4,128 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// A round that meets a job with a full throttle group marks it as throttled, so that no later round passes it again. When a
-// group has room, a round takes its held jobs along with the due ones.
-
-const (
-	// groupsMax is how many groups with held jobs one round looks at.
-	groupsMax = 100
-	// heldRangesMax is how many index ranges of held jobs one round reads: one for each group and job type.
-	heldRangesMax = 200
-	// spareHeld is how many more jobs of a group a round reads than there is room for, because others may hold some.
-	spareHeld = 3
-)
-
-// addHeld adds the ranges of groups that hold jobs and have room, for a claim of n jobs. Each call looks at some groups, in
-// turn.
-func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *Candidates, r *Room, n int) error {
-	if q.ThrottleGroups == nil {
-		return nil
+// withHeld adds to locked candidates what their groups hold before the last of them, as far as the groups have room and this
+// round hasn't looked there yet. The rest follows in order. n is how many jobs the round may start.
+func (c *start) withHeld(ctx context.Context, list []candidate, n int) ([]candidate, error) {
+	if c.ThrottleGroups == nil {
+		return list, nil
 	}
-	began := c.groupAt
-	groups, err := q.holding(ctx, tx, c, began)
-	if err != nil {
-		return err
+	if err := c.classify(ctx, c.tx, had(list)); err != nil {
+		return nil, err
 	}
-	more, total := len(groups) == groupsMax, 0
-	for i, g := range groups {
-		size := n + spareHeld
-		if limit := r.LimitOf(g); limit > 0 {
-			size = min(size, max(limit-r.UsedBy[g], 1)+spareHeld) // each job weighs at least 1
-		}
-		if ranges := len(r.held) + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
-			groups, more = groups[:i], true // the next round continues here
-			break
-		}
-		r.seen[g] = true
-		if limit := r.LimitOf(g); limit > 0 && !policy.Allows(limit, r.UsedBy[g], 1) {
-			r.closed[g] = true
-			continue
-		}
-		total += size * len(c.types)
-		for _, t := range c.types {
-			r.held = append(r.held, &indexRange{status: job.StatusThrottled, part: g, jobType: t, size: size, once: true})
-		}
-	}
-	c.groupAt = ""
-	if more {
-		c.groupAt = groups[len(groups)-1]
-	}
-	r.unseen, r.unfinished = began != "" || more, more
-	return nil
-}
-
-// holding returns the next groups with held jobs, by name. Each costs one dive into the index, however many jobs it holds. A
-// dive needs a constant to start from, so one query asks for all known groups, and each new group costs another.
-func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after string) (groups []string, err error) {
-	follows := map[string]*string{}
-	ask := append([]string{after}, c.holding[after]...)
-	for at := after; len(groups) < groupsMax; {
-		next, ok := follows[at]
-		if !ok {
-			found, err := q.firstHeld(ctx, tx, c.shard, ">", ask)
-			if err != nil {
-				return nil, err
+	groups := map[string]bool{}
+	for _, one := range list {
+		if j := one.job; j != nil {
+			groups[j.Group] = true
+			if c.asClaimed(one).HoldsNothingUp(c.tx.Now) {
+				c.ignored[[2]string{j.Group, j.Type}] = true
 			}
-			maps.Copy(follows, found)
-			next = follows[at]
 		}
-		if next == nil || *next <= at { // raw bytes, which SQLite sorts after all texts, would repeat forever
-			break
-		}
-		at = *next
-		groups = append(groups, at)
-		ask = []string{at}
 	}
-	if c.holding == nil || after == "" && len(groups) < groupsMax {
-		c.holding = map[string][]string{}
+	added, err := c.lookAt(ctx, groups)
+	if err != nil || !c.anyHeld || len(added) == 0 {
+		return list, err
 	}
-	c.holding[after] = groups
-	return groups, nil
+	held, err := c.heldBy(ctx, added, n, list[len(list)-1])
+	if err != nil || len(held) == 0 {
+		return list, err
+	}
+	if err := c.tx.Read(ctx, c.round.Candidates.lock(c.tx, held)); err != nil {
+		return nil, fmt.Errorf("lock held jobs: %w", err)
+	}
+	if err := c.classify(ctx, c.tx, had(held)); err != nil {
+		return nil, err
+	}
+	list = slices.Concat(list, held)
+	slices.SortStableFunc(list, candidate.compare)
+	return slices.CompactFunc(list, func(a, b candidate) bool { return a.ID == b.ID }), nil // it was read as due, and held since
 }
 
-// firstHeld finds the first group with held jobs behind each of these (>), or whether each has any itself (=); nil if none.
-// Each costs one dive into the index.
-func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is string, groups []string) (map[string]*string, error) {
-	found := map[string]*string{}
-	var query strings.Builder
-	var args []any
-	for i, g := range groups {
-		if i > 0 {
-			query.WriteString(" UNION ALL ")
+// had are the jobs that this transaction has locked.
+func had(list []candidate) (jobs []*job.Job) {
+	for _, one := range list {
+		if one.job != nil {
+			jobs = append(jobs, one.job)
 		}
-		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part %s ?", i, q.table, q.ClaimIndex(), is)
-		args = append(args, q.place(shard), g)
 	}
-	err := tx.Read(ctx, engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var i int
-		var first *string
-		err := row.Scan(&i, &first)
-		found[groups[i]] = first
-		return err
-	})})
+	return jobs
+}
+
+// heldBy reads the first jobs that groups with room hold: of this worker's types as many as there is room for, and the first of
+// each other type. It hands out those before the last candidate.
+func (c *start) heldBy(ctx context.Context, groups []string, n int, last candidate) (held []candidate, err error) {
+	known, err := c.registered(ctx, c.tx)
 	if err != nil {
-		return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
+		return nil, err
 	}
-	return found, nil
+	ours := c.round.Candidates.types
+	var others []string
+	for name := range known.types {
+		if !slices.Contains(ours, name) {
+			others = append(others, name)
+		}
+	}
+	var ranges []*indexRange
+	for _, g := range groups {
+		limit := c.Limits[claim.Scope(g)]
+		if !limit.HasRoom(1) {
+			continue // its jobs wait, whichever it holds
+		}
+		add := func(name string, size int) {
+			ranges = append(ranges, &indexRange{status: job.StatusThrottled, part: g, jobType: name, size: size, ended: true})
+		}
+		for _, name := range ours {
+			add(name, min(n, max(limit.Max-limit.Used, 1))+spareHeld)
+		}
+		for _, name := range others {
+			if !c.ignored[[2]string{g, name}] {
+				add(name, 1)
+			}
+		}
+	}
+	for some := range slices.Chunk(ranges, rangesMax) {
+		if err := c.tx.Read(ctx, c.rangesOf(c.shard, some)); err != nil {
+			return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
+		}
+		for _, r := range some {
+			if r.cut = len(r.read) == r.size && r.size > 1; r.cut {
+				r.last = &r.read[len(r.read)-1].Position
+			}
+			first := 0
+			for first < len(r.read) && r.read[first].compare(last) < 0 {
+				first++
+			}
+			held, r.read = append(held, r.read[:first]...), r.read[first:]
+		}
+	}
+	c.ranges = append(c.ranges, ranges...)
+	return held, nil
 }
 
-// classify sets the jobs' throttle groups. It closes groups whose held jobs this round doesn't see: nothing overtakes those.
-func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *Room, jobs []*job.Job) error {
+// releaseMax bounds how many jobs of a group leave the line at once.
+const releaseMax = 1000
+
+// releaseHeld makes what a group holds of a type available. It skips rows that another transaction locks.
+func (c *start) releaseHeld(ctx context.Context, group, jobType string) error {
+	ids, err := c.IDs(ctx, c.tx, "SELECT id FROM "+c.table+" "+c.ClaimIndex()+" WHERE status = 'throttled' AND"+c.inShard(c.shard)+" AND part = ? AND job_type = ?"+
+		fmt.Sprintf(" LIMIT %d ", releaseMax)+c.tx.SkipLocked, group, jobType)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET status = 'available', asked_time = NULL WHERE id IN "+engine.In(len(ids)), ids...)
+}
+
+// classify sets the jobs' throttle groups.
+func (q *Queue) classify(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
@@ -135,11 +140,7 @@ func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *Room, jobs []*jo
 		}
 	}
 	// row by row, because data may be large
-	err := q.dataOf(ctx, tx, unknown, func(j *job.Job, data []byte) { j.Group = q.ThrottleGroups.Of(j.Type, data) })
-	if err != nil || !r.unseen {
-		return err
-	}
-	return q.closeUnseen(ctx, tx, r, jobs)
+	return q.dataOf(ctx, tx, unknown, func(j *job.Job, data []byte) { j.Group = q.ThrottleGroups.Of(j.Type, data) })
 }
 
 // dataOf calls f with each job's data. f must not keep it.
@@ -152,37 +153,10 @@ func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f fu
 		byID[j.ID], ids[i] = j, j.ID
 	}
 	query := "SELECT id, job_data FROM " + q.table + " " + q.db.SQL.ByID + " WHERE id IN " + engine.In(len(ids))
-	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var id int64
-		var data sql.RawBytes
-		err := row.Scan(&id, &data)
-		if err == nil {
-			f(byID[id], data)
-		}
-		return err
-	})})
-	if err != nil {
-		return fmt.Errorf("read the data of jobs: %w", err)
-	}
-	return nil
-}
-
-func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *Room, jobs []*job.Job) error {
-	var groups []string
-	for _, j := range jobs {
-		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.LimitOf(j.Group) > 0 {
-			r.seen[j.Group] = true
-			groups = append(groups, j.Group)
-		}
-	}
-	if len(groups) == 0 {
-		return nil
-	}
-	holding, err := q.firstHeld(ctx, tx, r.Shard, "=", groups)
-	for g, itself := range holding {
-		r.closed[g] = r.closed[g] || itself != nil
-	}
-	return err
+	var id int64
+	var data sql.RawBytes
+	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.Into(func() { f(byID[id], data) }, &id, &data)})
+	return texts.Wrap(err, "read the data of jobs")
 }
 
 // setGroupMax bounds the jobs in one update of groups: for each job the database scans the list of all.
@@ -197,17 +171,4 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 		args = append(args, j.ID, j.Group)
 	}
 	return ", throttle_group = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(jobs)) + " END", args
-}
-
-// hold marks jobs of full groups as throttled.
-func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
-	for batch := range slices.Chunk(jobs, setGroupMax) {
-		group, args := q.setGroup(batch)
-		args = append(args, Args(batch, func(j *job.Job) any { return j.ID })...)
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'throttled'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
-		if err != nil {
-			return fmt.Errorf("hold back jobs of full groups: %w", err)
-		}
-	}
-	return nil
 }

@@ -23,19 +23,19 @@ func TestEveryFieldIsRead(t *testing.T) {
 			ShardKey: "shard", Place: 8003, StartTime: at(2), CreateTime: at(3), UpdateTime: at(4), WorkerID: "worker", Token: "token",
 			Group: "group", AttemptToken: "attempt", RetryOverride: "retry_override", Stopping: true,
 			Progress:   job.Progress{Percent: 24, Note: "note", Attempt: 19, Time: at(6)},
-			Interrupts: 15, Losses: 16, RetryOf: 22, RetriedAs: 23, WakeTime: at(5),
+			Interrupts: 15, Losses: 16, RetryOf: 22, RetriedAs: 23, WakeTime: at(5), AskedTime: at(7),
 		}
 		s.exec("INSERT INTO shop_emails (id, job_type, job_data, job_key, status, timeout, priority, throttle_factor, time_windows,"+
-			" throttle_group, shard_key, attempt, scheduled_run_time, wake_time, start_time, worker_id, lock_token, error, result, output,"+
+			" throttle_group, shard_key, attempt, scheduled_run_time, wake_time, asked_time, start_time, worker_id, lock_token, error, result, output,"+
 			" create_time, update_time, attempt_token, retry_override, stopping, interrupts, losses, retry_of, retried_as,"+
 			" progress, progress_note, progress_attempt, progress_time, shard) VALUES (17, 'type', 'data', 'key', 'awaiting', 18, 20, 21, ?,"+
-			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
+			" 'group', 'shard', 19, '2026-11-20 01:30:15.123456', '2026-11-20 05:30:15.123456', '2026-11-20 07:30:15.123456', '2026-11-20 02:30:15.123456', 'worker', 'token',"+
 			" 'error', 'result', 'output', '2026-11-20 03:30:15.123456', '2026-11-20 04:30:15.123456', 'attempt', 'retry_override', 1, 15, 16, 22, 23, 24, 'note', 19, '2026-11-20 06:30:15.123456', 8003)", windows.Encode())
 
 		// This test would miss fields that the wanted job leaves out.
 		for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
 			f := v.Type().Field(i)
-			ensure(s.t, f.Name == "Left" || f.Name == "Invalid" || !v.Field(i).IsZero(), "the test has no value for %s", f.Name)
+			ensure(s.t, f.Name == "Left" || f.Name == "Invalid" || f.Name == "MaxAttempts" || !v.Field(i).IsZero(), "the test has no value for %s", f.Name)
 		}
 		read := map[string]*job.Job{"Get": s.get(17)}
 		must[any](s.t)(nil, s.Find(s.t.Context(), admin.Filter{}, func(j *job.Job) error {
@@ -46,7 +46,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			wanted, v := reflect.ValueOf(want), reflect.ValueOf(*got)
 			for i := range v.NumField() {
 				switch f := v.Type().Field(i); {
-				case f.Name == "Left", f.Name == "Invalid" && v.Field(i).IsZero(): // a valid ingested row has neither
+				case f.Name == "Left", f.Name == "MaxAttempts", f.Name == "Invalid" && v.Field(i).IsZero(): // a valid ingested row has neither
 				case v.Field(i).IsZero():
 					s.t.Errorf("%s doesn't read %s", by, f.Name)
 				case !reflect.DeepEqual(v.Field(i).Interface(), wanted.Field(i).Interface()):
@@ -63,8 +63,8 @@ func TestEveryFieldIsRead(t *testing.T) {
 		columns := column[string](s, query)
 		ofQueries := []string{"live", "part", "run_rank", "state"}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return slices.Contains(ofQueries, c) })
-		// Queue, Left and Invalid are no columns, and Progress is four.
-		fields := reflect.TypeFor[job.Job]().NumField() - 3 + 3
+		// Queue, Left, Invalid and MaxAttempts are no columns, and Progress is four.
+		fields := reflect.TypeFor[job.Job]().NumField() - 4 + 3
 		ensure(s.t, len(columns) == fields, "%d columns for %d fields: %v", len(columns), fields, columns)
 	})
 }

@@ -9,41 +9,64 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Conclude writes an attempt's outcome into its job, whose row is locked, and returns the activity. There is none while the
-// work is done elsewhere or a retry handler must decide; until then the row keeps the output.
-func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activity.Entry, error) {
-	j, o := s.Job, s.Outcome
-	next := policy.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
-	switch {
-	case o.Verdict == job.Sent:
-		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
-		return nil, q.write(ctx, tx, j, next)
-	case s.Waits == job.StatusAnswered:
-		if next.Result = OrNone(o.Result); o.Verdict == job.Finished {
-			next.Error = job.None
-		}
-		return nil, q.write(ctx, tx, j, next)
-	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
-		if j.Status == job.StatusDeciding { // the row has all of it, and update_time says when the attempt ended
-			return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, worker_id = ? WHERE id = ?", s.Waits, j.WorkerID, j.ID)
-		}
-		if next.Override == job.None { // a lost attempt's row keeps when its worker was last seen
-			next.Override = j.RetryOverride
-		}
-		return nil, q.write(ctx, tx, j, next)
+// An attempt that is over ends in one of four ways. The caller has locked the job's row and checked its state. There is no
+// activity of it until it has ended: meanwhile the row keeps the outcome.
+
+// await has the job await an answer, because its work is done elsewhere.
+func (q *Queue) await(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
+	next := leftAs(job.StatusAwaiting, j, o)
+	next.Error, next.Result, next.Wake = job.None, OrNone(o.Result), j.StartTime.Add(j.Timeout)
+	return q.write(ctx, tx, j, next)
+}
+
+// KeepAnswer stores the answer about a job whose handler still runs: its worker keeps the job's key and weight until then.
+func (q *Queue) KeepAnswer(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
+	next := leftAs(job.StatusAnswered, j, o)
+	if next.Result = OrNone(o.Result); o.Verdict == job.Finished {
+		next.Error = job.None
 	}
+	return q.write(ctx, tx, j, next)
+}
+
+// Leave leaves a failed job to a retry handler: as deciding to one of its worker, as undecided to one of any worker.
+func (q *Queue) Leave(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, as job.Status) error {
+	if j.Status == job.StatusDeciding { // the row has all of it, and update_time says when the attempt ended
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = ?, worker_id = ? WHERE id = ?", as, j.WorkerID, j.ID)
+	}
+	next := leftAs(as, j, o)
+	if next.Override == job.None { // a lost attempt's row keeps when its worker was last seen
+		next.Override = j.RetryOverride
+	}
+	return q.write(ctx, tx, j, next)
+}
+
+// leftAs is a job whose attempt has this outcome and hasn't ended yet.
+func leftAs(status job.Status, j *job.Job, o job.Outcome) policy.Next {
+	return policy.Next{
+		Status: status, Error: o.Reason(), Output: o.Output, Override: o.RetryOverride(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
+	}
+}
+
+// End ends the attempt: the retry handler's decision, or else the policy, says whether the job runs again.
+func (q *Queue) End(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, d Decided) (activity.Entry, error) {
+	entry, _, err := q.end(ctx, tx, j, o, d)
+	return entry, err
+}
+
+func (q *Queue) end(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, d Decided) (entry activity.Entry, next policy.Next, err error) {
 	t, err := q.TypeOf(ctx, tx, j.Type)
 	if err != nil {
-		return nil, err
+		return entry, next, err
 	}
-	next = policy.Attempt{Job: j, Outcome: o, Decision: s.Decision, Policy: t.Retry, Zone: q.Location}.After(tx.Now, rand.Float64())
+	next = policy.Attempt{Job: j, Outcome: o, Decision: d.Decision, Policy: t.Retry, Zone: q.Location}.After(tx.Now, rand.Float64())
 	if j.Status == job.StatusAnswered {
 		next.Result = "" // the answer's stays
 	}
-	entry := q.Entry(j, activity.Finished)
+	entry = q.Entry(j, activity.Finished)
 	entry.RunMS, entry.Error, entry.Output = o.Ran.Milliseconds(), next.Error, o.Output
 	switch {
 	case !next.Status.IsFinal():
@@ -51,10 +74,10 @@ func (q *Queue) Conclude(ctx context.Context, tx *engine.Tx, s Settled) ([]activ
 	case next.Status != job.StatusFinished:
 		entry.State = activity.Failed
 	}
-	if s.Note != "" {
-		entry.Error += " (" + s.Note + ")"
+	if d.Note != "" {
+		entry.Error += " (" + d.Note + ")"
 	}
-	return []activity.Entry{entry}, q.write(ctx, tx, j, next)
+	return entry, next, q.write(ctx, tx, j, next)
 }
 
 // async says whether answers from outside end the jobs of this type.
@@ -84,19 +107,31 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.N
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)
 	}
-	return q.Discard(ctx, tx, n.Status, []any{j.ID})
+	switch {
+	case n.Status == job.StatusAwaiting:
+		err = q.countSent(ctx, tx, j)
+	case j.Status.Counts() && !n.Status.Counts():
+		err = q.LetIn(ctx, tx, j)
+	}
+	return cmp.Or(err, q.Discard(ctx, tx, n.Status, []any{j.ID}))
 }
 
-// Discard deletes jobs that have just become final, if the queue doesn't keep them.
+// Discard deletes jobs that have just become final, if the queue doesn't keep them. What a foreign key or a trigger of the
+// application keeps stays as final.
 func (q *Queue) Discard(ctx context.Context, tx *engine.Tx, status job.Status, ids []any) error {
 	failed := status == job.StatusFailed || status == job.StatusClosed
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	if err := tx.Write(ctx, q.db.SQL.DeleteByID(q.table, len(ids), HasEnded(status)), ids...); err != nil {
-		return fmt.Errorf("discard jobs: %w", err)
+	err := error(nil)
+	if len(tx.Kept) == 0 {
+		err = tx.Write(ctx, q.db.SQL.DeleteByID(q.table, len(ids), HasEnded(status)), ids...)
+	} else {
+		_, err = tx.DeleteEach(ctx, q.db.SQL.DeleteByID(q.table, 1, HasEnded(status)), ids, func(id any, why error) {
+			q.db.Warn(fmt.Errorf("job %d of %s stays in its table, because the database refuses to delete it: %w", id, q.Name, why))
+		})
 	}
-	return nil
+	return texts.Wrap(err, "discard jobs")
 }
 
 // OrNone returns None for an empty text.

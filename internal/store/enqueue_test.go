@@ -75,12 +75,12 @@ func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 		s.bury("w")
 		letGo := s.held(fmt.Sprint("SELECT id FROM shop_emails WHERE id = ", s.nth(2)))
 		s.upkeep()
-		s.wantState(s.nth(1), job.Retry, job.StatusScheduled, 1)
+		s.wantState(s.nth(1), job.Retry, job.StatusAvailable, 1)
 		s.wantState(s.nth(2), job.Running, job.StatusRunning, 1)
-		s.wantState(s.nth(3), job.Retry, job.StatusScheduled, 1)
+		s.wantState(s.nth(3), job.Retry, job.StatusAvailable, 1)
 		letGo()
 		s.upkeep()
-		s.wantState(s.nth(2), job.Retry, job.StatusScheduled, 1)
+		s.wantState(s.nth(2), job.Retry, job.StatusAvailable, 1)
 	})
 }
 

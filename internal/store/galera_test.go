@@ -44,9 +44,7 @@ func (s env) size() (n int) {
 
 // The steps between ids change when a node leaves and when it returns, whatever is going on.
 func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as a cluster needs to do without a node")
-	}
+	dbtest.Long(t, "takes as long as a cluster needs to do without a node")
 	nodes := dbtest.OwnNodes(t) // other tests would miss an absent node
 	first := openStore(t, dbtest.Open(t, "mysql", nodes[0].DSN, "emails"), options())
 	var added []job.Added
@@ -196,5 +194,36 @@ func TestGaleraSeesOthers(t *testing.T) {
 		err := look(id)
 		ensure(t, err == nil, "%s: %v", name, err)
 		must[any](t)(nil, first.Cancel(t.Context(), id))
+	}
+}
+
+// A pause on one node means now on the others too, whether or not rounds take turns, and however late they hear of it: here a
+// round has looked before, and its node has a large transaction to apply first.
+func TestGaleraPauseMeansNow(t *testing.T) {
+	for name, rate := range map[string]job.Rate{"rounds": {}, "turns": {Starts: 1_000_000, Per: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.Rate = rate
+			all := dbtest.Galera(t)
+			works := openStore(t, dbtest.Open(t, "mysql", all[0], "emails"), o)
+			pauses := openStore(t, dbtest.Open(t, "mysql", all[1], "emails"), o)
+			works.hire("w")
+			works.add(keyed(20, "")...)
+			pauses.exec("CREATE TABLE large (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, text TEXT)")
+			for range 5 {
+				r := works.newRound("w", 1)
+				var paused sync.Once
+				r.Stopped = func() error {
+					paused.Do(func() {
+						pauses.exec("INSERT INTO large (text) SELECT REPEAT('x', 500) FROM seq_1_to_20000")
+						must[any](t)(nil, pauses.Pause(t.Context()))
+					})
+					return nil
+				}
+				equal(t, len(works.do(r).Started), 0, "started after a pause")
+				must[any](t)(nil, pauses.Resume(t.Context()))
+				works.synced()
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -93,9 +94,8 @@ func TestManyFullGroups(t *testing.T) {
 		s.settle("w1", done, first...)
 		s.add(inRegion("99", 1)) // the last group, after the held one
 		second := drain()
-		if got := s.places(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
-			t.Errorf("%d started: %v", len(got), got)
-		}
+		got := s.places(second)
+		dbtest.Ensure(t, len(got) == groups && slices.Contains(got, groups+100) && !slices.Contains(got, 2*groups+1), "%d started: %v", len(got), got)
 	})
 }
 
@@ -112,6 +112,23 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 		}
 		// Only east has room: 4 is looked at and held, then comes 5, then the held ones.
 		equal(s.t, s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started), []int64{5}, "started")
+	})
+}
+
+// The first job that a group holds, of any type, is let in: another would leave it behind jobs that wait for the queue's limit.
+func TestFirstHeldJobIsLetIn(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		for _, name := range []string{"report", "send", "report", "send"} {
+			j := inRegion("east", 1)
+			j.Type = name
+			s.add(j)
+		}
+		running := s.start("w1", 9)
+		require(s.t, len(running) == 1 && running[0].ID == s.nth(1), "%v started", ids(running))
+		s.settle("w1", finished, running...)
+		var in []int64
+		must[any](s.t)(nil, s.db.SQL.SelectContext(s.t.Context(), &in, "SELECT id FROM shop_emails WHERE part = 'line'"))
+		ensure(s.t, slices.Equal(in, []int64{s.nth(2)}), "let in are %v, want %d", in, s.nth(2))
 	})
 }
 
@@ -151,9 +168,7 @@ func TestMoreIsHeld(t *testing.T) {
 // However many jobs many groups hold, a round reads no more than it may need.
 func TestManyHeldJobs(t *testing.T) {
 	parallel(t)
-	if testing.Short() {
-		t.Skip("one worker has no races")
-	}
+	dbtest.Long(t, "one worker has no races")
 	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
@@ -171,6 +186,7 @@ func TestManyHeldJobs(t *testing.T) {
 		for range times {
 			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
 		}
+		s.exec("UPDATE shop_emails SET asked_time = '2026-01-01 00:00:00.000000' WHERE id <= ?", groups) // the groups have room
 		s.hire("w1")
 		r := s.newRound("w1", each<<times)
 		var jobs []*job.Job
@@ -356,9 +372,7 @@ func TestGroupsAtRandom(t *testing.T) {
 // With more groups than a round looks at, due jobs still don't overtake held ones.
 func TestHundredsOfGroupsAtRandom(t *testing.T) {
 	parallel(t)
-	if testing.Short() {
-		t.Skip("one worker has no races")
-	}
+	dbtest.Long(t, "one worker has no races")
 	regions := make([]string, 250)
 	for i := range regions {
 		regions[i] = fmt.Sprint("region-", i)
@@ -383,5 +397,27 @@ func TestHeldSinceItWasRead(t *testing.T) {
 		s.settle("v", done, running...)
 		equal(t, round(2), []int64{4}, "started")
 		s.wantState(s.nth(4), job.Running, "running", 1)
+	})
+}
+
+// Room that is made while another round, which saw the group full, has a job of the group held isn't lost.
+func TestRoomWhileAnotherRoundHolds(t *testing.T) {
+	mysqlSuite(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		s.add(inRegion("east", 1), inRegion("east", 1))
+		running := s.start("v", 1)
+		other := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), nil))
+		defer func() { _ = other.Rollback() }()
+		exec := func(statement string, args ...any) {
+			t.Helper()
+			must[any](t)(other.ExecContext(t.Context(), statement, args...))
+		}
+		exec("UPDATE " + s.db.Shards() + " SET turn = turn + 1")
+		exec("UPDATE shop_emails SET status = 'throttled', throttle_group = 'data.to.region=east' WHERE id = ?", s.nth(2))
+		settled := make(chan struct{})
+		go func() { s.settle("v", done, running...); close(settled) }()
+		s.waitsForItsTurn()
+		must[any](t)(nil, other.Commit())
+		<-settled
+		equal(t, s.places(s.start("w", 1)), []int64{2}, "started")
 	})
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -22,10 +24,7 @@ func (q *Queue) ingest(ctx context.Context, w workers.Worker) (more bool, err er
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of an invalid row
 		more, err = q.ingestSome(ctx, w, false)
 	}
-	if err != nil {
-		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
-	}
-	return more, nil
+	return more, texts.Wrap(err, "take in rows of %s", q.Name)
 }
 
 // ingestSome ingests one batch. It rejects invalid rows, or leaves them for later.
@@ -120,7 +119,7 @@ func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 		entry.Attempt, entry.RunMS, entry.Error = 0, activity.NoRun, reason
 		entries = append(entries, entry)
 	}
-	return q.logAs(ctx, tx, w, entries)
+	return cmp.Or(q.LetIn(ctx, tx, jobs...), q.logAs(ctx, tx, w, entries))
 }
 
 func apart(jobs []*job.Job) (sound, flawed []*job.Job) {

@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // SetProgress saves the progress that a worker's attempts reported, for those that still run under their tokens. It never
@@ -24,21 +24,21 @@ func (q *Queue) SetProgress(ctx context.Context, workerID string, said []Said) (
 				held = append(held, s)
 				continue
 			}
-			now, nowArgs := tx.Stamp()
-			args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
-			// where rows can't be locked, as on TiDB, another attempt may own it by now
-			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
-				" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
-				" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
-				append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
-			if err != nil {
+			if err := q.noteProgress(ctx, tx, s); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("save the progress of jobs of %s: %w", q.Name, err)
-	}
-	return held, nil
+	return held, texts.Wrap(err, "save the progress of jobs of %s", q.Name)
+}
+
+func (q *Queue) noteProgress(ctx context.Context, tx *engine.Tx, s Said) error {
+	now, nowArgs := tx.Stamp()
+	args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
+	// where rows can't be locked, as on TiDB, another attempt may own it by now
+	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+
+		" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
+		" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
+		append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -112,8 +113,5 @@ func (o Options) check() error {
 		return fmt.Errorf("option KeepFinished %s or KeepFailed %s is neither DiscardAtOnce nor a number of whole seconds up to %d",
 			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
 	}
-	if err := o.defaultType("any").Check(); err != nil {
-		return fmt.Errorf("option DefaultPriority, DefaultTimeout or DefaultRetry: %w", err)
-	}
-	return nil
+	return texts.Wrap(o.defaultType("any").Check(), "option DefaultPriority, DefaultTimeout or DefaultRetry")
 }

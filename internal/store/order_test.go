@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
@@ -131,5 +132,46 @@ func TestUpkeepInAnyOrder(t *testing.T) {
 		}
 		must[admin.Counts](t)(s.Counts(t.Context()))
 		must[admin.Why](t)(s.Why(t.Context(), s.nth(4), admin.Asker{}))
+	})
+}
+
+// Workers that start jobs of the same types share what they read ahead. What one leaves behind, the other one starts.
+func TestWorkersShareWhatTheyReadAhead(t *testing.T) {
+	suiteWith(t, func(*queue.Options) {}, func(s env) {
+		s.hire("a")
+		s.hire("b")
+		a, b := s.core().Candidates(0, []string{"send"}), s.core().Candidates(0, []string{"send"})
+		a.Share(2, 0)
+		b.Share(2, 1)
+		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 400)...)
+		round := func(c *store.Candidates, worker string) (first, last int64) {
+			done := s.doWith(c, worker, 10)
+			require(t, len(done.Started) == 10 && !done.Missed, "started %v", ids(done.Started))
+			return done.Started[0].ID, done.Started[9].ID
+		}
+		want := func(c *store.Candidates, worker string, first, last int64) {
+			t.Helper()
+			got, end := round(c, worker)
+			ensure(t, got == first && end == last, "%s started %d to %d, want %d to %d", worker, got, end, first, last)
+		}
+		want(a, "a", 1, 10)
+		want(b, "b", 11, 20)
+		want(a, "a", 21, 30) // a has jobs 1 to 63 and 128 to 191, b those between
+		want(b, "b", 64, 73)
+		want(a, "a", 31, 40)
+		want(a, "a", 41, 50)
+		want(a, "a", 51, 60)
+		want(a, "a", 61, 134)
+		a.Forget()
+		want(a, "a", 74, 83) // b has left them behind
+		want(a, "a", 84, 93)
+		want(b, "b", 94, 103) // it is behind as well: its read found them before
+		for {
+			done := s.doWith(a, "a", 10)
+			if len(done.Started) == 0 && !done.More {
+				break
+			}
+		}
+		equal(t, value[int](s, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available'"), 0, "left")
 	})
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"cmp"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Order holds over types and parts of the line, and jobs that become due appear at once. Plain SQL rows wait for hipq to
@@ -59,6 +62,29 @@ func TestProceduresGiveBack(t *testing.T) {
 	})
 }
 
+// A grab whose answer was lost costs nothing: the next one returns its jobs under a new token. Those of other types, of other
+// workers and those that have begun stay where they are.
+func TestProceduresGrabAgain(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
+		for _, key := range []string{"begun", "lost", "other", "new"} {
+			jobType := map[string]string{"other": "report"}[key]
+			s.call("job_submit", "emails", cmp.Or(jobType, "send"), key, nil, nil)
+		}
+		s.begin("w1")
+		conn := s.conn()
+		lost := must[[]row](t)(tryOn(t.Context(), conn, "job_grab", "w1", "emails", "send", 1))[0]
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		s.one("job_grab", "w1", "emails", "report", 1) // and its caller has it
+		s.call("worker_register", "w2", nil, nil, nil)
+		again := s.call("job_grab", "w1", "emails", "send", 2)
+		require(t, len(again) == 2 && again[0]["job_key"] == "lost" && again[1]["job_key"] == "new" && again[0]["token"] != lost["token"], "%v", again)
+		ensure(t, len(s.call("job_grab", "w2", "emails", `["send", "report"]`, 9)) == 0, "another worker got a locked job")
+		equal(t, s.refused("job_start", "w1", "emails", lost["id"], lost["token"]), 31008)
+		s.call("job_start", "w1", "emails", again[0]["id"], again[0]["token"])
+		ensure(t, len(s.call("job_grab", "w1", "emails", "report", 1)) == 0, "what this connection has was returned again")
+	})
+}
+
 // Any hipq work decides about a lost job, even if its config doesn't have the type.
 func TestProceduresLost(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s env) {
@@ -69,7 +95,7 @@ func TestProceduresLost(t *testing.T) {
 		s.hearOnly(idOf("w1"), s.byKey("k"))
 		s.bury(idOf("w1"))
 		s.upkeep()
-		s.wantState(s.byKey("k"), job.Retry, "scheduled", 1)
+		s.wantState(s.byKey("k"), job.Retry, "available", 1)
 		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
 		s.wantRan(s.byKey("k"), 38_500)
 		equal(t, s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil), 31008)
@@ -310,6 +336,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 					}
 					if i.exec != "" {
 						s.exec(i.exec)
+						s.exec("UPDATE shop_shards SET awaiting_time = 0") // rounds don't notice changes by hand
 					}
 					equal(t, strings.Join(start(), " "), i.want, "%s, by %s", i.name, by)
 				}
@@ -378,10 +405,8 @@ func TestProceduresFirstIsNotOvertaken(t *testing.T) {
 		if s.claim("w", "report", 1); grab("send") != 1 { // it weighs nothing
 			t.Error("one behind the first without room was grabbed")
 		}
-		s.exec("UPDATE shop_shards SET heads = 'NONE'") // as 11 s later
-		if grab("report") != 0 || len(s.claim("w", "send", 9).Started) != 0 {
-			t.Error("one was started behind that which a worker by SQL has met")
-		}
+		s.exec("UPDATE shop_emails SET asked_time = '2026-01-01 00:00:00.000000' WHERE status = 'throttled'") // as 11 s later
+		dbtest.Ensure(t, grab("report") == 0 && len(s.claim("w", "send", 9).Started) == 0, "one was started behind that which a worker by SQL has met")
 		s.settle("w", finished, running...)
 		ensure(t, grab("send") == 0 && grab("report") == 1, "the first was not grabbed")
 	})

@@ -109,7 +109,7 @@ func (s env) testDelay(t *testing.T) {
 	for _, p := range policies {
 		o := options()
 		o.Types[0].Retry = p
-		must[any](t)(nil, (*store.Queue)(must[*queue.Queue](t)(queue.New(s.db, o))).Register(t.Context()))
+		must[int](t)((*store.Queue)(must[*queue.Queue](t)(queue.New(s.db, o))).Reshard(t.Context()))
 		settings := value[string](s, "SELECT settings FROM shop_job_types WHERE job_type = 'send'")
 		for range 30 {
 			attempt, r := 1+random.IntN(80), random.Float64()

@@ -6,6 +6,8 @@ import (
 
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // Progress is saved only for an attempt that runs under the token that its worker knows.
@@ -41,9 +43,7 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 			held := must[[]store.Said](t)(s.core().SetProgress(t.Context(), "w1", said))
 			for _, h := range held {
 				for name, j := range jobs {
-					if j == h.Job && (name == "runs" || strings.HasPrefix(name, "another") || name == "answered") {
-						t.Errorf("%s: it is to be tried again", name)
-					}
+					dbtest.Ensure(t, j != h.Job || name != "runs" && !strings.HasPrefix(name, "another") && name != "answered", "%s: it is to be tried again", name)
 				}
 			}
 		}
@@ -52,9 +52,8 @@ func TestProgressOfItsAttemptAlone(t *testing.T) {
 			if name == "deleted" {
 				continue
 			}
-			if got := s.get(j.ID); (got.Progress.Attempt == 2 && got.Progress.Percent == 40 && got.Progress.Note == "page 4") != want[name] {
-				t.Errorf("%s: %+v", name, got.Progress)
-			}
+			got := s.get(j.ID)
+			dbtest.Ensure(t, (got.Progress.Attempt == 2 && got.Progress.Percent == 40 && got.Progress.Note == "page 4") == want[name], "%s: %+v", name, got.Progress)
 		}
 		s.exec("UPDATE shop_emails SET progress_attempt = attempt WHERE id = ?", jobs["another attempt"].ID) // but there is no time
 		list := must[[]*job.Job](t)(s.Progressing(t.Context(), 5))

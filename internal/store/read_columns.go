@@ -32,6 +32,7 @@ var columns = []struct {
 	{"attempt", func(j *job.Job) any { return &j.Attempt }},
 	{"scheduled_run_time", func(j *job.Job) any { return &j.ScheduledRunTime }},
 	{"wake_time", func(j *job.Job) any { return &j.WakeTime }},
+	{"asked_time", func(j *job.Job) any { return &j.AskedTime }},
 	{"start_time", func(j *job.Job) any { return &j.StartTime }},
 	{"worker_id", func(j *job.Job) any { return &j.WorkerID }},
 	{"lock_token", func(j *job.Job) any { return &j.Token }},

@@ -150,6 +150,8 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				rows := [][3]string{
 					{"status, timeout", "'submitted', 0", "timeout is 0"},
 					{"status, job_data", "'submitted', " + huge, "job_data has"},
+					{"status, job_data", "'submitted', ''", "job_data is empty"},
+					{"status, job_key", "'submitted', '" + strings.Repeat("k", 256) + "'", "job_key has 256 bytes"},
 					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
 					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
 				}
@@ -173,6 +175,19 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 	}
 }
 
+// The end of an invalid job makes room in its group, and lets the next one in at once.
+func TestRefusedMakesRoom(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1}), func(s env) {
+		s.add(inRegion("east", 1), inRegion("east", 1))
+		s.start("w", 1)
+		equal(t, len(s.start("w", 1)), 0, "started beside it")
+		s.exec("UPDATE shop_emails SET time_windows = 'x' WHERE id = 1")
+		s.bury("w")
+		s.upkeep()
+		equal(t, s.places(s.start("v", 1)), []int64{2}, "started")
+	})
+}
+
 // Operations on an invalid row fail, except for ending it.
 func TestOperateOnAFlawedRow(t *testing.T) {
 	suite(t, func(s env) {
@@ -190,7 +205,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			ensure(s.t, errors.Is(err, job.ErrInvalid) && strings.Contains(err.Error(), "time_windows"), "%s: %v", verb, err)
 		}
 		reasons := must[admin.Why](s.t)(s.Why(in, 1, admin.Asker{})).Reasons
-		ensure(s.t, strings.Contains(reasons[0].Text, "time_windows"), "why: %v", reasons)
+		ensure(s.t, strings.Contains(reasons[1].Text, "time_windows"), "why: %v", reasons)
 		must[any](s.t)(nil, s.Cancel(in, 1))
 		s.wantRefused(1, "time_windows")
 		equal(s.t, must[string](s.t)(s.Stop(in, s.nth(2))), job.None, "asked")

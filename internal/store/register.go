@@ -3,14 +3,15 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -77,18 +78,18 @@ func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, other
 
 func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {
 	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
-	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var r queueRecord
-		err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
-		f(r)
-		return err
-	})}
+	var r queueRecord
+	into := []any{&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division}
+	return engine.Query{SQL: query, Args: args, Scan: engine.Into(func() { f(r) }, into...)}
 }
 
 // Register stores the queue and the configured types in the database, for commands and applications without the queue's
 // config. Workers call it when they start. It writes only what changed or is unreadable, and may be repeated. If the
-// registered division differs, it writes nothing and fails with ErrShards; Reshard changes the division.
-func (q *Queue) Register(ctx context.Context) error {
+// registered division or limits differ, it writes nothing and fails with ErrShards or ErrLimits; Reshard changes them.
+func (q *Queue) Register(ctx context.Context) error { return q.register(ctx, false) }
+
+// register also applies the limits if reshard.
+func (q *Queue) register(ctx context.Context, reshard bool) error {
 	var now engine.Time
 	var there queueRecord
 	var rows []ShardRow
@@ -106,20 +107,44 @@ func (q *Queue) Register(ctx context.Context) error {
 			changed = append(changed, r)
 		}
 	}
-	if there == want && len(changed) == 0 && q.areSound(rows) {
+	if there == want && len(changed) == 0 && q.shards().areSound(rows) {
 		return nil
 	}
-	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
-		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
-		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
-		if there.Division < 1 { // unregistered, or overwritten by hand
-			columns, values = append(columns, "division"), append(values, want.Division)
+	if there.Division > 0 && !reshard {
+		if err := q.otherwise(there); err != nil {
+			return err // the caller that skips the queue names it
 		}
-		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
+	}
+	if old, flaw := there.options(q.db); flaw == nil && !reflect.DeepEqual(old.ThrottleGroups, q.ThrottleGroups) {
+		// under the new limits, other jobs wait
+		for more := true; more && err == nil; {
+			more, err = q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
+		}
+		if err != nil {
+			return fmt.Errorf("register queue %s: %w", q.Name, err)
+		}
+	}
+	err = q.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+		if there.Queue == "" { // 0: not registered yet, unless another worker was faster
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+q.db.Queues()+" (queue, division) VALUES (?, 0)", q.Name)
+			if err != nil && !engine.IsDuplicate(err) {
+				return err
+			}
+		}
+		// The lock keeps others from registering the queue before this commits.
+		var locked queueRecord
+		if err := tx.Read(ctx, registrations(q.db, "= ? "+q.db.SQL.ForUpdate, []any{q.Name}, func(r queueRecord) { locked = r })); err != nil {
 			return err
 		}
-		// Our write locks the queue's row: its division can't change before this commits.
-		if err := q.checkDivision(ctx, tx); err != nil {
+		columns := []string{"queue", "throttle_limit", "keep_finished", "keep_failed", "settings"}
+		values := []any{q.Name, want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
+		switch err := q.otherwise(locked); {
+		case locked.Division < 1: // unregistered, or overwritten by hand
+			columns, values = append(columns, "division"), append(values, want.Division)
+		case err != nil && (!reshard || !errors.Is(err, ErrLimits)):
+			return err
+		}
+		if err := tx.Upsert(ctx, q.db.Queues(), 1, columns, values); err != nil {
 			return err
 		}
 		for _, r := range changed {
@@ -131,7 +156,7 @@ func (q *Queue) Register(ctx context.Context) error {
 			}
 		}
 		// At once, because a job heavier than the limit goes by the registered limit.
-		return q.makeShards(ctx, tx)
+		return q.shards().makeShards(ctx, tx)
 	})
 	if errors.Is(err, ErrShards) {
 		return err // the caller that skips the queue names it
@@ -156,10 +181,7 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 		db.Warn(fmt.Errorf("a row of %s (queue %.60q) is ignored: %.200v; "+
 			"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
 	}))
-	if err != nil {
-		return nil, fmt.Errorf("list the queues: %w", err)
-	}
-	return all, nil
+	return all, texts.Wrap(err, "list the queues")
 }
 
 // zoneChanges lists the changes of a zone's clock in three years: each a time and the offset from then on, in seconds. The

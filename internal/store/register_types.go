@@ -51,12 +51,9 @@ func (r typeRecord) jobType() (t job.Type, err error) {
 
 func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 	query := "SELECT job_type, timeout, priority, throttle_factor, time_windows, settings FROM " + q.db.JobTypes() + " WHERE queue = ?"
-	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var r typeRecord
-		err := row.Scan(&r.Type, &r.Timeout, &r.Priority, &r.ThrottleFactor, &r.Windows, &r.Settings)
-		found[r.Type] = r
-		return err
-	})}
+	var r typeRecord
+	into := []any{&r.Type, &r.Timeout, &r.Priority, &r.ThrottleFactor, &r.Windows, &r.Settings}
+	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.Into(func() { found[r.Type] = r }, into...)}
 }
 
 // registration is a queue's registered config, because an enqueuer may know only the queue's name.
@@ -112,6 +109,20 @@ func (q *Queue) TypeOf(ctx context.Context, from engine.Reader, name string) (jo
 		return t, nil
 	}
 	return r.defaultType(name), nil
+}
+
+// MaxAttempts is the number of the job's last attempt by its policy, as far as this process knows that without a query.
+func (q *Queue) MaxAttempts(j *job.Job) int {
+	t, ok := q.configured[j.Type]
+	if !ok {
+		t = q.defaultType(j.Type)
+	}
+	if r := q.known.Load(); !ok && r != nil {
+		if t, ok = r.types[j.Type]; !ok {
+			t = r.defaultType(j.Type)
+		}
+	}
+	return t.Retry.Attempts + j.Interrupts
 }
 
 // defaultType is a type without settings of its own.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -20,6 +22,8 @@ const (
 	rescueMax = 500
 	// sqlMargin is how long after the timeout a SQL worker may still report an outcome.
 	sqlMargin = 5 * time.Second
+	// decideWithin is how long a job whose type has left this config waits for a retry handler elsewhere: see Dialect.DayAgo.
+	decideWithin = 24 * time.Hour
 )
 
 // stuck is a job whose attempt or retry decision no worker will end.
@@ -36,27 +40,33 @@ type stuck struct {
 }
 
 // stuckFrom selects jobs of dead workers, and overdue jobs of SQL workers, which hipq can't stop. A worker is dead when its
-// row says so, never by a clock: its renewals then fail. gone is the condition for dead workers.
-func (q *Queue) stuckFrom(joins string) (from, gone string) {
+// row says so, never by a clock: its renewals then fail. from has all jobs that a worker has locked, wanted is the condition for
+// stuck ones, and gone for those of dead workers.
+func (q *Queue) stuckFrom(joins string) (from, wanted, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
-	wanted := gone
+	wanted = gone
 	if q.db.SQL.Engine == engine.MySQL.Engine { // an answered attempt hangs too: it counts against the limits
 		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
 			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
 	}
-	return q.table + " j " + q.ClaimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
+	return q.table + " j " + q.ClaimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker, wanted, gone
 }
 
 // rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or a SQL worker exceeded the
-// timeout. The retry policy decides at once, or the job waits in the state error for its type's retry handler. rescue also
-// decides about such jobs without a retry handler, for example after an answer. handled and dead are as for Upkeep: a dead
-// worker's processes must end before its jobs are rescued.
-func (q *Queue) rescue(
-	ctx context.Context, w workers.Worker, l Poll, handled map[string]bool, dead func(workerID string),
-) (more bool, err error) {
-	found, more, err := q.findStuck(ctx, l, handled)
+// timeout. The retry policy decides at once, or the job waits in the state error for its type's retry handler. It also
+// decides about such jobs without a retry handler, for example after an answer.
+type rescue struct {
+	*Queue
+	worker workers.Worker
+	// handled maps the worker's types to whether they have a retry handler.
+	handled map[string]bool
+}
+
+// run rescues what a poll found. dead is as for Upkeep: a dead worker's processes must end before its jobs are rescued.
+func (r rescue) run(ctx context.Context, l Poll, dead func(workerID string)) (more bool, err error) {
+	found, more, err := r.find(ctx, l)
 	if err != nil {
-		return false, fmt.Errorf("find the jobs of %s to rescue: %w", q.Name, err)
+		return false, fmt.Errorf("find the jobs of %s to rescue: %w", r.Name, err)
 	}
 	for _, s := range found {
 		// A worker without a row may belong to another instance: other code wrote its id there.
@@ -64,59 +74,73 @@ func (q *Queue) rescue(
 			dead(s.WorkerID)
 		}
 	}
-	err = q.rescueAll(ctx, w, found, handled)
+	err = r.endAll(ctx, found)
 	if engine.IsLockTimeout(err) { // one by one, so that the others don't wait with the blocked one
 		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // blocked ones might stay first
 		err = nil
 		for at := 0; at < len(found) && err == nil; at++ {
-			err = q.rescueAll(ctx, w, found[at:at+1], handled)
+			err = r.endAll(ctx, found[at:at+1])
 		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("rescue jobs of %s: %w", q.Name, err)
-	}
-	return more, nil
+	return more, texts.Wrap(err, "rescue jobs of %s", r.Name)
 }
 
-// findStuck finds stuck jobs without locks, which would also lock the workers' rows.
-func (q *Queue) findStuck(ctx context.Context, l Poll, handled map[string]bool) (found []stuck, more bool, err error) {
+// find finds stuck jobs without locks, which would also lock the workers' rows.
+func (r rescue) find(ctx context.Context, l Poll) (found []stuck, more bool, err error) {
 	find := func(query string, args ...any) {
 		if err == nil {
 			var list []stuck
-			err = q.db.SQL.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
+			err = r.db.SQL.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
 			found, more = append(found, list...), more || len(list) == rescueMax
 		}
 	}
 	if l.Stuck {
-		from, gone := q.stuckFrom(" LEFT JOIN " + q.db.Workers() + " d " + q.db.SQL.ByKey + " ON d.id = j.worker_id")
-		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
+		from, wanted, gone := r.stuckFrom(" LEFT JOIN " + r.db.Workers() + " d " + r.db.SQL.ByKey + " ON d.id = j.worker_id")
+		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from + " AND " + wanted)
 	}
 	if l.Waking {
-		find("SELECT id FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
+		find("SELECT id FROM " + r.table + " " + r.Index("wake") + " WHERE wake_time <= (SELECT " + r.db.SQL.NowSQL + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
-	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
-		find("SELECT id FROM "+q.table+" "+q.ClaimIndex()+" WHERE status = 'undecided' AND"+q.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+	if types := r.decidedHere(); l.Undecided && len(types) > 0 {
+		find("SELECT id FROM "+r.table+" "+r.ClaimIndex()+" WHERE status = 'undecided' AND"+r.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+	}
+	if l.Undecided {
+		from, args := r.undecidedOfFormer(slices.Collect(maps.Keys(r.handled)))
+		find("SELECT former.id"+from, args...)
 	}
 	return found, more, err
 }
 
+// undecidedOfFormer selects undecided jobs whose types neither this worker nor its config knows, and whose retry policy must
+// decide: no retry handler is registered, or none has decided for a day. The limit bounds what a poll reads of jobs that wait
+// for another worker.
+func (q *Queue) undecidedOfFormer(types []string) (from string, args []any) {
+	known := slices.AppendSeq(slices.Clone(types), maps.Keys(q.configured))
+	args = append(Args(known, func(t string) any { return t }), "") // no type has this name
+	from = " FROM (SELECT id, job_type, update_time FROM " + q.table + " " + q.ClaimIndex() + " WHERE status = 'undecided' AND" + q.inShards() +
+		" AND part = 'NONE' AND job_type NOT IN " + engine.In(len(args)) + fmt.Sprintf(" LIMIT %d) AS former", rescueMax) +
+		" LEFT JOIN " + q.db.JobTypes() + " t ON t.queue = ? AND t.job_type = former.job_type" +
+		` WHERE (t.settings NOT LIKE '%"retry_handler":true%' OR former.update_time <= ` + q.db.SQL.DayAgo + ")"
+	return from, append(args, q.Name)
+}
+
 // decidedHere returns the types without a retry handler, as this worker or the config knows.
-func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
-	for t, asked := range handled {
+func (r rescue) decidedHere() (types []any) {
+	for t, asked := range r.handled {
 		if !asked {
 			types = append(types, t)
 		}
 	}
-	for t, c := range q.configured {
-		if _, ok := handled[t]; !ok && !c.RetryHandler {
+	for t, c := range r.configured {
+		if _, ok := r.handled[t]; !ok && !c.RetryHandler {
 			types = append(types, t)
 		}
 	}
 	return types
 }
 
-// rescueAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
-func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, handled map[string]bool) error {
+// endAll rescues jobs in one transaction. It skips rows and keys that another transaction locks: a later poll finds them.
+func (r rescue) endAll(ctx context.Context, found []stuck) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -124,28 +148,27 @@ func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stuck, 
 	for _, s := range found {
 		byID[s.ID] = s
 	}
-	return q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	return r.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		rest := q.db.SQL.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		rest := r.db.SQL.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
-		query := q.Jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
+		query := r.Jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
 		if err := tx.Read(ctx, query); err != nil {
 			return err
 		}
-		jobs, err := q.withFreeKeys(ctx, tx, jobs)
+		jobs, err := r.withFreeKeys(ctx, tx, jobs)
 		if err != nil {
 			return err
 		}
-		r := rescue{q, tx, w, handled}
 		var entries []activity.Entry
 		for _, j := range jobs {
-			some, err := r.end(ctx, byID[j.ID], j)
+			some, err := r.end(ctx, tx, byID[j.ID], j)
 			if err != nil {
 				return err
 			}
 			entries = append(entries, some...)
 		}
-		return q.logAs(ctx, tx, w, entries)
+		return r.logAs(ctx, tx, r.worker, entries)
 	})
 }
 
@@ -174,25 +197,17 @@ func (s stuck) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	return o, lost || late || j.Status == job.StatusUndecided
 }
 
-// rescue is a transaction in which a worker ends attempts that no other worker will end.
-type rescue struct {
-	*Queue
-	tx      *engine.Tx
-	worker  workers.Worker
-	handled map[string]bool
-}
-
 // end ends a job's attempt, up to the decision if a retry handler makes that.
-func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry, error) {
-	o, ok := s.outcome(j, r.tx.Now)
+func (r rescue) end(ctx context.Context, tx *engine.Tx, s stuck, j *job.Job) ([]activity.Entry, error) {
+	o, ok := s.outcome(j, tx.Now)
 	switch {
 	case !ok:
 		return nil, nil
 	case j.Invalid != nil:
-		return nil, r.Reject(ctx, r.tx, r.worker, j)
+		return nil, r.Reject(ctx, tx, r.worker, j)
 	case j.Status == job.StatusLocked: // a SQL worker locked it but didn't start it
-		status, wake := policy.StatusAt(j.ScheduledRunTime, r.tx.Now)
-		return nil, r.tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+		status, wake := policy.StatusAt(j.ScheduledRunTime, tx.Now)
+		return nil, tx.Write(ctx, "UPDATE "+r.table+" "+r.db.SQL.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
@@ -202,20 +217,21 @@ func (r rescue) end(ctx context.Context, s stuck, j *job.Job) ([]activity.Entry,
 	j.WorkerID = job.None
 	asked, known := r.handled[j.Type]
 	if !known {
-		t, err := r.TypeOf(ctx, r.tx, j.Type)
+		t, err := r.TypeOf(ctx, tx, j.Type)
 		if err != nil {
 			return nil, err
 		}
-		asked = t.RetryHandler
+		asked = t.RetryHandler && (j.Status != job.StatusUndecided || tx.Now.Sub(j.UpdateTime) < decideWithin)
 	}
-	e := Settled{Job: j, Outcome: o}
 	answered := j.Status == job.StatusAnswered && o.Verdict == job.Failed // no retry handler decides about it
-	if asked && o.Verdict.IsError() && !answered {
-		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
-			return nil, nil
-		}
+	switch {
+	case !asked || !o.Verdict.IsError() || answered:
+		entry, err := r.End(ctx, tx, j, o, Decided{})
+		return []activity.Entry{entry}, err
+	case j.Status == job.StatusUndecided:
+		return nil, nil
 	}
-	return r.Conclude(ctx, r.tx, e)
+	return nil, r.Leave(ctx, tx, j, o, job.StatusUndecided)
 }
 
 // withFreeKeys returns the locked jobs whose entries in the key index are free: ending a job deletes its entry.
@@ -254,10 +270,7 @@ func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)
-	}
-	return list, nil
+	return list, texts.Wrap(err, "take failed jobs of %s to decide about", q.Name)
 }
 
 func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types []string) (taken []*job.Job, err error) {

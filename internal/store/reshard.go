@@ -7,26 +7,29 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
-// Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other
-// options skip the queue. moved counts the waiting jobs that it moved. It may be repeated after an interruption, and workers
-// continue the move too. It fails with ErrShards if the division changes again meanwhile.
+// Reshard registers the options' limits and divides the queue's jobs among their shards, while workers run. Workers with another
+// division then skip the queue at once, and those with other limits after their next poll. moved counts the waiting jobs that
+// it moved. It may be repeated after an interruption, and workers continue the move too. It fails with ErrShards if the division changes again meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
-	if err := q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
+	if err := q.db.SQL.Tx(ctx, func(tx *engine.Tx) error { return q.shards().divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
 	}
-	q.known.Store(nil)
+	if err := q.register(ctx, true); err != nil {
+		return 0, err
+	}
 	for n := relocateMax; n == relocateMax && err == nil; moved += n {
-		n, err = q.moveMisplaced(ctx)
+		n, err = q.shards().moveMisplaced(ctx)
 	}
 	return moved, err
 }
 
 // divide makes the new shards if the division differs. It moves the jobs that workers have, under all turns.
-func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
+func (q shards) divide(ctx context.Context, tx *engine.Tx) error {
 	own := q.Division().Number()
 	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
 	if other, err := engine.Changed(tx.ExecContext(ctx, update, own, q.Name, own)); err != nil || !other {
@@ -55,10 +58,7 @@ func (q *Queue) Misplaced(ctx context.Context) (n int64, err error) {
 	count := "(SELECT COUNT(*) FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + misplacedOf + " AND "
 	where := q.misplaced()
 	err = q.db.SQL.GetContext(ctx, &n, "SELECT "+count+where[0]+") + "+count+where[1]+")")
-	if err != nil {
-		return 0, fmt.Errorf("count the jobs of %s in none of its shards: %w", q.Name, err)
-	}
-	return n, nil
+	return n, texts.Wrap(err, "count the jobs of %s in none of its shards", q.Name)
 }
 
 const relocateMax = 1000
@@ -66,20 +66,17 @@ const relocateMax = 1000
 var placeColumns = Only("id", "job_type", "job_key", "shard_key")
 
 // moveMisplaced moves jobs that were placed under another division.
-func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
+func (q shards) moveMisplaced(ctx context.Context) (moved int, err error) {
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
-	}
-	return moved, nil
+	return moved, texts.Wrap(err, "move jobs of %s to their shards", q.Name)
 }
 
 // relocate locks and moves misplaced jobs that meet a condition. A held job becomes available, because its group may differ.
 // It fails with ErrShards if the division changed meanwhile.
-func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
+func (q shards) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
 	var found []*job.Job
 	for _, where := range q.misplaced() {
 		rest := q.ClaimIndex() + " WHERE " + of + " AND " + where + " LIMIT ? " + lock
@@ -101,6 +98,7 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
 		ids := byPlace[place]
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET shard = ?,"+
+			" asked_time = NULL,"+
 			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
 			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
 			append([]any{place}, ids...)...)

@@ -3,13 +3,13 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -24,8 +24,9 @@ type Round struct {
 	Settle []Settled
 	// Slots bounds how many jobs to start.
 	Slots int
-	// Candidates are where the jobs to start come from.
+	// Candidates are where the jobs to start come from. Busy are types of this worker that have no free slot now.
 	Candidates *Candidates
+	Busy       []string
 	// Again says that the round may have been committed, wholly or partly: it checks each job before it settles it.
 	Again bool
 	// Stopped returns an error once the worker must stop its jobs: the round then starts none. Nil means never.
@@ -48,6 +49,8 @@ type Done struct {
 	Resting []Settled
 	// Unsettled are attempts whose rows another transaction locks, for a later round.
 	Unsettled []Settled
+	// Ended maps a job's id to what its attempt made of it, except plain successes.
+	Ended map[int64]End
 	// Answered maps a job's id to its outcome if an answer, not the handler, ended the attempt.
 	Answered map[int64]job.Outcome
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock.
@@ -56,10 +59,15 @@ type Done struct {
 	Missed bool
 	// More says that more slots, or a longer look, might have started more jobs.
 	More bool
-	// Wait is how long the queue's rate blocks the next start; 0 if it doesn't.
-	Wait time.Duration
-	// Full says that jobs wait for room in the limit and may get it soon.
-	Full bool
+	// Wait is how long the queue's rate blocks the next start; 0 if it doesn't. Waits says that jobs wait for another limit.
+	Wait  time.Duration
+	Waits bool
+}
+
+// End is what an attempt made of its job: its status, and when it runs again.
+type End struct {
+	Status job.Status
+	At     time.Time
 }
 
 // Settled is an attempt that has ended, and its outcome.
@@ -73,6 +81,15 @@ type Settled struct {
 	NotBegun bool
 	// Asked says that the attempt was settled before, and a retry handler has been asked since.
 	Asked bool
+	// Progress is the attempt's latest report, if the row has an earlier one; else nil.
+	Progress *job.Progress
+	// Tell, if set, is for the worker to call when the attempt's end is stored.
+	Tell func(job.Outcome, End)
+	Decided
+}
+
+// Decided is what came of asking a retry handler about a failed attempt.
+type Decided struct {
 	// Decision is the retry handler's decision; nil leaves it to the policy.
 	Decision *job.Decision
 	// Note says why Decision is nil.
@@ -105,7 +122,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		if first.finished != len(first.finishing) {
 			return errNotAsLeft
 		}
-		done = Done{Answered: map[int64]job.Outcome{}}
+		done = Done{Answered: map[int64]job.Outcome{}, Ended: map[int64]End{}}
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
@@ -116,19 +133,23 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 			}
 		}
 		again = true
-		if err := q.settle(ctx, tx, r, first, &done); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
+		var others []int
+		if r.Candidates != nil {
+			others = []int{q.place(r.Candidates.shard)}
+		}
+		if err := q.takeTurnsOf(ctx, tx, freed(jobsOf(r.Settle)...), others...); err != nil {
+			return err // all at once, in their order
+		}
+		if err := (settlement{q, tx, r.Worker, &done}).settle(ctx, first); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
 			return err
 		}
-		return q.start(ctx, tx, r, first, &done)
+		return q.startNext(ctx, tx, r, first, &done)
 	})
 	if errors.Is(err, errNotAsLeft) || !begun && first != nil && len(first.finishing) > 0 && engine.IsLockTimeout(err) {
 		r.Again = true
 		return q.Round(ctx, r)
 	}
-	if err != nil {
-		return Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
-	}
-	return done, nil
+	return done, texts.Wrap(err, "settle and start jobs of %s", q.Name)
 }
 
 // firstRead is what the round reads in its transaction's first round trip.

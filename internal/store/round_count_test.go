@@ -16,9 +16,7 @@ import (
 
 // A round costs as many statements with many job types as with one.
 func TestRoundOfManyTypes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one worker has no races")
-	}
+	dbtest.Long(t, "one worker has no races")
 	for name, change := range map[string]func(*queue.Options){
 		"plain":  func(*queue.Options) {},
 		"limit":  func(o *queue.Options) { o.ThrottleLimit = 1000 },

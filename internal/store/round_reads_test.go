@@ -2,18 +2,28 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // reads counts the rows and index entries that the server reads for f. The store has one connection for it.
+// It is 0 on SQLite.
 func (s env) reads(f func()) int64 {
 	s.t.Helper()
+	if s.db.SQL.Engine == "sqlite" {
+		f()
+		return 0
+	}
 	s.db.SQL.SetMaxOpenConns(1)
 	total := func() (sum int64) {
 		rows, err := s.db.SQL.QueryContext(s.t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
@@ -39,7 +49,7 @@ func (s env) multiply(jobType string, status job.Status, priority, groups, n, ti
 	const columns = "job_type, status, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
 	var args []any
 	var wake engine.Time
-	if status == job.StatusScheduled {
+	if status == job.StatusScheduled || status == job.StatusAwaiting {
 		wake = engine.At(time.Now().Add(24 * time.Hour))
 	}
 	for i := range n {
@@ -92,6 +102,95 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 			n := s.reads(func() { s.doWith(candidates, "w", 10) })
 			ensure(s.t, n <= 1000, "round %d read %d", i, n)
 		}
+	})
+}
+
+// Jobs that await answers cost the rounds beside them nothing but a sum each 10 s, if the first job in line, which there is in
+// "line", has room by the last sum.
+func TestRoundsBesideAwaitingJobs(t *testing.T) {
+	parallel(t)
+	undivided(t) // it counts rows
+	const jobs, room, awaiting = 400, 10, 51_200
+	for name, slots := range map[string]int{"room": room, "line": 2 * room} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				db, sent := dbtest.Count(t, dbtest.Open(t, driver, source, "emails"), source)
+				// drain does 400 jobs, after the first sum, and returns what its rounds sent and read.
+				drain := func(limit int) (statements, sums int, reads int64) {
+					o := options()
+					o.ThrottleLimit = limit
+					s := openStore(t, db, o)
+					s.add(slices.Repeat([]job.Params{inRegion("0", 1)}, jobs+1)...)
+					s.settle("w", finished, s.start("w", 1)...)
+					began := time.Now()
+					var texts []string
+					reads = s.reads(func() {
+						texts = sent.During(func() {
+							for n, running := 0, s.start("w", slots); len(running) > 0; {
+								n += len(running)
+								require(t, len(running) == room, "a round started %d, %d in all", len(running), n)
+								running = s.do(s.newRound("w", slots, settled(finished, running...)...)).Started
+							}
+						})
+					})
+					sums = strings.Count(strings.Join(texts, ";"), " awaiting_time = ")
+					ensure(t, sums <= 1+int(time.Since(began)/(10*time.Second)), "%d sums in %s", sums, time.Since(began))
+					return dbtest.Statements(texts), sums, reads
+				}
+				statements, _, reads := drain(room)
+				s := envOf(t, db, nil)
+				s.multiply("asking", job.StatusAwaiting, 1, 1, awaiting>>7, 7)
+				s.exec("UPDATE shop_shards SET awaiting_time = 0")
+				n, sums, read := drain(room + awaiting)
+				read -= int64(sums) * awaiting
+				ensure(t, n <= statements*3/2 && read <= reads*3/2, "%d statements and %d reads without, %d and %d beside", statements, reads, n, read)
+				t.Logf("%d statements and %d reads without, %d and %d beside, %d sums", statements, reads, n, read, sums)
+			})
+		})
+	}
+}
+
+// A worker that finds nothing to start reads little beside 4,000 full groups that hold jobs: by the upkeep,
+// and one poll a second or the four of a worker whose jobs wait.
+func TestIdleWorkerBesideFullGroups(t *testing.T) {
+	undivided(t) // it counts rows
+	const groups = 4000
+	mysqlSuite(t, byRegion(0, map[string]int{"*": 1}), func(s env) {
+		var types []string
+		for i := range 5 {
+			types = append(types, fmt.Sprint("send-", i))
+		}
+		types[0] = "send"
+		n := s.reads(func() { must[store.Poll](t)(s.core().Poll(t.Context(), types)) })
+		ensure(t, n <= 100, "a poll of an empty queue read %d", n)
+		for range 2 {
+			var jobs []job.Params
+			for i := range groups {
+				jobs = append(jobs, inRegion(fmt.Sprint(i), 1))
+			}
+			s.add(jobs...)
+			s.start("w", 5*groups)
+		}
+		for s.do(s.newRound("w", groups)).More {
+		}
+		c := must[admin.Counts](t)(s.Counts(t.Context()))
+		require(t, c.Running == groups && c.Held == groups, "%+v", c)
+		var l store.Poll
+		poll := func() {
+			if l = must[store.Poll](t)(s.core().Poll(t.Context(), types)); l.Due {
+				s.doWith(s.candidates(types...), "w", 100)
+			}
+		}
+		poll()
+		upkeep := s.reads(func() {
+			must[bool](t)(s.core().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, l, byPolicy(types...), nil))
+		})
+		once := s.reads(poll)
+		for _, perSecond := range []int64{1, 4} {
+			n := upkeep/20 + perSecond*once // the search rests 20 s beside so many jobs
+			ensure(t, n <= 500, "at %d polls a second it reads %d entries a second: %+v", perSecond, n, l)
+		}
+		t.Logf("a poll reads %d, the upkeep %d, a poll of an empty queue %d", once, upkeep, n)
 	})
 }
 

@@ -106,7 +106,7 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 		s.bury("w")
 		s.upkeep()
 		equal(s.t, len(ids(s.do(r).Started)), 0, "a worker that was declared dead started")
-		s.wantState(s.nth(2), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(2), job.Retry, "available", 1)
 		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})
 }
@@ -208,7 +208,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		s.upkeep()
 		got = s.quick(s.newRound("w", 0, got.Unsettled...))
 		ensure(s.t, len(got.Unsettled) == 0 && len(got.Lost) == 1, "when it is reclaimed: %+v", got)
-		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(1), job.Retry, "available", 1)
 	})
 }
 

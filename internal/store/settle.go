@@ -2,20 +2,28 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. An answered job ends as the answer
-// says. If a row isn't as the attempt left it, settle leaves it alone: an earlier commit without a reply settled the job, or
-// the worker was declared dead and lost its lock.
-func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) error {
+// settlement is the part of a round that ends attempts.
+type settlement struct {
+	*Queue
+	tx     *engine.Tx
+	worker workers.Worker
+	done   *Done
+}
+
+// settle writes the outcomes of attempts, whose rows were read first: it decides, and writes. An answered job ends as the
+// answer says. If a row isn't as the attempt left it, settle leaves it alone: an earlier commit without a reply settled the
+// job, or the worker was declared dead and lost its lock.
+func (c settlement) settle(ctx context.Context, first *firstRead) error {
 	var entries []activity.Entry
 	var plain, absent []Settled
 	for _, s := range first.others {
@@ -23,10 +31,15 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
-		case row.Status == job.StatusRunning && !row.Stopping && q.isPlain(s):
+		case row.Status == job.StatusRunning && !row.Stopping && c.isPlain(s):
 			plain = append(plain, s)
 		default:
-			some, err := q.settleOne(ctx, tx, row, s, done)
+			if s.Progress != nil && row.Status == job.StatusRunning {
+				if err := c.noteProgress(ctx, c.tx, Said{s.Job, *s.Progress}); err != nil {
+					return err
+				}
+			}
+			some, err := c.settleOne(ctx, row, s)
 			if err != nil {
 				return err
 			}
@@ -34,8 +47,8 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 		}
 	}
 	for some := range slices.Chunk(plain, locksMax) {
-		finishing := q.finishing(tx, "UPDATE"+q.db.SQL.OrFail, r.Worker.ID, some) // it waits for locking readers
-		if err := tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
+		finishing := c.finishing(c.tx, "UPDATE"+c.db.SQL.OrFail, c.worker.ID, some) // it waits for locking readers
+		if err := c.tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
@@ -46,20 +59,31 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *first
 			silent = append(silent, s)
 			continue
 		}
-		e := q.Entry(s.Job, activity.Finished)
+		e := c.Entry(s.Job, activity.Finished)
 		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
 		entries = append(entries, e)
 	}
-	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, ran(silent)); err != nil {
+	if err := c.logRows(ctx, c.tx, c.worker, activity.Finished, ran(silent)); err != nil {
 		return err
 	}
-	if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+	if err := c.logAs(ctx, c.tx, c.worker, entries); err != nil {
 		return err
 	}
-	if err := q.Discard(ctx, tx, job.StatusFinished, Args(finished, func(s Settled) any { return s.Job.ID })); err != nil {
+	if err := c.Discard(ctx, c.tx, job.StatusFinished, Args(finished, func(s Settled) any { return s.Job.ID })); err != nil {
 		return err
 	}
-	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
+	if err := c.LetIn(ctx, c.tx, jobsOf(finished)...); err != nil {
+		return err
+	}
+	return c.lookForAbsent(ctx, absent)
+}
+
+func jobsOf(list []Settled) []*job.Job {
+	jobs := make([]*job.Job, len(list))
+	for i, s := range list {
+		jobs[i] = s.Job
+	}
+	return jobs
 }
 
 // ran selects the rows of attempts, with their durations. Many short ones took 0 ms.
@@ -81,7 +105,7 @@ func ran(list []Settled) activity.JobRows {
 // isPlain says that an attempt succeeded and left nothing to store in the job's row.
 func (q *Queue) isPlain(s Settled) bool {
 	o := s.Outcome
-	return o.Verdict == job.Finished && o.Result == "" && !s.Asked && !q.async(s.Job.Type)
+	return o.Verdict == job.Finished && o.Result == "" && s.Progress == nil && !s.Asked && !q.async(s.Job.Type)
 }
 
 // locksMax bounds the locks for which one statement ends plain attempts: each is a term of its condition.
@@ -148,32 +172,29 @@ func (q *Queue) settling(worker string, list []Settled, lock string, found map[i
 	args := Args(list, func(s Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, retry_override, stopping <> 0 FROM " + q.table + " " + q.db.SQL.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
-	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {
-		var s settling
-		err := row.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Override, &s.Stopping)
-		found[s.ID] = s
-		return err
-	})}
+	var s settling
+	into := []any{&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Override, &s.Stopping}
+	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.Into(func() { found[s.ID] = s }, into...)}
 }
 
 // lookForAbsent checks attempts whose rows settle didn't find: another transaction may lock them.
-func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string, absent []Settled, done *Done) error {
+func (c settlement) lookForAbsent(ctx context.Context, absent []Settled) error {
 	if len(absent) == 0 {
 		return nil
 	}
 	rows := map[int64]settling{}
-	if err := tx.Read(ctx, q.settling(worker, absent, "", rows)); err != nil {
+	if err := c.tx.Read(ctx, c.settling(c.worker.ID, absent, "", rows)); err != nil {
 		return fmt.Errorf("look for attempts: %w", err)
 	}
-	working, err := q.workers.IsWorking(ctx, tx, worker)
+	working, err := c.workers.IsWorking(ctx, c.tx, c.worker.ID)
 	if err != nil {
 		return err
 	}
 	for _, s := range absent {
 		if row, ok := rows[s.Job.ID]; ok && row.isOf(s) {
-			done.Unsettled = append(done.Unsettled, s)
+			c.done.Unsettled = append(c.done.Unsettled, s)
 		} else if !working {
-			done.Lost = append(done.Lost, s.Job)
+			c.done.Lost = append(c.done.Lost, s.Job)
 		}
 	}
 	return nil
@@ -181,33 +202,40 @@ func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string,
 
 // settleOne settles one attempt of any outcome. The policy decides without waiting: an error becomes retry or final in one
 // write. Without an entry, the attempt isn't over yet.
-func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Settled, done *Done) ([]activity.Entry, error) {
-	o := s.Outcome
-	if o.Verdict == job.Finished && q.async(s.Job.Type) {
+func (c settlement) settleOne(ctx context.Context, row settling, s Settled) ([]activity.Entry, error) {
+	o, j := s.Outcome, s.Job
+	if o.Verdict == job.Finished && c.async(j.Type) {
 		o.Verdict = job.Sent
 	}
-	if s.Job.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
+	asks := s.Waits != "" && !s.Asked
+	if j.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
 		// By an answer while the handler ran, which overrides the handler; or by a commit whose reply was lost.
-		said := job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}
-		ran, output := o.Ran, o.Output
-		o = said.Outcome(tx.Now)
-		if o.Ran, o.Output = ran, output; row.Status == job.StatusAnswered && o.Verdict == job.Failed {
-			s.Waits = "" // no retry handler decides after an answer that ends the job
-		}
-		done.Answered[s.Job.ID] = o
+		said := (&job.Job{Status: row.Status, Error: row.Error, RetryOverride: row.Override}).Outcome(c.tx.Now)
+		said.Ran, said.Output = o.Ran, o.Output
+		o, c.done.Answered[j.ID] = said, said
+		asks = asks && (row.Status != job.StatusAnswered || o.Verdict != job.Failed) // otherwise the answer ends the job
 	}
 	if row.Stopping && o.Verdict != job.Finished { // work that was only sent isn't done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
-		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
+		s.Decided = Decided{} // whatever a retry handler said meanwhile
 	}
-	s.Outcome = o
 	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a retry decision leaves the losses
-		s.Job.Losses = 0
+		j.Losses = 0
 	}
-	if s.Waits == job.StatusDeciding && o.Verdict.IsError() && !s.Asked {
-		asked := s
-		asked.Asked = true
-		done.Resting = append(done.Resting, asked)
+	switch {
+	case o.Verdict == job.Sent:
+		c.done.Ended[j.ID] = End{Status: job.StatusAwaiting}
+		return nil, c.await(ctx, c.tx, j, o)
+	case asks && o.Verdict.IsError():
+		if s.Waits == job.StatusDeciding {
+			s.Outcome, s.Asked = o, true
+			c.done.Resting = append(c.done.Resting, s)
+		}
+		return nil, c.Leave(ctx, c.tx, j, o, s.Waits)
 	}
-	return q.Conclude(ctx, tx, s)
+	entry, next, err := c.end(ctx, c.tx, j, o, s.Decided)
+	if c.done.Ended[j.ID] = (End{Status: next.Status}); !next.Status.IsFinal() {
+		c.done.Ended[j.ID] = End{next.Status, next.Scheduled}
+	}
+	return []activity.Entry{entry}, err
 }

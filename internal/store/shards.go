@@ -1,13 +1,17 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -21,6 +25,59 @@ func (e shardsError) Error() string { return string(e) }
 func (e shardsError) Is(target error) bool {
 	return target == schema.ErrNotMigrated || target == ErrShards
 } //nolint:errorlint // it is compared only with these two
+
+// ErrLimits means that the queue's throttle limit, throttle groups or rate differ from the options. It is also an ErrShards.
+var ErrLimits = limitsError("the queue has other limits")
+
+type limitsError string
+
+func (e limitsError) Error() string { return string(e) }
+
+func (e limitsError) Is(target error) bool {
+	return target == ErrLimits || ErrShards.Is(target)
+} //nolint:errorlint // it is compared only with these
+
+// otherwise returns an ErrShards with both values if the registered division, limits or rate differ from these options.
+func (q *Queue) otherwise(there queueRecord) error {
+	if err := q.OtherwiseDivided(there.Division); err != nil {
+		return err
+	}
+	old, flaw := there.options(q.db)
+	if flaw != nil { // Register replaces it
+		return nil
+	}
+	was, is := old.limitTexts(), q.limitTexts()
+	all := maps.Clone(is)
+	maps.Copy(all, was)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was[name] != is[name] {
+			return limitsError(fmt.Sprintf("its %s is %s in the database, and %s in this config: "+initIfRight,
+				name, cmp.Or(was[name], "missing"), cmp.Or(is[name], "missing")))
+		}
+	}
+	return nil
+}
+
+// initIfRight is the advice for a config that differs from the database. Only the reader knows which of them is old.
+const initIfRight = "run hipq init if this config is right"
+
+// limitTexts are the limits that hold for all workers, by their names in a config.
+func (o Options) limitTexts() map[string]string {
+	texts := map[string]string{}
+	if o.ThrottleLimit > 0 {
+		texts["throttle_limit"] = strconv.Itoa(o.ThrottleLimit)
+	}
+	if o.Rate.Starts > 0 {
+		texts["rate"] = fmt.Sprintf("%d/%s", o.Rate.Starts, policy.Brief(o.Rate.Per))
+	}
+	if o.ThrottleGroups != nil {
+		texts["throttle_groups.by"] = o.ThrottleGroups.By
+		for value, n := range o.ThrottleGroups.Limits {
+			texts[fmt.Sprintf("throttle_groups.limits.%q", value)] = strconv.Itoa(n)
+		}
+	}
+	return texts
+}
 
 // Division is the queue's division according to the options.
 func (o Options) Division() policy.Division {
@@ -40,9 +97,9 @@ func (q *Queue) OtherwiseDivided(number int) error {
 	case number == 0 || number == own.Number():
 		return nil
 	case n == own.N:
-		return shardsError("its shards use other throttle groups than this config: run hipq init")
+		return shardsError("its shards use other throttle groups than this config: " + initIfRight)
 	}
-	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: run hipq init",
+	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: "+initIfRight,
 		n, noun, own.N))
 }
 
@@ -71,13 +128,20 @@ func (q *Queue) shardOf(place int) (shard int, ok bool) {
 	return policy.ShardAt(q.Division().Number(), place)
 }
 
+// Registration reads the number of the queue's division, and an ErrShards if the queue is registered with another division or
+// other limits. If it isn't registered, both stay as they are.
+func (q *Queue) Registration(number *int, otherwise *error) engine.Query {
+	return registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) {
+		if *number = r.Division; policy.ShardsIn(*number) > 0 {
+			*otherwise = q.otherwise(r)
+		}
+	})
+}
+
 // DivisionOf reads the number of the queue's division; 0 if it isn't registered.
 func (q *Queue) DivisionOf(ctx context.Context, from engine.Reader) (number int, err error) {
 	err = from.GetContext(ctx, &number, "SELECT COALESCE(MAX(division), 0) FROM "+q.db.Queues()+" WHERE queue = ?", q.Name)
-	if err != nil {
-		return 0, fmt.Errorf("find out how %s is divided: %w", q.Name, err)
-	}
-	return number, nil
+	return number, texts.Wrap(err, "find out how %s is divided", q.Name)
 }
 
 // checkDivision fails with ErrShards if the queue's division differs from these options.

@@ -7,48 +7,92 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // The limit and the rate of a queue with several shards are divided by what runs and waits in each, at most once a second.
 // The division holds all shards' turns, so that nothing starts meanwhile.
 
-const divideEvery = time.Second
+const (
+	divideEvery = time.Second
+	// completeEvery is how often a division is completed: jobs of a shard that lost its share must end before others get it.
+	completeEvery = 100 * time.Millisecond
+)
 
 // heldFor is how long this process makes no division after another transaction held a shard's turn for the full lock wait:
 // all other turns waited too.
 const heldFor = 5 * time.Second
 
+// shards are the queue's shards, whose shares of the limits change.
+type shards struct{ *Queue }
+
+func (q *Queue) shards() shards { return shards{q} }
+
 func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 || q.Rate.Starts > 0) }
 
-// isShort says whether a shard has too little, and the last division is over a second old.
-func (q *Queue) isShort(ctx context.Context) (bool, error) {
+// look says whether a shard has too little, whether it is time to divide then, and whether the lightest job in line fits into the
+// whole limit: the next division makes room in its shard.
+func (q shards) look(ctx context.Context) (short, dividing, room bool, err error) {
 	var rows []ShardRow
-	err := q.db.SQL.Read(ctx, q.ShardRows(&rows))
-	if err != nil {
-		return false, fmt.Errorf("read the shards of %s: %w", q.Name, err)
+	used, lightest := map[int]int{}, math.MaxInt
+	err = q.db.SQL.Read(ctx, q.ShardRows(&rows), q.usedByPlace(used), engine.Query{
+		SQL: "SELECT COALESCE(MIN(throttle_factor), 0) FROM " + q.table + " " + q.ClaimIndex() +
+			" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND throttle_group = 'NONE'",
+		Scan: engine.Row(&lightest),
+	})
+	if err != nil || !slices.ContainsFunc(rows, ShardRow.Waits) {
+		return false, false, false, texts.Wrap(err, "read the shards of %s", q.Name)
 	}
-	return slices.ContainsFunc(rows, ShardRow.Waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), nil
+	limit := claim.Limit{Max: q.ThrottleLimit, Whole: q.ThrottleLimit}
+	for _, n := range used {
+		limit.Used += n
+	}
+	return true, q.mayDivide(rows, used), q.ThrottleLimit > 0 && limit.HasRoom(lightest), nil
+}
+
+func (q shards) usedByPlace(used map[int]int) engine.Query {
+	return Weights(q.Queue, "shard", schema.Counts, func(place, n int) { used[place] = n })
+}
+
+// mayDivide says whether it is time to divide: the last division is old enough, or left room that no shard has.
+func (q shards) mayDivide(rows []ShardRow, used map[int]int) bool {
+	last, left := rows[0], q.ThrottleLimit
+	for _, r := range rows {
+		if left -= used[r.Place]; r.Waits() { // otherwise it doesn't need the rest of its share
+			left -= max(0, r.Share-used[r.Place])
+		}
+	}
+	return !isWithin(last.divideTime, divideEvery, last.at) || left > 0 && !isWithin(last.divideTime, completeEvery, last.at)
 }
 
 // divideShares divides the limit and the rate among the shards, unless another process did so less than a second ago. A job
 // that should start now forces the division. It waits once for turns that another transaction holds.
-func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
+func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 	if time.Now().UnixNano() < q.divideAt.Load() {
 		return nil
 	}
-	waiting, err := q.waitingByShard(ctx)
+	waits, err := q.waitingByShard(ctx)
 	if err != nil {
 		return err
 	}
 	err = q.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		rows, err := q.lockShards(ctx, tx)
-		if err != nil || !q.areAll(rows) || now == nil && isWithin(rows[0].divideTime, divideEvery, tx.Now) {
+		if err != nil || !q.areAll(rows) {
 			return err // another division is under way if some are missing
 		}
-		if err := q.writeShares(ctx, tx, rows, waiting, now); err != nil {
+		used := map[int]int{}
+		if err := tx.Read(ctx, q.usedByPlace(used)); err != nil {
+			return fmt.Errorf("sum up the throttle factors: %w", err)
+		}
+		if now == nil && !q.mayDivide(rows, used) {
+			return nil
+		}
+		if err := q.writeShares(ctx, tx, rows, used, demandsOf(rows, waits, now)); err != nil {
 			return err
 		}
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
@@ -57,42 +101,47 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 		q.divideAt.Store(time.Now().Add(heldFor).UnixNano())
 		return nil // the shards go on with what they have
 	}
-	if err != nil {
-		return fmt.Errorf("divide the limits of %s among its shards: %w", q.Name, err)
-	}
-	return nil
+	return texts.Wrap(err, "divide the limits of %s among its shards", q.Name)
 }
 
 // waitingMax bounds the count of waiting jobs in a shard: a shard with so many counts as able to use any limit.
 const waitingMax = 200
 
-// waitingByShard counts the due jobs of each shard, up to waitingMax.
-func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
-	waiting := make([]int, q.Division().N)
-	queries := make([]engine.Query, len(waiting))
-	for shard := range waiting {
-		queries[shard] = engine.Query{
-			SQL: "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.ClaimIndex() +
-				" WHERE status IN ('available', 'throttled') AND" + q.inShard(shard) + " LIMIT ?) AS w",
-			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
-		}
+// waiting is what waits in a shard: how many due jobs, up to waitingMax, and the weight of the heaviest of those that come first.
+// A share that holds it holds the others too until the next division.
+type waiting struct{ due, first int }
+
+// firstMax is how many due jobs come first.
+const firstMax = 20
+
+func (q shards) waitingByShard(ctx context.Context) ([]waiting, error) {
+	all := make([]waiting, q.Division().N)
+	queries := make([]engine.Query, len(all))
+	for shard := range all {
+		from := " FROM " + q.table + " " + q.ClaimIndex() + " WHERE" + q.inShard(shard)
+		queries[shard] = engine.Values(engine.Value{
+			SQL:  "(SELECT COUNT(*) FROM (SELECT 1" + from + " AND status IN ('available', 'throttled') LIMIT ?) AS w)",
+			Args: []any{waitingMax}, Into: &all[shard].due,
+		}, engine.Value{
+			SQL: "(SELECT COALESCE(MAX(throttle_factor), 1) FROM (SELECT throttle_factor" + from + " AND status = 'throttled' AND part = 'line' AND throttle_group = 'NONE'" +
+				fmt.Sprintf(" UNION ALL SELECT * FROM (SELECT throttle_factor%s AND status = 'available' AND part = 'NONE' LIMIT %d) AS a) AS f)", from, firstMax),
+			Into: &all[shard].first,
+		})
 	}
 	if err := q.db.SQL.Read(ctx, queries...); err != nil {
 		return nil, fmt.Errorf("count what waits in the shards of %s: %w", q.Name, err)
 	}
-	return waiting, nil
+	return all, nil
 }
 
-// demands are what each shard could use beyond what it has: its jobs are due, and a recent claim lacked room for them. A job
-// that should start now comes first.
-func demands(rows []ShardRow, waiting []int, now *job.Job) (limits, rates []policy.Demand) {
-	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
+// demands are what each shard could use beyond what it has of the limit and of the rate.
+type demands struct{ limits, rates []policy.Demand }
+
+// demandsOf are those of shards whose jobs are due, and a recent claim lacked room for them. A job that should start now comes first.
+func demandsOf(rows []ShardRow, waits []waiting, now *job.Job) demands {
+	limits, rates := make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
-		// the weight of the first job without room; of the heaviest if claims ask for different types
-		due, first, since := waiting[i], 0, r.WaitSince
-		for _, h := range r.heads {
-			first = int(max(int64(first), h[2], 1))
-		}
+		due, first, since := waits[i].due, max(waits[i].first, 1), r.WaitSince
 		switch {
 		case now != nil && r.Place == now.Place:
 			due, first, since = 1, now.ThrottleFactor, math.MinInt64
@@ -104,29 +153,45 @@ func demands(rows []ShardRow, waiting []int, now *job.Job) (limits, rates []poli
 		limits[i] = policy.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: since}
 		rates[i] = policy.Demand{Wants: due, First: 1, Since: since}
 	}
-	return limits, rates
+	return demands{limits, rates}
+}
+
+// oneAtATime lets only the shard that has waited longest come before those that use their shares. Room that changes hands is
+// idle until the jobs in it have ended.
+func oneAtATime(limits []policy.Demand) {
+	idle := func(d policy.Demand) bool { return d.Wants > 0 && d.Used == 0 }
+	longest := int64(math.MaxInt64)
+	for _, d := range limits {
+		if idle(d) {
+			longest = min(longest, d.Since)
+		}
+	}
+	for i, d := range limits {
+		if idle(d) && d.Since > longest {
+			limits[i].Since = math.MaxInt64/2 + d.Since/2
+		}
+	}
 }
 
 // writeShares divides the queue's limit and its rate among the shards. The transaction holds all their turns. It uses the
 // registered limit and rate: otherwise workers with old and new configs would alternate divisions of different limits. One
 // shard needs no division.
-func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, waiting []int, now *job.Job) error {
+func (q shards) writeShares(ctx context.Context, tx *engine.Tx, rows []ShardRow, used map[int]int, d demands) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {
 		return err
 	}
-	limits, rates := demands(rows, waiting, now)
+	limits, rates := d.limits, d.rates
 	if o.ThrottleLimit > 0 {
-		err := tx.Read(ctx, Weights(q, "shard", "", func(place, used int) {
-			if shard, ok := q.shardOf(place); ok {
-				limits[shard].Used = used
-			} else {
-				o.ThrottleLimit -= used
+		for place, n := range used {
+			shard, ok := q.shardOf(place)
+			if !ok {
+				o.ThrottleLimit -= n
+				continue
 			}
-		}))
-		if err != nil {
-			return fmt.Errorf("sum up the throttle factors: %w", err)
+			limits[shard].Used = n
 		}
+		oneAtATime(limits)
 	}
 	for i, r := range rows {
 		rates[i].Used = r.StartsLately(o.Rate)

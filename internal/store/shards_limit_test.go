@@ -38,7 +38,6 @@ func (f *fleet) change(set func(*queue.Options)) {
 	set(&o)
 	q := must[*queue.Queue](f.t)(queue.New(f.db, o))
 	must[int](f.t)(admin.Of(q).Reshard(f.t.Context()))
-	must[any](f.t)(nil, q.Register(f.t.Context()))
 	f.options.Store(&o)
 }
 

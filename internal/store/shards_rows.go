@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -22,22 +21,13 @@ type ShardRow struct {
 	starts policy.Starts
 	// Share is the part of the queue's limit that the shard may use; RateShare is the part of the rate's starts.
 	Share, RateShare int
-	// heads are the first jobs without room, by set of types, that recent claims met.
-	heads []head
-	// WaitSince is since when the shard has started nothing for lack of limit or rate, while it has heads. divideTime is when
-	// the shares were last divided. Both are in microseconds since 1970.
+	// awaiting is at least the weight of the jobs that await an answer. awaitingAt is when it was last summed up.
+	awaiting   int
+	awaitingAt int64
+	// WaitSince is since when jobs have waited for the limit or the rate while none of that started; 0 if none waits.
+	// divideTime is when the shares were last divided. These times are in microseconds since 1970.
 	WaitSince, divideTime int64
 }
-
-// head is a job's id, when a claim last met it, in microseconds since 1970, and its weight. A SQL worker writes weight 0.
-// Id 0 means that the rate had no room.
-type head [3]int64
-
-// headsMax bounds the heads in a shard's row: there is one for each set of types that workers ask for.
-const headsMax = 16
-
-// headFor is how long a head counts after a claim last met it.
-const headFor = 10 * time.Second
 
 // isWithin says whether a time in microseconds is less than d ago. A future time isn't: the database's clock was set back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
@@ -46,7 +36,7 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 }
 
 // Waits says whether jobs of the shard wait for the limit or the rate.
-func (s ShardRow) Waits() bool { return len(s.heads) > 0 }
+func (s ShardRow) Waits() bool { return s.WaitSince != 0 }
 
 // StartsLately is how many starts count against the rate.
 func (s ShardRow) StartsLately(r job.Rate) int {
@@ -55,15 +45,15 @@ func (s ShardRow) StartsLately(r job.Rate) int {
 }
 
 func (q *Queue) shardColumns() string {
-	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
+	return q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", shard, starts, share, rate_share, awaiting, awaiting_time, wait_since, divide_time"
 }
 
 // scanShard reads a shard's row and the columns after it. Unreadable starts, written by other code, count as the full rate
-// from now on, so that the rate still holds. Unreadable heads count as none.
-func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s ShardRow, err error) {
+// from now on, so that the rate still holds.
+func (q *Queue) scanShard(row *sql.Rows, others ...any) (s ShardRow, err error) {
 	var at engine.Time
-	var starts, heads string
-	into := []any{&at, &s.Place, &starts, &s.Share, &s.RateShare, &heads, &s.WaitSince, &s.divideTime}
+	var starts string
+	into := []any{&at, &s.Place, &starts, &s.Share, &s.RateShare, &s.awaiting, &s.awaitingAt, &s.WaitSince, &s.divideTime}
 	err = row.Scan(append(into, others...)...)
 	if s.at = at.Time; err != nil {
 		return s, err
@@ -71,10 +61,6 @@ func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...an
 	if starts != job.None && (json.Unmarshal([]byte(starts), &s.starts) != nil || s.starts == nil) {
 		s.starts = policy.Starts{math.MaxInt64: q.Rate.Starts}
 	}
-	if heads == job.None || json.Unmarshal([]byte(heads), &s.heads) != nil {
-		s.heads = nil
-	}
-	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, s.at) })
 	return s, nil
 }
 
@@ -94,7 +80,7 @@ func (q *Queue) TakeAllTurns(ctx context.Context, tx *engine.Tx) error {
 }
 
 // lockShards takes the turns of all the queue's shards, then returns their rows in order.
-func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow, err error) {
+func (q shards) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow, err error) {
 	if err := q.TakeAllTurns(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -107,7 +93,7 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []ShardRow,
 
 // makeShards recreates the shards' rows if any are missing or foreign, and divides the limit and the rate among them. In new
 // rows, all earlier starts count in the first shard, because starts can't be undone.
-func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
+func (q shards) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
 		return err
@@ -139,18 +125,22 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 			return err
 		}
 	}
-	return q.writeShares(ctx, tx, rows, make([]int, n), nil)
+	used := map[int]int{}
+	if err := tx.Read(ctx, q.usedByPlace(used)); err != nil {
+		return err
+	}
+	return q.writeShares(ctx, tx, rows, used, demandsOf(rows, make([]waiting, n), nil))
 }
 
 // areAll says whether rows, which are in order, are exactly those of the queue's shards.
-func (q *Queue) areAll(rows []ShardRow) bool {
+func (q shards) areAll(rows []ShardRow) bool {
 	n := q.Division().N
 	return len(rows) == n && rows[0].Place == q.place(0) && rows[n-1].Place == q.place(n-1)
 }
 
 // areSound says whether rows are those of all shards and their shares don't exceed the limit and the rate. The next division
 // distributes what is left.
-func (q *Queue) areSound(rows []ShardRow) bool {
+func (q shards) areSound(rows []ShardRow) bool {
 	limit, rate := 0, 0
 	for _, r := range rows {
 		limit, rate = limit+r.Share, rate+r.RateShare

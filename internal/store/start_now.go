@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -16,14 +18,11 @@ import (
 func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
 	j, err := q.tryNow(ctx, r, id)
 	if errors.Is(err, errShareFull) {
-		if err = q.divideShares(ctx, j); err == nil {
+		if err = q.shards().divideShares(ctx, j); err == nil {
 			j, err = q.tryNow(ctx, r, id)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("start job %d of %s: %w", id, q.Name, err)
-	}
-	return j, nil
+	return j, texts.Wrap(err, "start job %d of %s", id, q.Name)
 }
 
 // errShareFull is the ErrNoRoom of a job whose shard has too small a share: other shards may have some left.
@@ -56,29 +55,38 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 	if !ok {
 		return ErrNotIngested // a worker has yet to place it
 	}
-	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
+	turn, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {
 		return err
 	}
-	if q.TakesTurns() && room.Row.Place == 0 { // the shard's row is missing
+	if q.TakesTurns() && turn.row.Place == 0 { // the shard's row is missing
 		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
-	left := 1
-	if q.Rate.Starts > 0 {
-		left, _ = q.StartsLeft(room, tx.Now)
-	}
-	if err := q.classify(ctx, tx, room, []*job.Job{j}); err != nil {
+	if err := q.classify(ctx, tx, []*job.Job{j}); err != nil {
 		return err
 	}
-	switch is := room.fit(j); {
-	case is == fits && left > 0:
-	case is == groupFull || !room.Divided:
+	if _, err := turn.lookAt(ctx, map[string]bool{j.Group: true}); err != nil {
+		return err
+	}
+	if limit := turn.Limits[claim.Queue]; limit != nil && !limit.HasRoom(j.ThrottleFactor) && !turn.recounted {
+		if err := turn.recount(ctx); err != nil {
+			return err
+		}
+	}
+	one := claim.Job{Weight: j.ThrottleFactor, Ours: true}
+	if q.ThrottleGroups != nil {
+		one.Group = claim.Scope(j.Group)
+	}
+	switch d := turn.Limits.Decide([]claim.Job{one}, 1, tx.Now)[0]; {
+	case d.Action == claim.Start:
+	case d.Lacks == one.Group || !q.isDivided():
 		return ErrNoRoom
 	default:
 		return errShareFull
 	}
 	j.Error, j.Result = job.None, job.None
-	return claim{q, tx, r, room}.start(ctx, []*job.Job{j})
+	c := &start{turn: turn, round: r}
+	return c.begin(ctx, []*job.Job{j})
 }
 
 // TakeOver transfers a running attempt from the worker that began it under the token to another worker. It fails with
@@ -94,8 +102,5 @@ func (q *Queue) TakeOver(ctx context.Context, worker string, id int64, from, tok
 		j.WorkerID = worker
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET worker_id = ? WHERE id = ?", worker, id)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("take over job %d of %s: %w", id, q.Name, err)
-	}
-	return j, nil
+	return j, texts.Wrap(err, "take over job %d of %s", id, q.Name)
 }

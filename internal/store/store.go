@@ -28,6 +28,12 @@ type Queue struct {
 	abandoned Abandoned
 	// divideAt is when this process may next divide the limits among the shards, in nanoseconds since 1970.
 	divideAt atomic.Int64
+	// listeners are called when this program has added jobs: see OnAdded.
+	listeners sync.Map
+	// agreed is a registration that agrees with the options. It spares polls the comparison, because groups may be many.
+	agreed atomic.Pointer[queueRecord]
+	// stuck is the search for jobs of dead workers, overlooked that for groups with room that hold jobs.
+	stuck, overlooked search
 }
 
 // New returns the queue with these options. It doesn't access the database.

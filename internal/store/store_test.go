@@ -67,12 +67,7 @@ func openStore(t *testing.T, db *schema.DB, o queue.Options) env {
 	t.Helper()
 	o.Shards = cmp.Or(o.Shards, defaultShards(t))
 	q := must[*queue.Queue](t)(queue.New(db, o))
-	err := q.Register(t.Context())
-	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
-		must[int](t)(admin.Of(q).Reshard(t.Context()))
-		err = q.Register(t.Context())
-	}
-	must[any](t)(nil, err)
+	must[int](t)(admin.Of(q).Reshard(t.Context()))
 	return envOf(t, db, q)
 }
 
@@ -382,9 +377,8 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if c := must[admin.Counts](s.t)(s.Counts(s.t.Context())); fresh != len(jobs) || int(c.Due) != len(jobs) {
-			s.t.Errorf("%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
-		}
+		c := must[admin.Counts](s.t)(s.Counts(s.t.Context()))
+		dbtest.Ensure(s.t, fresh == len(jobs) && int(c.Due) == len(jobs), "%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
 	})
 }
 
@@ -587,9 +581,9 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 
 				s.bury("dead")
 				lose(s)
-				s.wantState(id, job.Retry, "scheduled", 1)
+				s.wantState(id, job.Retry, "available", 1)
 				equal(t, len(s.settle("dead", late, old...).Lost), 1, "settled a job that waits for its next attempt")
-				s.wantState(id, job.Retry, "scheduled", 1)
+				s.wantState(id, job.Retry, "available", 1)
 
 				lose(s)
 				again := s.start("new", 1)
@@ -622,7 +616,7 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		equal(s.t, len(s.do(s.newRound("dead", 9)).Started), 0, "a worker that was declared dead started a job")
 		s.wantState(added[2].ID, job.Initial, "available", 0)
 		s.upkeep()
-		s.wantState(added[0].ID, job.Retry, "scheduled", 1)
+		s.wantState(added[0].ID, job.Retry, "available", 1)
 		s.wantState(added[1].ID, job.Initial, "available", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
 		s.wantHistory(added[1].ID, "added/0")
@@ -634,7 +628,7 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 }
 
 // A worker without the type of a lost job decides at once by the registered policy. A type registered with a retry handler
-// waits for it.
+// waits for it, but not for ever.
 func TestLostJobOfAnotherConfig(t *testing.T) {
 	parallel(t)
 	for _, asked := range []bool{false, true} {
@@ -649,15 +643,23 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				dead := "dead" + strconv.Itoa(attempt)
 				s.start(dead, 1)
 				s.bury(dead)
-				other := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
-				look := must[store.Poll](s.t)((*store.Queue)(other).Poll(s.t.Context(), nil))
-				must[bool](s.t)((*store.Queue)(other).Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+				other := (*store.Queue)(must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"})))
+				upkeep := func() (did bool) {
+					look := must[store.Poll](s.t)(other.Poll(s.t.Context(), nil))
+					must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+					return !look.Nothing()
+				}
+				upkeep()
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")
+					equal(s.t, upkeep(), false, "there is more to do")
+					s.exec("UPDATE shop_emails SET update_time = ?", engine.At(s.get(id).UpdateTime.Add(-25*time.Hour)))
+					equal(s.t, upkeep(), true, "a day later there is more to do")
+					s.wantState(id, job.Retry, "available", 1)
 					return
 				}
-				if j := s.get(id); attempt == 1 && (j.Status != job.StatusScheduled || j.ScheduledRunTime.Before(j.UpdateTime.Add(59*time.Minute))) {
+				if j := s.get(id); attempt == 1 && (j.Status != job.StatusAvailable || !j.ScheduledRunTime.Equal(j.UpdateTime)) {
 					s.t.Errorf("%s, to run at %s", j.Status, j.ScheduledRunTime)
 				}
 			}

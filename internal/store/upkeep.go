@@ -2,23 +2,28 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Poll says what there is to do in a queue.
 type Poll struct {
-	// Due: a job of the given types is startable; never in a paused queue.
+	// Due: a job of the given types may be startable; never in a paused queue.
 	Due bool
-	// Held: held jobs wait for room in their groups.
+	// Held: a job of the given types waits for a limit, and a job that runs may make room, or one that waits before it may start.
 	Held bool
-	// Shards has Due and Held for each shard.
-	Shards []startable
+	// Shards has Due for each shard.
+	Shards []bool
+	// Overlooked: it is time to look for groups that have room but still hold jobs.
+	Overlooked bool
 	// Waking: a scheduled job is due, or an answer is overdue.
 	Waking bool
 	// New: plain SQL inserted a row to ingest.
@@ -29,20 +34,17 @@ type Poll struct {
 	Dividing bool
 	// Stuck: a dead worker still has jobs.
 	Stuck bool
-	// Undecided: a job of the given types waits for its retry decision.
+	// Undecided: a job of the given types, or of a type that has left every config, waits for its retry decision.
 	Undecided bool
 }
 
 // Nothing says that there is nothing to do.
 func (l Poll) Nothing() bool {
-	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stuck && !l.Undecided
+	return !l.Due && !l.Held && !l.Overlooked && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Stuck && !l.Undecided
 }
 
-type startable struct {
-	Due, Held bool
-}
-
-// Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division differs.
+// Poll finds out in one query, without locks, what there is to do. It fails with ErrShards if the division or
+// the limits differ.
 func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	names := []any{""} // no type has this name
 	if len(types) > 0 {
@@ -56,43 +58,119 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 	}
 	pick := q.table + " " + q.ClaimIndex()
 	misplaced := q.misplaced()
-	orphans, _ := q.stuckFrom("")
+	former, known := q.undecidedOfFormer(types)
+	locked := "0 AS locked, 0 AS stuck"
+	searching := q.stuck.isDue()
+	if searching {
+		from, wanted, _ := q.stuckFrom("")
+		locked = "COUNT(*) AS locked, COALESCE(SUM(" + wanted + "), 0) AS stuck FROM " + from
+	}
 	var paused bool
-	var number sql.NullInt64
-	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Stuck}
-	args := append([]any{q.Name, q.Name}, undecided...)
-	query := "SELECT " + q.PausedExpr() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
+	there := queueRecord{Queue: q.Name}
+	var lockedJobs, stuck, held, heldOfTypes, running int
+	into := []any{&paused, &there.Division, &there.ThrottleLimit, &there.Settings, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &lockedJobs, &stuck, &held, &heldOfTypes, &running}
+	args := slices.Concat(undecided, known)
+	query := "SELECT COALESCE(r.paused, 0) = 1, COALESCE(r.division, 0), COALESCE(r.throttle_limit, 0), COALESCE(r.settings, 'NONE')," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")" +
+		" OR EXISTS (SELECT 1" + former + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.Index("wake") + " WHERE wake_time <= (SELECT " + q.db.SQL.NowSQL + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
-		" EXISTS (SELECT 1 FROM " + orphans + ")"
-	l.Shards = make([]startable, q.Division().N)
+		" locked, stuck, held, held_of_types, EXISTS (SELECT 1 FROM " + pick + " WHERE status IN ('locked', 'running', 'answered'))"
+	l.Shards = make([]bool, q.Division().N)
 	for shard := range l.Shards {
-		s := &l.Shards[shard]
-		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
-			" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.inShard(shard) + ")"
-		into = append(into, &s.Due, &s.Held)
+		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")" +
+			" OR EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.inShard(shard) + " AND part = 'line')"
+		into = append(into, &l.Shards[shard])
 		args = append(args, names...)
 	}
+	some := fmt.Sprintf("(SELECT job_type FROM %s WHERE status = 'throttled' LIMIT %d) AS some", pick, heldMost)
+	query += " FROM (SELECT " + locked + ") AS l, (SELECT COUNT(*) AS held, COALESCE(SUM(job_type IN " + engine.In(len(names)) + "), 0) AS held_of_types FROM " + some + ") AS h" +
+		" LEFT JOIN " + q.db.Queues() + " AS r ON r.queue = ?"
+	args = append(append(args, names...), q.Name)
 	if err := q.db.SQL.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
 		return Poll{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
-	if err := q.OtherwiseDivided(int(number.Int64)); err != nil {
+	if l.Stuck = stuck > 0; searching && !l.Stuck {
+		q.stuck.rest(place{}, lockedJobs, 0)
+	}
+	if err := q.stillAgrees(there); err != nil {
 		return Poll{}, err
 	}
 	for i := range l.Shards {
-		s := &l.Shards[i]
-		if paused {
-			*s = startable{}
-		}
-		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
+		l.Shards[i] = l.Shards[i] && !paused
+		l.Due = l.Due || l.Shards[i]
 	}
-	if q.isShared() && (l.Due || l.Held) {
-		l.Dividing, err = q.isShort(ctx)
+	waits := heldOfTypes > 0 || held == heldMost || l.Due && q.TakesTurns()
+	if l.Held = waits && running > 0 && !paused; waits && !l.Held && !paused {
+		if l.Held, err = q.isAskedFor(ctx, names); err != nil {
+			return Poll{}, err
+		}
+	}
+	l.Overlooked = held > 0 && q.overlooked.isDue()
+	if q.isShared() && l.Due {
+		var short, room bool
+		short, l.Dividing, room, err = q.shards().look(ctx)
+		l.Held = l.Held || short && room
 	}
 	return l, err
+}
+
+// stillAgrees returns an ErrShards if a registration that was right no longer is.
+func (q *Queue) stillAgrees(there queueRecord) error {
+	if agreed := q.agreed.Load(); agreed != nil && *agreed == there {
+		return nil
+	}
+	if err := q.otherwise(there); err != nil {
+		return fmt.Errorf("changed since this worker started: %w", err)
+	}
+	q.agreed.Store(&there)
+	return nil
+}
+
+// isAskedFor says whether a job in line is another worker's, who starts it as soon as it has room.
+func (q *Queue) isAskedFor(ctx context.Context, but []any) (bool, error) {
+	var now, asked engine.Time
+	query := "SELECT " + q.db.SQL.TimeText(q.db.SQL.NowSQL) + ", " + q.db.SQL.TimeText("MAX(asked_time)") + " FROM " + q.table + " " + q.ClaimIndex() +
+		" WHERE status = 'throttled' AND" + q.inShards() + " AND part = 'line' AND job_type NOT IN " + engine.In(len(but))
+	if err := q.db.SQL.Read(ctx, engine.Query{SQL: query, Args: but, Scan: engine.Row(&now, &asked)}); err != nil {
+		return false, fmt.Errorf("look at the line of %s: %w", q.Name, err)
+	}
+	return now.Sub(asked.Time).Abs() < claim.Patience, nil
+}
+
+// heldMost is among how many held jobs a poll looks for its types. If all are others', it assumes that more follow.
+const heldMost = 10
+
+// search is one that reads all jobs that workers have locked. It is spread over time, so that it reads some 200 rows a second.
+type search struct {
+	mu    sync.Mutex
+	next  time.Time
+	after place
+}
+
+const searchRest, searchRestMax = 5 * time.Millisecond, 20 * time.Second
+
+func (s *search) isDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !time.Now().Before(s.next)
+}
+
+// begin says after which place to go on. No other goroutine begins for so long.
+func (s *search) begin(least time.Duration) place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = time.Now().Add(least)
+	return s.after
+}
+
+// rest waits, after a search up to a place that has read so many rows.
+func (s *search) rest(after place, rows int, least time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after, s.next = after, time.Now().Add(max(least, min(time.Duration(rows/100)*100*searchRest, searchRestMax)))
 }
 
 // Upkeep does what a poll found, except for rounds: it ingests, divides limits among shards, promotes and rescues. Any number
@@ -107,18 +185,16 @@ func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l Poll, handled ma
 		do     func() (bool, error)
 	}{
 		{l.New, func() (bool, error) { return q.ingest(ctx, w) }},
-		{l.Misplaced, func() (bool, error) { n, err := q.moveMisplaced(ctx); return n == relocateMax, err }},
-		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
+		{l.Misplaced, func() (bool, error) { n, err := q.shards().moveMisplaced(ctx); return n == relocateMax, err }},
+		{l.Dividing, func() (bool, error) { return false, q.shards().divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
 				q.Index("wake")+" WHERE wake_time <= (SELECT "+q.db.SQL.NowSQL+") AND status = 'scheduled' ORDER BY wake_time")
 			l.Waking = !promoting // otherwise overdue answers follow the remaining scheduled jobs in the same index
 			return promoting, err
 		}},
-		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // its groups were removed from the config
-			return q.makeAvailable(ctx, job.StatusThrottled, q.ClaimIndex()+" WHERE status = 'throttled'")
-		}},
-		{l.Undecided || l.Stuck || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
+		{l.Overlooked, func() (bool, error) { return q.letInOverlooked(ctx) }},
+		{l.Undecided || l.Stuck || l.Waking, func() (bool, error) { return rescue{q, w, handled}.run(ctx, l, dead) }},
 	} {
 		if !step.wanted {
 			continue
@@ -140,8 +216,5 @@ func (q *Queue) Stopping(ctx context.Context, workerID string, running []int64) 
 	args := append(Args(running, func(id int64) any { return id }), workerID)
 	err = q.db.SQL.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.db.SQL.ByID+
 		" WHERE id IN "+engine.In(len(running))+" AND stopping = 1 AND worker_id = ?", args...)
-	if err != nil {
-		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
-	}
-	return ids, nil
+	return ids, texts.Wrap(err, "find the jobs of %s to stop", q.Name)
 }

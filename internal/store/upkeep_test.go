@@ -17,6 +17,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		s.add(job.Params{Type: "send"}, job.Params{Type: "send"})
 		s.start("w", 1)
 		s.bury("w")
+		s.exec("UPDATE shop_emails SET losses = 1 WHERE id = ?", s.nth(1)) // it waits after the next
 		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", s.nth(2))
 		tx := must[*sql.Tx](t)(s.db.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 		defer func() { _ = tx.Rollback() }()

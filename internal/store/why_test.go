@@ -35,8 +35,12 @@ func TestWhy(t *testing.T) {
 		first := s.add(job.Params{Type: "send", ThrottleFactor: &heavy})[0].ID
 		s.wantWhy(first, "cron has started no worker yet")
 		s.hire("w")
-		s.wantWhy(first, "no worker has run for")
-		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		s.wantWhy(first, "no worker runs: the last (w, pid 1 on h) was active")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00', accepting = 0")
+		s.wantWhy(first, "no worker starts jobs: worker w (pid 1 on h), started at 2026-01-01 00:00:00 UTC, is past its run_for")
+		s.exec("UPDATE shop_workers SET start_time = '2036-01-01 00:00:00'")
+		s.wantWhy(first, "nothing stands in its way")
+		s.exec("UPDATE shop_workers SET accepting = 1")
 		s.wantWhy(first, "nothing stands in its way")
 
 		added := s.add(job.Params{Type: "send", ThrottleFactor: &heavy}, job.Params{Type: "mystery", ThrottleFactor: &none}, job.Params{Type: "send", In: time.Hour})
@@ -101,9 +105,9 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		must[string](t)(s.Stop(t.Context(), s.nth(3)))
 		s.wantWhy(s.nth(3), "attempt 1 has been running since", "its worker is asked to stop it")
 		must[string](t)(s.Stop(t.Context(), s.nth(1)))
-		s.wantWhy(s.nth(2), "the next worker starts the first of the group", "the queue's rate of 2 starts per 1h is used up for")
+		s.wantWhy(s.nth(2), "the next worker starts the group's jobs in their order", "the queue's rate of 2 starts per 1h is used up for")
 		must[any](t)(nil, s.Pause(t.Context()))
-		s.wantWhy(s.nth(2), "paused: hipq queues resume emails", "its throttle group data.region=east was full", "the queue's rate of 2 starts per 1h is used up for")
+		s.wantWhy(s.nth(2), "paused: hipq queues resume emails", "the queue's rate of 2 starts per 1h is used up for")
 	})
 }
 

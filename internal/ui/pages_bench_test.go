@@ -19,8 +19,7 @@ func BenchmarkPages(b *testing.B) {
 			q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(b)
 			exec := func(statement string, args ...any) {
 				b.Helper()
-				_, err := db.SQL.ExecContext(b.Context(), statement, args...)
-				dbtest.OK(b, err)
+				dbtest.Must(db.SQL.ExecContext(b.Context(), statement, args...))(b)
 			}
 			const columns = "job_type, status, timeout, priority, throttle_factor, time_windows, error"
 			for status, doubled := range map[string]int{"available": 10, "finished": 12, "failed": 2} {

@@ -25,9 +25,7 @@ const tabSeconds, tabMost = 10, 5
 // TestOpenTab: a page that is open while things change all the time costs the database few statements.
 func TestOpenTab(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it watches for 10 s")
-	}
+	dbtest.Long(t, "it watches for 10 s")
 	for _, path := range []string{
 		"/", "/queues/emails", "/queues/emails?status=due", "/queues/emails?status=failed&sort=oldest", "/queues/emails?text=nowhere", "/queues/emails?type=send&key=none",
 		"/queues/emails/jobs/1", "/queues/emails/jobs/2", "/queues/emails/jobs/3", "/failures", "/schedules", "/workers", "/activity", "/metrics", "/enqueue",

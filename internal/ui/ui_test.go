@@ -348,8 +348,7 @@ func TestFailuresThatMatch(t *testing.T) {
 func TestOlderActivity(t *testing.T) {
 	t.Parallel()
 	d := open(t, ui.Options{}).enter()
-	_, err := d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 250))
-	dbtest.OK(t, err)
+	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 250)))(t)
 	seen := map[string]bool{}
 	for path, pages := "/activity", 0; path != ""; pages++ {
 		dbtest.Require(t, pages < 9, "%d pages", pages)
@@ -365,8 +364,7 @@ func TestOlderActivity(t *testing.T) {
 	}
 	dbtest.Same(t, len(seen), 250, "jobs")
 
-	_, err = d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 25_000))
-	dbtest.OK(t, err)
+	dbtest.Must(d.q.EnqueueMany(t.Context(), slices.Repeat([]job.Params{{Type: "send"}}, 25_000)))(t)
 	dbtest.Ensure(t, strings.Contains(d.get("/activity?job=1").text, `href="/queues/emails/jobs/1"`), "a job's old entry isn't found at once")
 }
 
@@ -515,8 +513,7 @@ func TestFailuresByHour(t *testing.T) {
 	for n, at := range []time.Time{hour.Add(-30 * time.Hour), hour.Add(-20 * time.Hour), hour.Add(-20*time.Hour + time.Minute), hour.Add(-200 * time.Hour)} {
 		id := d.add(job.Params{Type: "send"})[0]
 		d.fail(fmt.Sprint("broken ", n), id)
-		_, err := d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id)
-		dbtest.OK(t, err)
+		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET update_time = ? WHERE id = ?", at.Format("2006-01-02 15:04:05.000000"), id))(t)
 	}
 	page := d.get("/failures").text
 	// 137 is 30 hours ago, or 136 if an hour has ended meanwhile
@@ -571,8 +568,7 @@ func TestListOfRunning(t *testing.T) {
 	d := open(t, ui.Options{}).enter()
 	id := d.add(job.Params{Type: "send"})[0]
 	for _, c := range []struct{ status, every string }{{"available", ""}, {"running", ` data-every="4000"`}} {
-		_, err := d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id)
-		dbtest.OK(t, err)
+		dbtest.Must(d.db.SQL.ExecContext(t.Context(), "UPDATE shop_emails SET status = ? WHERE id = ?", c.status, id))(t)
 		dbtest.Same(t, regexp.MustCompile(` data-every="\d+"`).FindString(d.get("/queues/emails").text), c.every, c.status)
 	}
 }
@@ -618,8 +614,7 @@ func TestPages(t *testing.T) {
 		visit := func(by admin.Filter, o admin.PageOptions) (ids map[int64]bool) {
 			ids = map[int64]bool{}
 			for by.Limit = 500; ; {
-				list, err := admin.Of(q).Page(t.Context(), by, o)
-				dbtest.OK(t, err)
+				list := dbtest.Must(admin.Of(q).Page(t.Context(), by, o))(t)
 				for _, j := range list.Jobs {
 					dbtest.Ensure(t, !ids[j.ID], "job %d twice", j.ID)
 					ids[j.ID] = true

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
@@ -29,18 +31,19 @@ func (r *Table) Pass(ctx context.Context, w Worker) error {
 }
 
 func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time.Duration, happened ...activity.State) error {
-	var entries []activity.Entry
-	for _, h := range happened {
-		entries = append(entries, w.entry(h))
-	}
+	entries := texts.Map(happened, w.entry)
 	err := r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+		serves, err := json.Marshal(w.Serves)
+		if err != nil {
+			return err
+		}
 		now, end, started := engine.At(tx.Now), engine.Time{}, sql.NullInt64{}
 		if state != "working" {
 			end, started.Valid = now, true
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process, by_hand)"+
-			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
-			cmp.Or(w.Process, activity.None), w.ByHand)
+		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process, by_hand, serves)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
+			cmp.Or(w.Process, activity.None), w.ByHand, string(serves))
 		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
 				return nil // it was committed, with the activity
@@ -52,10 +55,7 @@ func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time
 		}
 		return activity.Write(ctx, tx, r.db, entries)
 	})
-	if err != nil {
-		return fmt.Errorf("register the worker: %w", err)
-	}
-	return nil
+	return texts.Wrap(err, "register the worker")
 }
 
 // Renew extends the worker's lock, and its jobs' locks, to lockFor from now. It fails with ErrLockLost if the worker was
@@ -86,8 +86,5 @@ func (r *Table) End(ctx context.Context, w Worker, state activity.State, started
 		}
 		return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
 	})
-	if err != nil {
-		return fmt.Errorf("sign off the worker: %w", err)
-	}
-	return nil
+	return texts.Wrap(err, "sign off the worker")
 }

@@ -18,9 +18,8 @@ var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.SQL.ExecContext(t.Context(), statement, args...); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	_, err := db.SQL.ExecContext(t.Context(), statement, args...)
+	dbtest.Require(t, err == nil, "%s: %v", statement, err)
 }
 
 func TestPurge(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Dead is a worker whose row says working, although its lock has expired or its process on this host is gone.
@@ -34,15 +36,16 @@ func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. They can't renew any
-// more, and other workers may take their slots and jobs. First it calls ended for each worker whose lock still holds, to end
-// what that worker left running. found says that it declared some dead. A locked row delays no other.
-func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
+// more, and other workers may take their slots and jobs. First it calls ended for each worker whose lock still holds or that
+// was on w's host, to end what that worker left running; what couldn't be ended is logged. found says that it declared some dead. A locked row delays no other.
+func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string) (left []string)) (found bool, err error) {
 	all, err := r.Dead(ctx, w)
 	for _, d := range all {
-		if !d.Expired {
-			ended(d.ID)
+		var left []string
+		if !d.Expired || d.Host == w.Host {
+			left = ended(d.ID)
 		}
-		failed := r.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) })
+		failed := r.db.SQL.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d, left) })
 		if found = found || failed == nil; failed != nil {
 			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
 		}
@@ -51,7 +54,7 @@ func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string))
 }
 
 // declareDead declares a worker dead, unless it has renewed its lock since.
-func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead) error {
+func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead, left []string) error {
 	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
 		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))
 	if err != nil || !is {
@@ -63,6 +66,9 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 	}
 	entry := d.entry(activity.Error)
 	entry.Error = why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " earlier"
+	if len(left) > 0 {
+		entry.Error += "; could not end processes of its handlers: " + strings.Join(left, "; ")
+	}
 	return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
 }
 
@@ -70,10 +76,7 @@ func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead
 func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
 	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "state") +
 		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.SQL.NowSQL + ")"
-	if err := r.db.SQL.GetContext(ctx, &died, query, engine.At(since)); err != nil {
-		return 0, fmt.Errorf("count the workers that died: %w", err)
-	}
-	return died, nil
+	return died, texts.Wrap(r.db.SQL.GetContext(ctx, &died, query, engine.At(since)), "count the workers that died")
 }
 
 // Purge deletes the rows of workers that ended before o.Before, and returns their number. It may be repeated. The last row
@@ -91,10 +94,7 @@ func (r *Table) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int
 		where, args = where+" AND id <> ?", append(args, last.ID)
 	}
 	if o.DryRun {
-		if err := r.db.SQL.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, args...); err != nil {
-			return 0, fmt.Errorf("count old workers: %w", err)
-		}
-		return deleted, nil
+		return deleted, texts.Wrap(r.db.SQL.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, args...), "count old workers")
 	}
 	for {
 		began := time.Now()

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Lane is the name of the lane of a queue, or of one of its job types, with its own concurrency.
@@ -33,9 +35,10 @@ func (r Row) ByLane() map[string]int {
 type Claim struct{ Want, InUse, Limit int }
 
 // ClaimSlots takes the slots that this host's other live workers leave of each lane. It keeps at least those in use, because
-// the others may have a higher limit. accepting tells the others whether the worker still starts jobs; served says in which
-// lanes others do. Claiming workers take turns.
-func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, accepting bool) (got map[string]int, served map[string]bool, err error) {
+// the others may have a higher limit. accepting tells the others whether the worker still starts jobs. served are the types that
+// others run which hold slots and still start jobs. If those don't run all of due, and the worker gets no slot, its row says how
+// many it wants. Claiming workers take turns.
+func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, due Serves, accepting bool) (got map[string]int, served Serves, err error) {
 	err = r.db.SQL.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
@@ -46,11 +49,21 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 			return err
 		}
 		others := map[string]int{}
-		got, served = map[string]int{}, map[string]bool{}
+		got, served = map[string]int{}, Serves{}
 		for _, row := range rows {
 			for lane, n := range row.ByLane() {
 				others[lane] += n
-				served[lane] = served[lane] || row.Accepting && n > 0
+			}
+			if !row.Accepting || row.Slots < 1 {
+				continue
+			}
+			of := due // what an unknown program runs is unknown, too
+			if row.Serves != activity.None {
+				of = Serves{}
+				_ = json.Unmarshal([]byte(row.Serves), &of)
+			}
+			for queue, types := range of {
+				served[queue] = append(served[queue], types...)
 			}
 		}
 		for lane, c := range claims {
@@ -59,14 +72,20 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 		for lane, c := range claims { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
+		wants := 0
+		for queue, types := range due {
+			if got[""] == 0 && !served.All(queue, types) {
+				wants = claims[""].Want
+			}
+		}
 		own := maps.Clone(got)
 		delete(own, "") // that is the column slots
 		lanes, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}
-		return tx.Write(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
-			got[""], string(lanes), accepting, w.ID)
+		return tx.Write(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ?, wants = ? WHERE id = ? AND state = 'working'",
+			got[""], string(lanes), accepting, wants, w.ID)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim slots on this host: %w", err)
@@ -74,13 +93,51 @@ func (r *Table) ClaimSlots(ctx context.Context, w Worker, claims map[string]Clai
 	return got, served, nil
 }
 
+// Others are what a worker needs to know of the live ones.
+type Others struct {
+	// Wanting counts those of its host that have no slot, and want some.
+	Wanting int
+	// serving are those with slots, by id.
+	serving map[string]Serves
+}
+
+// Others reads about the other live workers.
+func (r *Table) Others(ctx context.Context, w Worker) (o Others, err error) {
+	rows, err := r.rows(ctx, r.db.SQL, "WHERE state = 'working' AND lock_until > (SELECT "+r.db.SQL.NowSQL+") AND id <> ?", w.ID)
+	if err != nil {
+		return Others{}, fmt.Errorf("look at the other workers: %w", err)
+	}
+	o.serving = map[string]Serves{}
+	for _, row := range rows {
+		var serves Serves
+		switch {
+		case row.Host == w.Host && row.Wants > 0:
+			o.Wanting++
+		case row.Slots > 0 && row.Accepting && json.Unmarshal([]byte(row.Serves), &serves) == nil:
+			o.serving[row.ID] = serves
+		}
+	}
+	return o, nil
+}
+
+// Share returns how many workers start jobs of any of these types now, and this one's place among them, from 0.
+func (o Others) Share(id, queue string, types []string) (of, place int) {
+	for other, serves := range o.serving {
+		if !slices.ContainsFunc(serves[queue], func(name string) bool { return slices.Contains(types, name) }) {
+			continue
+		}
+		if of++; other < id {
+			place++
+		}
+	}
+	return of + 1, place
+}
+
 // takeTurn makes a host's claiming workers take turns, by a row among the shards that belongs to no queue. They write it,
 // because Galera nodes don't see each other's locks but refuse the second commit.
 func (r *Table) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
 	at := policy.Hash(host, policy.MaxShards) // few hosts share one
 	turn := tx.Now.UnixMicro()                // differs from the last one
-	if err := tx.Upsert(ctx, r.db.Shards(), 2, []string{"queue", "shard", "turn"}, []any{activity.None, at, turn}); err != nil {
-		return fmt.Errorf("wait for a turn: %w", err)
-	}
-	return nil
+	err := tx.Upsert(ctx, r.db.Shards(), 2, []string{"queue", "shard", "turn"}, []any{activity.None, at, turn})
+	return texts.Wrap(err, "wait for a turn")
 }

@@ -3,12 +3,12 @@ package workers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -27,6 +27,16 @@ type Worker struct {
 	Process string
 	// ByHand says that a person started it.
 	ByHand bool
+	// Serves are the job types that it runs until none is left, by queue.
+	Serves Serves
+}
+
+// Serves are job types by queue.
+type Serves map[string][]string
+
+// All says whether it has all of these types of a queue.
+func (s Serves) All(queue string, types []string) bool {
+	return !slices.ContainsFunc(types, func(name string) bool { return !slices.Contains(s[queue], name) })
 }
 
 func (w Worker) entry(state activity.State) activity.Entry {
@@ -53,6 +63,9 @@ type Row struct {
 	Accepting bool
 	// ByHand says that a person started it.
 	ByHand bool `db:"by_hand"`
+	// Serves are the job types that it runs, as JSON. Wants is how many slots it could use while it has none.
+	Serves string
+	Wants  int
 }
 
 // Silent says whether a working worker missed the renewal of its lock, due after a third of the lock's time. dead is the time
@@ -66,11 +79,8 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 
 func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
 	query := "SELECT id, host, pid, state, " + r.db.SQL.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
-		", slots, lanes, accepting <> 0 AS accepting, by_hand <> 0 AS by_hand FROM " + r.db.Workers() + " " + how
-	if err := from.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, fmt.Errorf("read the workers: %w", err)
-	}
-	return rows, nil
+		", slots, lanes, accepting <> 0 AS accepting, by_hand <> 0 AS by_hand, serves, wants FROM " + r.db.Workers() + " " + how
+	return rows, texts.Wrap(from.SelectContext(ctx, &rows, query, args...), "read the workers")
 }
 
 // Get returns the worker with this id, or nil if it is unknown or purged.
@@ -89,16 +99,11 @@ func (r *Table) LastHeard(ctx context.Context) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.LastOf(ctx, atWork)
-}
-
-// LastOf is LastHeard if AtWork returned these workers.
-func (r *Table) LastOf(ctx context.Context, atWork []Row) (*Row, error) {
 	last, err := r.Last(ctx)
 	if err != nil || last == nil {
 		return nil, err
 	}
-	atWork = slices.DeleteFunc(slices.Clone(atWork), func(w Row) bool { return w.ByHand })
+	atWork = slices.DeleteFunc(atWork, func(w Row) bool { return w.ByHand })
 	return lastHeard(append(atWork, *last), nil)
 }
 
@@ -137,10 +142,8 @@ func (r *Table) Hosts(ctx context.Context) (hosts []Host, err error) {
 
 // IsWorking says whether a worker works and hasn't been declared dead.
 func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (working bool, err error) {
-	if err := from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id); err != nil {
-		return false, fmt.Errorf("find out whether worker %s is at work: %w", id, err)
-	}
-	return working, nil
+	err = from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id)
+	return working, texts.Wrap(err, "find out whether worker %s is at work", id)
 }
 
 // Working is an SQL condition: the worker with this id, an expression, hasn't ended or been declared dead.
@@ -166,8 +169,5 @@ type Tick struct {
 func (r *Table) Ticks(ctx context.Context, from, to time.Time) (ticks []Tick, err error) {
 	query := "SELECT host, " + r.db.SQL.TimeColumn("start_time") + " AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " +
 		r.db.Workers() + " " + r.db.SQL.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? AND by_hand = 0 ORDER BY start_time"
-	if err := r.db.SQL.SelectContext(ctx, &ticks, query, engine.At(from), engine.At(to)); err != nil {
-		return nil, fmt.Errorf("read the ticks: %w", err)
-	}
-	return ticks, nil
+	return ticks, texts.Wrap(r.db.SQL.SelectContext(ctx, &ticks, query, engine.At(from), engine.At(to)), "read the ticks")
 }

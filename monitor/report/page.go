@@ -73,7 +73,7 @@ var files embed.FS
 func Templates() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
 		"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
-		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "share": share, "thousands": texts.Thousands[int64],
+		"name": name, "over": over, "overMS": overMS, "percentile": percentile, "plus": func(a, b int64) int64 { return a + b }, "share": share, "thousands": texts.Thousands[int64],
 	}).ParseFS(files, "page.html", "page.css"))
 }
 
@@ -109,6 +109,17 @@ func (v View) Minute(t time.Time) string { return t.In(v.Zone).Format("Mon 2 Jan
 
 // Until is the end of the windows.
 func (v View) Until() time.Time { return v.Hour.Add(time.Hour) }
+
+// Lately has what happened since the windows' end, as far as it was counted.
+func (v View) Lately() (sum monitor.Counts) {
+	if v.Current == nil {
+		return sum
+	}
+	for _, q := range v.Current.Queues {
+		sum.Finished, sum.Failed, sum.Errors = sum.Finished+q.Finished, sum.Failed+q.Failed, sum.Errors+q.Errors
+	}
+	return sum
+}
 
 // UTC formats a time for a command.
 func (v View) UTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }

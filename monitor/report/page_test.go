@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,21 @@ func TestEmpty(t *testing.T) {
 		"Hours that were not aggregated",
 	}
 	dbtest.Same(t, cmp.Diff(want, headings(busy())), "", "busy (-want +got)")
+}
+
+// TestLastDay: the figures of the last day include the hour that is not complete yet, and name it.
+func TestLastDay(t *testing.T) {
+	p := well()
+	figures := func() []string {
+		return regexp.MustCompile(`<dt>Finished</dt><dd><span class="number">([^<]*)</span> <span class="note">([^<]*)`).FindStringSubmatch(written(t, p))
+	}
+	p.Current = nil
+	before := figures()
+	p.Current = &monitor.Current{From: lastHour.Add(time.Hour), Queues: []monitor.CurrentQueue{{Queue: "emails", Counts: monitor.Counts{Finished: 755}}}}
+	after := figures()
+	finished := dbtest.Must(strconv.Atoi(strings.ReplaceAll(before[1], ",", "")))(t)
+	dbtest.Same(t, after[1], texts.Thousands(finished+755))
+	dbtest.Ensure(t, strings.HasPrefix(after[2], "755 since "), "%q", after)
 }
 
 // TestBadFigures: only figures above a limit, and jobs that failed for good, are marked.

@@ -50,8 +50,9 @@ func (q *Queue) note() string {
 	return "by " + q.who
 }
 
-// Reshard divides the queue's jobs into shards as its options say, while workers run, and returns how many it moved. From
-// then on workers with other options skip the queue. It may be interrupted and repeated.
+// Reshard applies the queue's options as hipq init does: it registers the limits, divides the jobs into shards while workers
+// run, and returns how many it moved. Within seconds, workers with other options skip the queue. It may be interrupted and
+// repeated.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) { return q.s.Reshard(ctx) }
 
 // TypeNames returns the sorted job types from the config and the database.

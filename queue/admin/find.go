@@ -41,6 +41,9 @@ var Statuses = []Status{
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
+// Stored are the stored statuses that aren't among Statuses, and select what their names say.
+var Stored = []Status{"submitted", "available", "throttled", "answered", "awaiting", "deciding", "undecided"}
+
 // conditions are SQL conditions for each status, on indexed columns. {now} is the database's clock.
 var conditions = map[Status]string{
 	Initial:   toStart + " AND attempt = 0",
@@ -92,7 +95,11 @@ type Filter struct {
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Status != "":
-		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Status], "1 = 0"), "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
+		condition := cmp.Or(conditions[by.Status], "1 = 0")
+		if slices.Contains(Stored, by.Status) {
+			condition = "status = '" + string(by.Status) + "'"
+		}
+		w.And(strings.ReplaceAll(condition, "{now}", "(SELECT "+q.s.DB().SQL.NowSQL+")"))
 		hint = q.s.ClaimIndex()
 	case by.Error != "" || by.Fingerprint != "":
 		w.And(mayHaveError)

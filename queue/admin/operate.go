@@ -51,6 +51,9 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 	if err != nil {
 		return err
 	}
+	if err := q.s.LetIn(ctx, tx, j); err != nil { // others of its group may have waited behind it
+		return err
+	}
 	return q.s.Discard(ctx, tx, job.StatusClosed, []any{j.ID})
 }
 
@@ -86,11 +89,11 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Outcome(tx.Now).Ran}
-		entries, err := q.s.Conclude(ctx, tx, store.Settled{Job: j, Outcome: o})
+		entry, err := q.s.End(ctx, tx, j, o, store.Decided{})
 		if err != nil {
 			return err
 		}
-		return activity.Write(ctx, tx, q.s.DB(), entries)
+		return activity.Write(ctx, tx, q.s.DB(), []activity.Entry{entry})
 	}}, []int64{id})
 	return asked, err
 }
@@ -134,6 +137,9 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w RescheduleOptions) e
 		}
 		when = policy.Opening(j.Windows, q.s.Location, when)
 		status, wake := policy.StatusAt(when, tx.Now)
+		if err := q.s.LetIn(ctx, tx, j); err != nil { // others of its group may have waited behind it
+			return err
+		}
 		return tx.Write(ctx, "UPDATE "+q.s.Table()+" "+q.s.DB().SQL.ByID+store.ScheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
 			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id})
@@ -158,6 +164,12 @@ func (q *Queue) pause(ctx context.Context, paused bool) error {
 			}
 			// wait for rounds that have their turn and haven't seen the pause
 			return q.s.TakeAllTurns(ctx, tx)
+		})
+	}
+	if db := q.s.DB(); err == nil && paused && db.SQL.LocalLocks {
+		// A round on another node that hasn't seen the pause writes its worker's row, without a turn: one of the two fails.
+		err = db.SQL.Tx(ctx, func(tx *engine.Tx) error {
+			return tx.Write(ctx, "UPDATE "+db.Workers()+" SET heartbeat = heartbeat + INTERVAL 1 MICROSECOND WHERE state = 'working'")
 		})
 	}
 	return texts.Wrap(err, "pause or resume %s", q.s.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Division is how the database divides a queue's jobs into shards.
@@ -20,7 +21,8 @@ type Division struct {
 	Of int
 	// number is the division's number in the tables.
 	number int
-	// Otherwise is an ErrShards if the queue's options differ. Until Reshard, workers with these options skip the queue.
+	// Otherwise is an ErrShards or ErrLimits if the queue's options differ. Until Reshard, workers with these options skip the
+	// queue.
 	Otherwise error
 }
 
@@ -32,20 +34,19 @@ func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(
 
 // Division reads the queue's division.
 func (q *Queue) Division(ctx context.Context) (Division, error) {
-	number, err := q.s.DivisionOf(ctx, q.s.DB().SQL)
-	if err != nil {
-		return Division{}, err
-	}
-	return q.division(number), nil
+	var number int
+	var otherwise error
+	err := q.s.DB().SQL.Read(ctx, q.s.Registration(&number, &otherwise))
+	return q.division(number, otherwise), texts.Wrap(err, "read the registration of %s", q.s.Name)
 }
 
-func (q *Queue) division(number int) Division {
+func (q *Queue) division(number int, otherwise error) Division {
 	if policy.ShardsIn(number) < 1 {
 		number = q.s.Division().Number() // not registered yet
 	}
 	d := Division{Of: policy.ShardsIn(number), number: number}
 	if q.s.Shards > 0 {
-		d.Otherwise = q.s.OtherwiseDivided(number)
+		d.Otherwise = otherwise
 	}
 	return d
 }
@@ -106,7 +107,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			o.Misplaced += c.n
 		}
 		return err
-	})}, store.Weights(q.s, "shard", "", func(place, used int) {
+	})}, store.Weights(q.s, "shard", schema.Counts, func(place, used int) {
 		if i, ok := s.division.Shard(place); ok {
 			o.Shards[i].Used = used
 		}
@@ -123,13 +124,12 @@ type situation struct {
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	db, number, now := q.s.DB(), 0, engine.Time{}
+	db, number, now, otherwise := q.s.DB(), 0, engine.Time{}, error(nil)
 	err = db.SQL.Read(ctx, engine.Values(
 		engine.Value{SQL: db.SQL.TimeText(db.SQL.NowSQL), Into: &now},
 		engine.Value{SQL: q.s.PausedExpr(), Args: []any{q.s.Name}, Into: &s.paused},
-		engine.Value{SQL: "(SELECT COALESCE(MAX(division), 0) FROM " + db.Queues() + " WHERE queue = ?)", Args: []any{q.s.Name}, Into: &number},
-	), q.s.ShardRows(&s.shards))
-	s.now, s.division = now.Time, q.division(number)
+	), q.s.Registration(&number, &otherwise), q.s.ShardRows(&s.shards))
+	s.now, s.division = now.Time, q.division(number, otherwise)
 	return s, texts.Wrap(err, "read the state of queue %s", q.s.Name)
 }
 
@@ -198,7 +198,7 @@ type Counts struct {
 	Failed int64 `json:"failed"`
 	// Finished is the number of final jobs without an error.
 	Finished int64 `json:"finished"`
-	// Held is the number of jobs that are due, but whose throttle group is full.
+	// Held is the number of jobs that are due, and stand in a limit's line, or wait in their throttle group.
 	Held int64 `json:"held"`
 	// Waiting is the number of jobs that wait for an answer from outside.
 	Waiting int64 `json:"waiting"`

@@ -29,7 +29,7 @@ type PageOptions struct {
 	After string
 	// Oldest lists the oldest jobs first.
 	Oldest bool
-	// Within is how long to look for matching jobs.
+	// Within is how long to look for matching jobs; 0 means 1 s.
 	Within time.Duration
 	// Ranges may be nil.
 	Ranges *Ranges
@@ -44,10 +44,11 @@ type List struct {
 	Looked int64
 }
 
-// Page returns up to by.Limit of the selected jobs: those of a status by their run time, the latest first, others by ID. They
+// Page returns up to by.Limit (100 by default) of the selected jobs: those of a status by their run time, the latest first, others by ID. They
 // have only what lists show. If the time is over before the page is full, it ends early. Each job that stays as it is comes on
 // one page. The cost doesn't depend on the queue's length.
 func (q *Queue) Page(ctx context.Context, by Filter, o PageOptions) (l List, err error) {
+	by.Limit, o.Within = cmp.Or(max(by.Limit, 0), 100), cmp.Or(o.Within, time.Second)
 	l.Next, l.Looked, err = q.eachUntil(ctx, by, o, listColumns, func(j *job.Job) bool {
 		l.Jobs = append(l.Jobs, j)
 		return len(l.Jobs) < by.Limit

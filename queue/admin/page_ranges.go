@@ -12,21 +12,17 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/schema"
 )
 
-// stretch is a range of the index $claim in which jobs are in the order of their run times.
+// stretch is a part of a range in which jobs are in the order of their run times.
 type stretch struct {
-	Status  string
-	Place   int `db:"shard"`
-	Part    string
-	JobType string        `db:"job_type"`
-	Rank    sql.NullInt64 `db:"run_rank"` // NULL if plain SQL leaves it to the job type
+	schema.Range
+	Rank sql.NullInt64 `db:"run_rank"` // NULL if plain SQL leaves it to the job type
 }
 
-const stretchColumns = "status, shard, part, job_type, run_rank"
-
 func (s stretch) where() (w engine.Where) {
-	w.And("status = ? AND shard = ? AND part = ? AND job_type = ?", s.Status, s.Place, s.Part, s.JobType)
+	w.And(schema.InRange, s.Args()...)
 	if s.Rank.Valid {
 		w.And("run_rank = ?", s.Rank.Int64)
 	} else {
@@ -110,7 +106,7 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 	s, wheres, args := stretch{}, []string{"status = ? ORDER BY shard, part, job_type, run_rank"}, []any{status}
 	for {
 		parts := texts.Map(wheres, func(where string) string {
-			return "SELECT * FROM (SELECT " + stretchColumns + from + " WHERE " + where + " LIMIT 1) AS a"
+			return "SELECT * FROM (SELECT " + schema.RangeColumns + ", run_rank" + from + " WHERE " + where + " LIMIT 1) AS a"
 		})
 		err := q.s.DB().SQL.GetContext(ctx, &s, strings.Join(parts, " UNION ALL ")+" LIMIT 1", args...)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -127,11 +123,11 @@ func (q *Queue) stretchesOf(ctx context.Context, status string) (all []stretch, 
 			rank, ranks = "run_rank > ?", []any{s.Rank.Int64}
 		}
 		wheres = []string{
-			"status = ? AND shard = ? AND part = ? AND job_type = ? AND " + rank + " ORDER BY run_rank",
+			schema.InRange + " AND " + rank + " ORDER BY run_rank",
 			"status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type, run_rank",
 			"status = ? AND shard = ? AND part > ? ORDER BY part, job_type, run_rank", "status = ? AND shard > ? ORDER BY shard, part, job_type, run_rank",
 		}
-		args = slices.Concat([]any{status, s.Place, s.Part, s.JobType}, ranks, []any{status, s.Place, s.Part, s.JobType, status, s.Place, s.Part, status, s.Place})
+		args = slices.Concat(s.Args(), ranks, s.Args(), []any{status, s.Place, s.Part, status, s.Place})
 	}
 }
 

@@ -54,6 +54,7 @@ func TestManyGroups(t *testing.T) {
 			}
 			dbtest.Same(t, seen, want, status)
 		}
+		dbtest.Same(t, len(dbtest.Must(of.Page(t.Context(), admin.Filter{}, admin.PageOptions{}))(t).Jobs), 100, "a page by default")
 		failures := dbtest.Must(of.NewestFailures(t.Context(), admin.Filter{Status: admin.Retry}, 5000, time.Minute))(t)
 		dbtest.Same(t, failures.Kinds[0].Jobs, 1210)
 		var last int64
@@ -71,8 +72,7 @@ func TestPagesReadLittle(t *testing.T) {
 	db.SQL.SetMaxOpenConns(1) // the connection whose reads are counted
 	exec := func(statement string, args ...any) {
 		t.Helper()
-		_, err := db.SQL.ExecContext(t.Context(), statement, args...)
-		dbtest.OK(t, err)
+		dbtest.Must(db.SQL.ExecContext(t.Context(), statement, args...))(t)
 	}
 	const columns = "job_type, status, wake_time, attempt, timeout, priority, throttle_factor, time_windows, error"
 	for n, status := range []string{"finished", "failed", "scheduled", "available", "closed"} {

@@ -20,6 +20,8 @@ type PurgeOptions struct {
 	DryRun bool
 	// OnDeleted, if set, is called after each batch with the total so far.
 	OnDeleted func(deleted int64)
+	// OnKept, if set, is called with each old job that a foreign key or a trigger of the application keeps in the table.
+	OnKept func(id int64, why error)
 }
 
 // Purge deletes final jobs past the queue's retention, and counts them. It reads the whole table by primary key, in small
@@ -73,7 +75,11 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		began := time.Now()
-		n, err := p.s.DB().SQL.DeleteRows(ctx, p.s.Table(), batch, store.HasEnded(status))
+		n, err := p.s.DB().SQL.DeleteRows(ctx, p.s.Table(), batch, store.HasEnded(status), func(id any, why error) {
+			if n, ok := id.(int64); ok && p.OnKept != nil {
+				p.OnKept(n, why)
+			}
+		})
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}

@@ -79,9 +79,8 @@ func TestPurge(t *testing.T) {
 			for _, n := range keys {
 				rows += n
 			}
-			if want := live + 8; dry && rows != want+3700 || !dry && (rows != want || len(keys) != live+4) {
-				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
-			}
+			want := live + 8
+			dbtest.Ensure(t, (!dry || rows == want+3700) && (dry || rows == want && len(keys) == live+4), "dry run %v: %d rows are left: %v", dry, rows, keys)
 		}
 		finished, failed, err := q.Purge(t.Context(), PurgeOptions{})
 		dbtest.Ensure(t, err == nil && finished == 0 && failed == 0, "a second time: %d finished, %d failed, %v", finished, failed, err)

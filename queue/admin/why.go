@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
@@ -32,11 +34,17 @@ type Why struct {
 	by    Asker
 	// situation is the queue's. Everything else holds at its time.
 	situation
-	// room is the room in the job's shard, if the job is placed.
-	room store.Room
+	// limits are those of the job's shard. shard is its number, and row its shares, if the job is placed.
+	limits claim.Limits
+	shard  int
+	row    store.ShardRow
+	// behind is the first job in line for the queue's limit or rate, if it is before this one; else 0.
+	behind int64
+	// first says that it is itself in that line.
+	first bool
 	// rowHeld says that another transaction holds the job's row.
 	placed, rowHeld bool
-	// worker has the job; or nil. last is the worker with the latest heartbeat; or nil.
+	// worker has the job; or nil. last is the worker that started last, except by hand; or nil.
 	worker, last *workers.Row
 	// atWork are all living workers.
 	atWork []workers.Row
@@ -50,6 +58,8 @@ type Asker struct {
 	LeftOut map[string]string
 	// Concurrency is the host's limit; 0 means unknown.
 	Concurrency int
+	// Crontab is the line by which cron starts workers; may be empty.
+	Crontab string
 	// AheadMost is up to how many due jobs before the job are counted; 0 counts all, which takes a second for some millions.
 	AheadMost int64
 	// Ranges may be nil.
@@ -66,27 +76,40 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		return w, err
 	}
 	j, inShard := w.Job, ""
-	w.room = store.Room{Divided: true, Row: q.part(w.situation, j.Place), Limit: q.s.ThrottleLimit, Groups: q.s.ThrottleGroups}
-	w.room.UsedBy = map[string]int{}
-	if w.room.Shard, w.placed = w.division.Shard(j.Place); w.placed {
+	w.row = q.part(w.situation, j.Place)
+	w.limits, w.RateWait = q.s.LimitsOf(w.row, q.s.ThrottleLimit, true), q.s.RateWait(w.row, w.now)
+	if w.shard, w.placed = w.division.Shard(j.Place); w.placed {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	if q.s.Rate.Starts > 0 {
-		_, w.RateWait = q.s.StartsLeft(&w.room, w.now)
-	}
-	if err := q.s.DB().SQL.Read(ctx, q.s.Used(inShard, &w.room)); err != nil {
+	used, usedBy := 0, map[string]int{}
+	err = q.s.DB().SQL.Read(ctx, store.Weights(q.s, "throttle_group", schema.Counts+inShard, func(group string, n int) {
+		used += n
+		usedBy[group] = n
+	}))
+	if err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	if j.Status == job.StatusAvailable && j.Invalid == nil {
+	if l := w.limits[claim.Queue]; l != nil {
+		l.Used = used
+	}
+	w.first = j.Status == job.StatusThrottled && j.Group == job.None
+	if (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled) && j.Invalid == nil {
 		if q.s.ThrottleGroups != nil && !q.s.ThrottleGroups.Knows(j.Group) { // no round has determined the group yet
 			j.Group = q.s.ThrottleGroups.Of(j.Type, []byte(j.Data))
 		}
-		if w.Ahead, err = q.ahead(ctx, w.Job, by); err != nil {
+		if err = w.lookAhead(ctx); err != nil {
 			return w, err
 		}
-		if w.rowHeld, err = q.s.DB().SQL.IsHeld(ctx, q.s.Table(), id); err != nil {
-			return w, err
+		w.rowHeld = true
+		for try := 0; w.rowHeld && try < 3; try++ { // a worker's round may hold it for a moment
+			time.Sleep(time.Duration(try) * 50 * time.Millisecond)
+			if w.rowHeld, err = q.s.DB().SQL.IsHeld(ctx, q.s.Table(), id); err != nil {
+				return w, err
+			}
 		}
+	}
+	if limit := q.s.LimitOf(j.Group); limit > 0 {
+		w.limits[claim.Scope(j.Group)] = &claim.Limit{Max: limit, Whole: limit, Used: usedBy[j.Group]}
 	}
 	if w.atWork, err = q.s.Workers().AtWork(ctx); err != nil {
 		return w, err
@@ -96,19 +119,36 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 			return w, err
 		}
 	}
-	if w.last, err = q.s.Workers().LastOf(ctx, w.atWork); err == nil {
+	if w.last, err = q.s.Workers().Last(ctx); err == nil {
 		w.explain()
 	}
 	return w, err
 }
 
-// ahead counts the due jobs before this one.
-func (q *Queue) ahead(ctx context.Context, j *job.Job, by Asker) (n int64, err error) {
-	var at schema.Position
-	err = q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
+// lookAhead counts the due jobs before this one, and finds the first one in line.
+func (w *Why) lookAhead(ctx context.Context) error {
+	q, j, at := w.queue, w.Job, schema.Position{}
+	err := q.s.DB().SQL.QueryRowContext(ctx, "SELECT "+q.s.DB().PositionOf("t")+" FROM "+q.s.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err != nil {
-		return 0, texts.Wrap(err, "read the place of job %d", j.ID)
+		return texts.Wrap(err, "read the place of job %d", j.ID)
 	}
+	if j.ThrottleFactor > 0 || q.s.Rate.Starts > 0 {
+		var first []int64
+		query := "SELECT id FROM " + q.s.Table() + " " + q.s.ClaimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = 'line' AND throttle_group = 'NONE'" +
+			" AND " + schema.Ahead + " ORDER BY " + schema.ClaimOrder + " LIMIT 1"
+		if err := q.s.DB().SQL.SelectContext(ctx, &first, query, append([]any{j.Place}, at.Args()...)...); err != nil {
+			return texts.Wrap(err, "find the first job in line before job %d", j.ID)
+		}
+		if len(first) > 0 {
+			w.behind = first[0]
+		}
+	}
+	w.Ahead, err = q.ahead(ctx, j, at, w.by)
+	return err
+}
+
+// ahead counts the due jobs before a place.
+func (q *Queue) ahead(ctx context.Context, j *job.Job, at schema.Position, by Asker) (n int64, err error) {
 	stretches, err := q.stretches(ctx, Filter{Status: dueNow, Place: j.Place}, by.Ranges)
 	if err != nil {
 		return 0, texts.Wrap(err, "count the jobs before job %d", j.ID)
@@ -122,22 +162,15 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job, by Asker) (n int64, err e
 	if len(stretches) > stretchesMost {
 		var w engine.Where
 		w.And("status = 'available' AND shard = ?", j.Place)
-		w.And("(run_rank < ? OR run_rank = ? AND (scheduled_run_time < ? OR scheduled_run_time = ? AND id < ?))", at.Rank, at.Rank, at.At, at.At, j.ID)
+		w.And(schema.Ahead, at.Args()...)
 		add(w)
 		stretches = nil
 	}
-	for _, s := range stretches {
-		w := s.where()
-		switch {
-		case s.Rank.Int64 > at.Rank:
-		case s.Rank.Int64 < at.Rank:
-			add(w)
-		default: // two ranges, because not each engine uses the index for a condition with OR
-			same := w.Clone()
-			same.And("scheduled_run_time = ?", at.At)
-			same.And("id < ?", j.ID)
-			add(same)
-			w.And("scheduled_run_time < ?", at.At)
+	for _, r := range slices.Compact(texts.Map(stretches, func(s stretch) schema.Range { return s.Range })) {
+		for term, of := range at.TermsAhead() {
+			var w engine.Where
+			w.And(schema.InRange, r.Args()...)
+			w.And(term, of...)
 			add(w)
 		}
 	}

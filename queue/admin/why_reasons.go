@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
@@ -15,7 +16,7 @@ import (
 // Reason is why a job isn't running: a word for programs and a sentence for people.
 type Reason struct {
 	// Word is "answered", "behind", "deciding", "dismissed", "divided_otherwise", "due", "failed", "finished", "flawed",
-	// "group_full", "held", "lane_full", "left_out", "limit_full", "locked", "misplaced", "new", "no_handler",
+	// "group_full", "held", "lane_full", "left_out", "limit_full", "line", "locked", "misplaced", "new", "no_handler",
 	// "no_worker", "paused", "progress", "quarantined", "rate", "retried", "retry", "row_held", "running", "scheduled",
 	// "shard", "slots_full", "stopping", "undecided", "waiting" or "window".
 	Word string `json:"reason"`
@@ -46,7 +47,9 @@ func (w *Why) explain() {
 		w.limitFull()
 		w.groupFull()
 		w.rateUsedUp()
-		w.lanesFull()
+		if j.Status != job.StatusThrottled || w.now.Sub(j.AskedTime) >= claim.Patience { // otherwise a worker with a slot asks for it
+			w.lanesFull()
+		}
 	}
 	if flawed || !j.Status.IsFinal() && !j.Status.HasWorker() && j.Status != job.StatusAwaiting {
 		w.noWorker()
@@ -58,7 +61,7 @@ func (w *Why) explain() {
 	w.addIf(len(w.Reasons) == 0, "due", "nothing stands in its way: the next worker with a free slot takes it")
 	w.addIf(!flawed && !j.Status.IsFinal() && j.IsQuarantined(), "quarantined",
 		"%d attempts in a row ended with their workers: it is quarantined, and hipq work runs it in a process of its own", j.Losses)
-	w.addIf(ready && w.isShard(), "shard", "it is in shard %d of %d, which has its own order", w.room.Shard, w.division.Of)
+	w.addIf(ready && w.isShard(), "shard", "it is in shard %d of %d, which has its own order", w.shard, w.division.Of)
 	w.addIf(j.Status.IsFinal() && j.RetriedAs != 0, "retried", "it was retried, as job %d", j.RetriedAs)
 	w.addIf(j.IsDismissed(), "dismissed", "it was dismissed")
 	p, ok := j.Reached()
@@ -117,7 +120,7 @@ func (w *Why) scheduled() {
 	case j.State() == job.Retry:
 		of := ""
 		if t, ok := w.queue.s.Configured(j.Type); ok && !t.RetryHandler {
-			of = fmt.Sprintf(" of %d", t.Retry.Attempts)
+			of = fmt.Sprintf(" of %d", max(t.Retry.Attempts+j.Interrupts, j.Attempt))
 		}
 		w.add("retry", "attempt %d%s failed (%s); the next is due at %s", j.Attempt, of, j.Error, at)
 	case len(j.Windows) > 0 && !j.Windows.Contains(w.now.In(w.queue.s.Location)):
@@ -125,19 +128,6 @@ func (w *Why) scheduled() {
 			at, strings.Join(j.Windows.Strings(), ", "))
 	default:
 		w.add("scheduled", "it is not due until %s", at)
-	}
-}
-
-// LongSilent is how long no worker may run before it looks as if cron starts none.
-const LongSilent = 5 * time.Minute
-
-// noWorker reports if no worker seems to run at all.
-func (w *Why) noWorker() {
-	if w.last == nil {
-		w.add("no_worker", "cron has started no worker yet: is hipq work in crontab?")
-	} else if silent := w.now.Sub(w.last.Heartbeat.Time); silent > LongSilent {
-		w.add("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
-			brief(silent), w.last.PID, w.last.Host)
 	}
 }
 
@@ -189,34 +179,36 @@ func (w *Why) barred(ready bool) {
 
 // groupFull says if the job's throttle group has no room, or had none in the last round.
 func (w *Why) groupFull() {
-	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
-	switch limit, used := w.room.LimitOf(group), w.room.UsedBy[group]; {
-	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
-		w.add("group_full", "group full: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", used, limit, group, factor)
-	case throttled && limit == 0:
-		w.add("held", "its throttle group was full, and no longer has a limit: the next worker starts it")
-	case throttled:
-		w.add("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
-			group, used, limit)
+	group, factor, held := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
+	switch limit := w.limits[claim.Scope(group)]; {
+	case limit != nil && factor > 0 && !limit.HasRoom(factor):
+		w.add("group_full", "group full: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", limit.Used, limit.Max, group, factor)
+	case held && w.first:
+	case held && limit == nil:
+		w.add("held", "its throttle group no longer has a limit: the next worker starts it")
+	case held:
+		w.addIf(!w.paused, "held", "its throttle group %s has room now (jobs use %d of %d): the next worker starts the group's jobs in their order",
+			group, limit.Used, limit.Max)
 	}
 }
 
 // limitFull says if the queue's limit, or the shard's part of it, has no room for the job.
 func (w *Why) limitFull() {
-	factor, limit, share, used := w.Job.ThrottleFactor, w.room.Limit, w.room.Row.Share, w.room.Used
+	factor, limit := w.Job.ThrottleFactor, w.limits[claim.Queue]
 	switch {
-	case limit < 1 || factor < 1 || w.room.Allows(factor):
+	case limit == nil || factor < 1 || limit.HasRoom(factor):
 	case w.isShard():
 		w.add("limit_full", "limit full: its shard holds %d of %d, %d are taken there, and its factor is %d%s",
-			share, limit, used, factor, w.others(limit, max(share, used)))
+			limit.Max, limit.Whole, limit.Used, factor, w.others(limit.Whole, max(limit.Max, limit.Used)))
 	default:
-		w.add("limit_full", "limit full: jobs use %d of throttle_limit %d, and this one counts %d: wait, or raise throttle_limit", used, limit, factor)
+		w.add("limit_full", "limit full: jobs use %d of throttle_limit %d, and this one counts %d: wait, or raise throttle_limit", limit.Used, limit.Max, factor)
 	}
+	w.addIf(w.behind != 0, "line", "job %d is before it and waits for room: nothing behind that starts", w.behind)
 }
 
 // rateUsedUp says if the queue's rate, or the shard's part of it, blocks all starts.
 func (w *Why) rateUsedUp() {
-	rate, row, wait := w.queue.s.Rate, w.room.Row, w.RateWait.Round(time.Millisecond)
+	rate, row, wait := w.queue.s.Rate, w.row, w.RateWait.Round(time.Millisecond)
 	switch {
 	case w.RateWait == 0:
 	case w.isShard():
@@ -231,18 +223,16 @@ func (w *Why) rateUsedUp() {
 // others says what other shards hold of a limit, and how long it has kept the job's shard from starting any job.
 func (w *Why) others(limit, held int) string {
 	text := fmt.Sprintf("; the other shards hold %d", max(0, limit-held))
-	if row := w.room.Row; row.Waits() {
-		text += fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(row.WaitSince)))))
+	if row := w.row; row.Waits() {
+		text += fmt.Sprintf("; the shard has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(row.WaitSince)))))
 	}
 	return text
 }
 
 // lanesFull says where workers hold all slots of the host's, queue's or job type's concurrency.
 func (w *Why) lanesFull() {
-	q, name, hosts := w.queue, w.Job.Type, []string{}
-	for _, r := range w.atWork {
-		hosts = append(hosts, r.Host)
-	}
+	q, name := w.queue, w.Job.Type
+	hosts := texts.Map(w.atWork, func(r workers.Row) string { return r.Host })
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
 		w.laneFull(host, "", w.by.Concurrency)

@@ -44,9 +44,21 @@ func likePlaceholder(argument string) bool {
 	return opened && strings.Contains(rest, "}}")
 }
 
-// CheckArgument returns an error for people if argv[at] is a misplaced or invalid placeholder. The error doesn't show the
-// word, which may be secret.
+// CheckArgument returns an error for people if argv[at] is a misplaced or invalid placeholder, or one whose value may be code
+// to a program. The error doesn't show the word, which may be secret.
 func CheckArgument(argv []string, at int) error {
+	if err := CheckUnsafeArgument(argv, at); err != nil || !likePlaceholder(argv[at]) {
+		return err
+	}
+	if why := code(argv[:at]); why != "" {
+		return fmt.Errorf("%s, which a job can't supply; write the code, and the value after it, as in "+
+			`[sh, -c, 'cat -- "$1"', sh, "{{data.file}}"]; if the value can't be code here, set unsafe_arguments: true`, why)
+	}
+	return nil
+}
+
+// CheckUnsafeArgument is CheckArgument for those who know that no value is code.
+func CheckUnsafeArgument(argv []string, at int) error {
 	if !likePlaceholder(argv[at]) {
 		return nil
 	}
@@ -54,12 +66,8 @@ func CheckArgument(argv []string, at int) error {
 		return errors.New("has {{ and }} in it but is not one of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
 			"if the program itself needs {{ and }}, use env or a file")
 	}
-	switch program := scriptAt(argv, at); {
-	case at == 0:
+	if at == 0 {
 		return errors.New("is the program, which a job can't name")
-	case program != "":
-		return fmt.Errorf("is a script of %s, or names one, which a job can't supply; write the script, and the value after it, as in "+
-			`[sh, -c, 'cat -- "$1"', sh, "{{data.file}}"]`, program)
 	}
 	return nil
 }

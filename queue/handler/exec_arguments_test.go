@@ -115,7 +115,7 @@ func TestCheckArgument(t *testing.T) {
 		{[]string{"timeout", "5", "sh", "x.sh", "{{data.x}}"}, 0},
 		{[]string{"timeout"}, 0},
 		{[]string{"python3.11", "-X", "dev", "-c", "{{data.x}}"}, 4},
-		{[]string{"python3", "resize.py", "-c", "{{data.x}}"}, 0},
+		{[]string{"python3", "resize.py", "-c", "{{data.x}}"}, 3},
 		{[]string{"php8.2", "-d", "memory_limit=1G", "-r", "{{data.x}}"}, 4},
 		{[]string{"php", "{{data.x}}"}, 1},
 		{[]string{"php", "send.php", "{{data.x}}"}, 0},
@@ -124,14 +124,64 @@ func TestCheckArgument(t *testing.T) {
 		{[]string{"node", "-r", "./setup.js", "--eval", "{{data.x}}"}, 4},
 		{[]string{"ruby", "-rjson", "-e", "{{data.x}}"}, 3},
 		{[]string{"ruby", "", "{{data.x}}"}, 0},
+		// behind other programs, known or not
+		{[]string{"flock", "F", "sh", "-c", "{{data.x}}"}, 4},
+		{[]string{"flock", "-w", "5", "F", "{{data.x}}"}, 4},
+		{[]string{"flock", "F", "convert", "{{data.x}}"}, 0},
+		{[]string{"stdbuf", "-oL", "sh", "-c", "{{data.x}}"}, 4},
+		{[]string{"stdbuf", "-o", "L", "{{data.x}}"}, 3},
+		{[]string{"setpriv", "--nnp", "sh", "-c", "{{data.x}}"}, 4},
+		{[]string{"setpriv", "--nnp", "bash", "{{data.x}}"}, 3},
+		{[]string{"unheard-of", "--option", "python3", "-u", "{{data.x}}"}, 4},
+		{[]string{"unheard-of", "php8.2", "send.php", "{{data.x}}"}, 0},
+		{[]string{"sh", "-c", `exec "$@"`, "sh", "perl", "{{data.x}}"}, 5},
+		{[]string{"sh", "-c", `exec "$@"`, "bash", "{{data.x}}"}, 0},
+		{[]string{"sudo", "-u", "www-data", "{{data.x}}"}, 3},
+		{[]string{"xargs", "-n", "1", "{{data.x}}"}, 3},
+		{[]string{"nice", "{{data.x}}"}, 1},
+		{[]string{"timeout", "5", "env", "A=b", "{{data.x}}"}, 4},
+		// options that take code
+		{[]string{"su", "root", "-c", "{{data.x}}"}, 3},
+		{[]string{"script", "-qc", "{{data.x}}"}, 2},
+		{[]string{"su", "--command", "{{data.x}}"}, 2},
+		{[]string{"env", "-S", "{{data.x}}"}, 2},
+		{[]string{"env", "-S", "sh -c", "{{data.x}}"}, 3},
+		{[]string{"env", "-iS", `A="b" bash -e`, "{{data.x}}"}, 3},
+		{[]string{"env", "--split-string=php -d x=1", "{{data.x}}"}, 2},
+		{[]string{"env", "-Sconvert -v", "{{data.x}}"}, 0},
+		{[]string{"env", "-iS", "{{data.x}}"}, 2},
+		{[]string{"curl", "-sS", "{{data.x}}"}, 0},
+		{[]string{"gzip", "-c", "--", "{{data.x}}"}, 0},
+		{[]string{"psql", "db", "-c", "{{data.x}}"}, 3},
+		{[]string{"mysql", "-e", "{{data.x}}"}, 2},
+		{[]string{"mysql", "--execute", "{{data.x}}"}, 2},
+		{[]string{"find", ".", "-exec", "{{data.x}}"}, 3},
+		{[]string{"deno", "eval", "{{data.x}}"}, 2},
+		{[]string{"git", "-c", "{{data.x}}"}, 2},
+		{[]string{"convert", "{{data.x}}", "-resize", "{{data.x}}", "-size", "{{data.x}}"}, 0},
+		{[]string{"find", ".", "-name", "{{data.x}}", "-type", "{{data.x}}"}, 0},
+		// programs of text, and of what a shell will read
+		{[]string{"awk", "{{data.x}}"}, 1},
+		{[]string{"mawk", "-F", ":", "-v", "a=b", "{{data.x}}"}, 5},
+		{[]string{"awk", "{print}", "{{data.x}}"}, 0},
+		{[]string{"sed", "-n", "{{data.x}}"}, 2},
+		{[]string{"sed", "-n", "p", "{{data.x}}"}, 0},
+		{[]string{"lua5.4", "{{data.x}}"}, 1},
+		{[]string{"ssh", "host", "cat", "{{data.x}}"}, 3},
+		{[]string{"nice", "ssh", "{{data.x}}"}, 2},
+		{[]string{"rsync", "-e", "ssh", "{{data.x}}"}, 0},
+		{[]string{"sqlite3", "a.db", "{{data.x}}"}, 2},
 	} {
 		for i := range c.argv {
 			err := handler.CheckArgument(c.argv, i)
 			dbtest.Ensure(t, (err != nil) == (c.bad == i && i > 0), "%q, argument %d: %v", c.argv, i, err)
 		}
 	}
-	err := handler.CheckArgument([]string{"{{id}}"}, 0)
-	dbtest.Ensure(t, err != nil, "a job can name the program")
+	for _, check := range []func([]string, int) error{handler.CheckArgument, handler.CheckUnsafeArgument} {
+		dbtest.Ensure(t, check([]string{"{{id}}"}, 0) != nil && check([]string{"cat", "x{{id}}"}, 1) != nil, "the program, or a part of an argument")
+	}
+	err := handler.CheckUnsafeArgument([]string{"sh", "-c", "{{data.x}}"}, 2)
+	dbtest.Ensure(t, err == nil, "unsafe: %v", err)
 }
 
 // TestExecReason: an uncaught exception is the error, unless the program was killed from outside, or chose its exit status
@@ -151,9 +201,8 @@ func TestExecReason(t *testing.T) {
 		`printf '#1 {main}\n\n'; exit 3`: "exit status 3: #1 {main}",
 	} {
 		e := sh(script)
-		if got := e.Handle(t.Context(), testJob()); got.Verdict == job.Finished || got.Error != want {
-			t.Errorf("%s: %s, but the error is\n%s\nwant\n%s", script, got.Verdict, got.Error, want)
-		}
+		got := e.Handle(t.Context(), testJob())
+		dbtest.Ensure(t, got.Verdict != job.Finished && got.Error == want, "%s: %s, but the error is\n%s\nwant\n%s", script, got.Verdict, got.Error, want)
 		_, err := (handler.RetryExec{Exec: e}).Decide(t.Context(), testJob(), job.Outcome{})
 		dbtest.Ensure(t, err != nil && err.Error() == want, "%s: of a retry handler it is %v", script, err)
 	}

@@ -32,7 +32,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 		return out, end, err
 	}
 	unwatch := context.AfterFunc(ctx, func() {
-		p.Interrupt(e.Grace, func(still string) { abandonAttempt(ctx, p, still, buffer) })
+		p.Interrupt(e.grace(), func(still string) { abandonAttempt(ctx, p, still, buffer) })
 	})
 	within, outside := p.Await("HIPQ_TOKEN=" + j.AttemptToken) // on this goroutine: a wake-up by another would cost a short job a tenth of its time
 	byGuard := e.Guard.ofWorker().MayStop()

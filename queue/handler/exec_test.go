@@ -157,9 +157,8 @@ func TestExecStdin(t *testing.T) {
 	dbtest.OK(t, json.Unmarshal([]byte(text), &want))
 	var got any
 	out := sh("cat").Handle(t.Context(), testJob()).Output
-	if err := json.Unmarshal([]byte(out), &got); err != nil || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, "\n") {
-		t.Fatalf("not one line of JSON: %q: %v", out, err)
-	}
+	err := json.Unmarshal([]byte(out), &got)
+	dbtest.Require(t, err == nil && strings.Count(out, "\n") == 1 && strings.HasSuffix(out, "\n"), "not one line of JSON: %q: %v", out, err)
 	dbtest.Same(t, cmp.Diff(want, got), "")
 }
 
@@ -235,9 +234,8 @@ func TestExecDir(t *testing.T) {
 	dir := t.TempDir()
 	dbtest.OK(t, os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700))
 	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
-	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"
+	dbtest.Ensure(t, got == want, "%q, want %q", got, want)
 }
 
 func TestExecLongOutput(t *testing.T) {
@@ -266,9 +264,8 @@ func TestExecLongOutput(t *testing.T) {
 
 func TestExecBinaryOutput(t *testing.T) {
 	got := sh(`printf 'a\377\376b\000c \303\244\n\360\237'; exit 3`).Handle(t.Context(), testJob())
-	if want := "a\uFFFDb\uFFFDc ä\n\uFFFD"; got.Output != want || got.Error != "exit status 3: \uFFFD" {
-		t.Errorf("output %q, want %q; error %q", got.Output, want, got.Error)
-	}
+	want := "a\uFFFDb\uFFFDc ä\n\uFFFD"
+	dbtest.Ensure(t, got.Output == want && got.Error == "exit status 3: \uFFFD", "output %q, want %q; error %q", got.Output, want, got.Error)
 	got = sh(`head -c 100000 /dev/urandom; exit 3`).Handle(t.Context(), testJob())
 	dbtest.Ensure(t, utf8.ValidString(got.Output) && utf8.ValidString(got.Error) && !strings.Contains(got.Output+got.Error, "\x00"),
 		"noise is not valid text")

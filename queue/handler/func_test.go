@@ -1,7 +1,6 @@
 package handler_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -174,31 +173,6 @@ func TestWithPanic(t *testing.T) {
 	}
 	o := handler.With(handler.Func(func(context.Context, *job.Job) error { return nil }), broken).Handle(t.Context(), testJob())
 	dbtest.Ensure(t, o.Verdict == job.TryAgain && o.Error == "panic: broken" && strings.Contains(o.Output, "TestWithPanic"), "%+v", o)
-}
-
-func TestLog(t *testing.T) {
-	busy := errors.New("busy")
-	for _, tt := range []struct {
-		err  error
-		want string
-	}{
-		{nil, "INFO job finished"},
-		{busy, "WARN job will be retried busy"},
-		{handler.DoNotRetry(busy), "ERROR job failed for good busy"},
-	} {
-		var out bytes.Buffer
-		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		o := handler.With(handler.Func(func(context.Context, *job.Job) error { return tt.err }), handler.Log(log)).Handle(t.Context(), testJob())
-		text := out.String()
-		first, last, _ := strings.Cut(text, "\n")
-		words := strings.Fields(strings.NewReplacer("level=", "", "msg=", "", `"`, "", "error=", "").Replace(last))
-		if !strings.Contains(first, "level=DEBUG") || strings.Contains(text, testJob().Data) || !strings.Contains(text, "job_id=") {
-			t.Error(text)
-		}
-		for _, w := range strings.Fields(tt.want) {
-			dbtest.Ensure(t, strings.Contains(strings.Join(words, " "), w), "%v: no %s in %s", o, w, last)
-		}
-	}
 }
 
 func TestFor(t *testing.T) {

@@ -5,7 +5,9 @@ package handler
 import (
 	"context"
 	"log/slog"
+	"time"
 
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -61,24 +63,36 @@ func With(h Handler, around ...Middleware) Handler {
 	})
 }
 
-// Log is middleware that logs each attempt's start (debug) and end: finished, sent or cancelled (info), retry (warn) or
-// failed (error). Fields are queue, job_id, job_type, job_key and attempt, and at the end ran and error. It never logs job
-// data or results.
+// Log is middleware that logs each attempt's start and its handler's end (debug) and, once the worker has stored it, what was
+// decided: finished, sent or cancelled (info), retry (warn, with its time as retry_at) or failed for good (error). Fields are
+// queue, job_id, job_type, job_key, attempt and max_attempts, and at the end ran and error. It never logs job data or results.
 func Log(log *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
-			log := log.With("queue", j.Queue, "job_id", j.ID, "job_type", j.Type, "job_key", j.Key, "attempt", j.Attempt)
+			log := log.With("queue", j.Queue, "job_id", j.ID, "job_type", j.Type, "job_key", j.Key, "attempt", j.Attempt, "max_attempts", j.MaxAttempts)
 			log.DebugContext(ctx, "job started")
+			tell := func(became job.Status, retryAt time.Time, o job.Outcome) {
+				log := log.With("ran", o.Ran)
+				switch became {
+				case job.StatusFinished:
+					log.Info("job finished")
+				case job.StatusAwaiting:
+					log.Info("job sent")
+				case job.StatusClosed:
+					log.Info("job cancelled")
+				case job.StatusFailed:
+					log.Error("job failed for good", "error", o.Reason())
+				case job.StatusAvailable, job.StatusScheduled:
+					log.Warn("job will be retried", "error", o.Reason(), "retry_at", retryAt)
+				default:
+					log.Warn("attempt ended, and this worker doesn't know what was decided", "verdict", o.Verdict, "error", o.Error)
+				}
+			}
+			told := handling.Settled(ctx, tell)
 			o := next.Handle(ctx, j)
-			switch {
-			case o.Verdict == job.Finished, o.Verdict == job.Sent:
-				log.InfoContext(ctx, "job "+string(o.Verdict), "ran", o.Ran)
-			case o.Verdict == job.Failed:
-				log.ErrorContext(ctx, "job failed for good", "ran", o.Ran, "error", o.Reason())
-			case ctx.Err() != nil && context.Cause(ctx).Error() == job.Cancelled:
-				log.InfoContext(ctx, "job cancelled", "ran", o.Ran)
-			default:
-				log.WarnContext(ctx, "job will be retried", "ran", o.Ran, "error", o.Reason())
+			log.DebugContext(ctx, "handler ended", "ran", o.Ran, "verdict", o.Verdict, "error", o.Error)
+			if !told {
+				tell("", time.Time{}, o)
 			}
 			return o
 		})

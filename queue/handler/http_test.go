@@ -192,9 +192,8 @@ func TestHTTPRequest(t *testing.T) {
 			Attempt int
 			Data    json.RawMessage `json:"job_data"`
 		}
-		if err := json.Unmarshal(body, &message); err != nil || message.ID != 7 || message.Attempt != 2 || string(message.Data) != testJob().Data {
-			t.Errorf("%v: %s", err, body)
-		}
+		err := json.Unmarshal(body, &message)
+		dbtest.Ensure(t, err == nil && message.ID == 7 && message.Attempt == 2 && string(message.Data) == testJob().Data, "%v: %s", err, body)
 	})
 	h.Secret, h.Header, h.Method = secret, http.Header{"X-Team": {"shop"}}, http.MethodPut
 	for range 2 {
@@ -258,9 +257,7 @@ func TestHTTPAddresses(t *testing.T) {
 	} {
 		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
 		o := h.Handle(t.Context(), testJob())
-		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is not a public address, and is not in the handler's networks") {
-			t.Errorf("%s: %+v", host, o)
-		}
+		dbtest.Ensure(t, o.Verdict == job.TryAgain && strings.Contains(o.Error, "is not a public address, and is not in the handler's networks"), "%s: %+v", host, o)
 	}
 }
 
@@ -363,8 +360,7 @@ func TestHTTPDeadConnection(t *testing.T) {
 // nat stands between clients and a server. After forget it silently drops what its connections carry.
 func nat(t *testing.T, server string) (addr string, forget func()) {
 	t.Helper()
-	near, err := net.Listen("tcp", "127.0.0.1:0")
-	dbtest.OK(t, err)
+	near := dbtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var age atomic.Int64
 	through := func(to, from net.Conn, born int64) {
 		buf := make([]byte, 4096)

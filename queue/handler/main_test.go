@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 			"echo":         echoProgram,
 			"escape":       processtest.Escape,
 			"flood":        flood,
+			"keyring":      withKeyring,
 			"stream":       streamProgram,
 			"streamworker": streamWorker,
 			"tracer":       tracer,

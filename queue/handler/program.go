@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/internal/files"
+)
+
+const (
+	// DefaultGrace is the time between TERM and KILL of a Program without Grace.
+	DefaultGrace = 10 * time.Second
+	// NoGrace is a Grace that kills at once.
+	NoGrace time.Duration = -1
 )
 
 // Program is a program that runs as a handler, in its own process group and a clean environment. Don't change its fields
@@ -40,7 +48,7 @@ type Program struct {
 	Nice int
 	// Umask applies to the program's new files; nil means the worker's.
 	Umask *fs.FileMode
-	// Grace is the time between TERM and KILL.
+	// Grace is the time between TERM and KILL; 0 means DefaultGrace, NoGrace none.
 	Grace time.Duration
 	// Guard kills the programs if the worker can't; nil means no guard. Its creator closes it.
 	Guard *Guard
@@ -54,6 +62,8 @@ type Program struct {
 	path     atomic.Pointer[string]
 	account  atomic.Pointer[account]
 }
+
+func (p *Program) grace() time.Duration { return max(0, cmp.Or(p.Grace, DefaultGrace)) }
 
 // program finds the program's file once, because a search through $PATH costs up to a tenth of a start.
 func (p *Program) program() (string, error) {

@@ -1,9 +1,11 @@
 package handler_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -118,4 +120,37 @@ func TestNoNewPrivs(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// withKeyring gives this process a session keyring with a key, and prints what handlers of several users see of it.
+func withKeyring(args []string) error {
+	const secret = "hipq-secret"
+	if len(args) == 0 { // a thread has it, and after this all have
+		runtime.LockOSThread()
+		_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+		if err == nil {
+			_, err = unix.AddKey("user", secret, []byte("s3cret"), unix.KEY_SPEC_SESSION_KEYRING)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return nil
+		}
+		return syscall.Exec(os.Args[0], []string{os.Args[0], "keyring", "inherited"}, os.Environ())
+	}
+	for _, p := range []*handler.Program{{}, {User: "nobody"}, {User: "nobody", NewPrivs: true}} {
+		e := sh("grep -c " + secret + " /proc/keys; :")
+		e.Dir, e.User, e.NewPrivs = "/", p.User, p.NewPrivs
+		fmt.Print(e.Handle(context.Background(), testJob()).Output)
+	}
+	return nil
+}
+
+// TestSessionKeyring: another user's program doesn't get the keys of the session that the worker was started in.
+func TestSessionKeyring(t *testing.T) {
+	asRoot(t)
+	out := dbtest.Must(exec.Command(os.Args[0], "keyring").Output())(t)
+	if said := string(out); said == unix.EPERM.Error()+"\n" || said == unix.ENOSYS.Error()+"\n" {
+		t.Skip("nothing here may have a keyring")
+	}
+	dbtest.Same(t, string(out), "1\n0\n0\n")
 }

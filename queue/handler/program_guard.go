@@ -18,9 +18,9 @@ import (
 type Guard guard.Guard
 
 // NewGuard returns a guard without starting it. argv is a command that calls ServeGuard with its further arguments, usually
-// this program with a special argument. Programs get TERM and, after at most grace, KILL.
+// this program with a special argument. Programs get TERM and, after at most grace, which is as in Program, KILL.
 func NewGuard(argv []string, workerID string, grace time.Duration) *Guard {
-	return (*Guard)(guard.New(argv, workerID, grace))
+	return (*Guard)(guard.New(argv, workerID, (&Program{Grace: grace}).grace()))
 }
 
 // Adopt makes this process the parent of processes that its programs leave behind (Linux only), so that Close finds them all.

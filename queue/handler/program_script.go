@@ -87,6 +87,7 @@ func (p *Program) scripts() (all []string) {
 // withValue matches, for each interpreter, options whose value is the next argument.
 var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
 	shell := regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--(rcfile|init-file))$`) // also combined options: -euo
+	none := regexp.MustCompile(`^\b\B`)
 	node := regexp.MustCompile(`^(-[rC]|--(require|import|loader|experimental-loader|conditions))$`)
 	return map[string]*regexp.Regexp{
 		"sh": shell, "ash": shell, "bash": shell, "dash": shell, "ksh": shell, "mksh": shell, "zsh": shell,
@@ -95,6 +96,8 @@ var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
 		"php":    regexp.MustCompile(`^-[dcz]$`),
 		"ruby":   regexp.MustCompile(`^-[A-Za-z]*[IrC]$`),
 		"node":   node, "nodejs": node,
+		"fish": none, "csh": none, "tcsh": none, "lua": none, "luajit": none, "tclsh": none, "expect": none, "Rscript": none,
+		"julia": none, "pypy": none, "pwsh": none, "groovy": none,
 	}
 })
 
@@ -103,20 +106,29 @@ var withValue = sync.OnceValue(func() map[string]*regexp.Regexp {
 var ahead = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"busybox": regexp.MustCompile(`^`),
+		"chroot":  regexp.MustCompile(`^(-\S+ )*\S+ `),
+		"doas":    regexp.MustCompile(`^((-[uC]) \S+ |-\S+ )*`),
 		"env":     regexp.MustCompile(`^((-[uC]|--unset|--chdir) \S+ |-\S* |[^ =]+=\S* )*`),
+		"flock":   regexp.MustCompile(`^((-[wE]|--timeout|--wait|--conflict-exit-code) \S+ |-\S+ )*\S+ `),
+		"ionice":  regexp.MustCompile(`^((-[cn]|--class|--classdata) \S+ |-\S+ )*`),
 		"nice":    regexp.MustCompile(`^((-n|--adjustment) \S+ |-\S+ )*`),
 		"nohup":   regexp.MustCompile(`^`),
+		"setpriv": regexp.MustCompile(`^(--(reuid|regid|groups|inh-caps|ambient-caps|bounding-set|securebits|pdeathsig) \S+ |-\S+ )*`),
 		"setsid":  regexp.MustCompile(`^(-\S+ )*`),
+		"stdbuf":  regexp.MustCompile(`^((-[ioe]|--input|--output|--error) \S+ |-\S+ )*`),
 		"sudo":    regexp.MustCompile(`^((-[a-zA-Z]*[ugCDhprtTU]|--(user|group|host|prompt|role|type)) \S+ |-\S+ |[^ =]+=\S* )*`),
 		"timeout": regexp.MustCompile(`^((-[ks]|--kill-after|--signal) \S+ |-\S+ )*\S+ `),
+		"xargs":   regexp.MustCompile(`^((-[aEIiLlnPsd]|--(arg-file|delimiter|max-args|max-procs|max-chars|max-lines|replace)) \S+ |-\S+ )*`),
 	}
 })
+
+func nameOf(word string) string { return strings.TrimRight(filepath.Base(word), "0123456789.") }
 
 // interpreter returns an interpreter's name without its version, and the index of its first argument. It may follow wrappers.
 // Empty means none.
 func interpreter(argv []string) (name string, first int) {
 	for i := 0; i < len(argv); {
-		name := strings.TrimRight(filepath.Base(argv[i]), "0123456789.")
+		name := nameOf(argv[i])
 		if i++; withValue()[name] != nil {
 			return name, i
 		}
@@ -124,28 +136,39 @@ func interpreter(argv []string) (name string, first int) {
 		if between == nil {
 			break
 		}
-		var words strings.Builder // each word without blanks, followed by one
-		for _, word := range argv[i:] {
-			words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
-		}
-		i += strings.Count(between.FindString(words.String()), " ")
+		i = skip(between, argv, i)
 	}
 	return "", 0
+}
+
+// skip returns the index after the words from i on that match.
+func skip(between *regexp.Regexp, argv []string, i int) int {
+	var words strings.Builder // each word without blanks, followed by one
+	for _, word := range argv[i:] {
+		words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
+	}
+	return i + strings.Count(between.FindString(words.String()), " ")
 }
 
 // scriptAt returns the interpreter whose script an argument is or names, or "". Only options may precede the argument.
 func scriptAt(argv []string, at int) (program string) {
 	program, first := interpreter(argv)
-	if program == "" {
+	if program == "" || scriptAfter(withValue()[program], argv[:at], first) < at {
 		return ""
 	}
-	for i := first; i < at; i++ {
+	return program
+}
+
+// scriptAfter returns the index of an interpreter's first argument that is no option, by its options with values; at least
+// len(argv) if there is none.
+func scriptAfter(valued *regexp.Regexp, argv []string, first int) int {
+	for ; first < len(argv); first++ {
 		switch {
-		case withValue()[program].MatchString(argv[i]):
-			i++
-		case !slices.Contains([]string{"-", "+"}, argv[i][:min(1, len(argv[i]))]):
-			return ""
+		case valued.MatchString(argv[first]):
+			first++
+		case !slices.Contains([]string{"-", "+"}, argv[first][:min(1, len(argv[first]))]):
+			return first
 		}
 	}
-	return program
+	return first
 }

@@ -80,6 +80,17 @@ func TestExecKillsTheDeaf(t *testing.T) {
 	processtest.EventuallyGone(t, "its child", child)
 }
 
+// TestExecGraceByDefault: a Program without Grace has the default, not none, which has a name.
+func TestExecGraceByDefault(t *testing.T) {
+	for grace, says := range map[time.Duration]string{0: "ended in order\n", handler.NoGrace: ""} {
+		dir := t.TempDir()
+		e := sh(fmt.Sprintf(`trap 'sleep 0.3; echo ended in order; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done 2>/dev/null`, dir))
+		e.Grace = grace
+		o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid") })
+		dbtest.Ensure(t, strings.HasSuffix(o.Output, says) && (grace == 0 || !strings.Contains(o.Output, "in order")), "%s: %q", grace, o.Output)
+	}
+}
+
 // TestExecStopsTheGroup: TERM goes to the whole group. A child that ignores it is killed when the leader has ended.
 func TestExecStopsTheGroup(t *testing.T) {
 	dir := t.TempDir()
@@ -152,9 +163,8 @@ func TestGuardStopsNoResult(t *testing.T) {
 				}
 			}}, "lock lost"
 		}
-		if got := e.Handle(asked, testJob()); got.Verdict != job.TryAgain || got.Error != want || !strings.Contains(got.Output, "finished") {
-			t.Errorf("late %t: %+v", late, got)
-		}
+		got := e.Handle(asked, testJob())
+		dbtest.Ensure(t, got.Verdict == job.TryAgain && got.Error == want && strings.Contains(got.Output, "finished"), "late %t: %+v", late, got)
 		cancel(nil)
 		guard.Extend(time.Minute)
 		again := sh("exit 0")

@@ -95,9 +95,7 @@ func TestLimits(t *testing.T) {
 	syscall.Umask(before)
 	got := limited.Handle(t.Context(), testJob())
 	lines := strings.Split(got.Output, "\n")
-	if len(lines) != 11 {
-		t.Fatalf("%s %q: %s", got.Verdict, got.Error, got.Output)
-	}
+	dbtest.Require(t, len(lines) == 11, "%s %q: %s", got.Verdict, got.Error, got.Output)
 	if want := "3145728 99 16384 100 105 0137"; strings.Join(lines[:6], " ") != want {
 		t.Errorf("got %q, want %q", lines[:6], want)
 	}

@@ -13,7 +13,7 @@ import (
 // end tells a program that has jobs to end.
 func (t *talk) end() {
 	t.stopping = true
-	grace := t.stream.Grace
+	grace := t.stream.grace()
 	for _, f := range t.flights {
 		if f.over != nil {
 			grace = min(grace, max(0, time.Until(f.endBy)))
@@ -51,7 +51,7 @@ func (t *talk) stop() {
 	case len(t.flights) > 0:
 		t.end()
 	case t.kill == nil:
-		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.giveUp) })
+		t.kill = time.AfterFunc(t.stream.grace(), func() { t.program.Interrupt(0, t.giveUp) })
 	}
 }
 

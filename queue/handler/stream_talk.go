@@ -214,8 +214,8 @@ func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	reason := fmt.Sprintf("job %d had to be stopped: %v", id, cause)
 	if t.flights[id] == f {
 		f.over, f.late = cause, errors.Is(ctx.Err(), context.DeadlineExceeded)
-		f.endBy = time.Now().Add(t.stream.Grace)
-		f.hurry = time.AfterFunc(t.stream.Grace/2, func() { t.endFor(id, f, reason) })
+		f.endBy = time.Now().Add(t.stream.grace())
+		f.hurry = time.AfterFunc(t.stream.grace()/2, func() { t.endFor(id, f, reason) })
 	} // already answered; its sender may still wait for an unread line
 	t.retireFor(reason)
 }

@@ -331,38 +331,39 @@ func TestStreamTimeoutIsAnswered(t *testing.T) {
 // TestStreamHints: if a job stays unanswered after a wrong answer, its error says what is wrong.
 func TestStreamHints(t *testing.T) {
 	t.Parallel()
+	const long = 4 * time.Second // a program on a busy machine has said its part by then
 	const reply = `{"id":7,"outcome":"finished"}`
 	for _, tt := range []struct{ name, say, want string }{
-		{"no newline", `printf '%s' '` + reply + `'`, "timeout after 1s; the program's last line has no newline: end each reply with one, and flush it"},
-		{"half a line", `printf working`, "timeout after 1s; the program's last line has no newline: end each reply with one, and flush it"},
-		{"a list", `echo '[` + reply + `]'`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
-		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
-		{"a mark of UTF-16", `printf '\377\376{\0"\0o\0u\0t\0c\0o\0m\0e\0"\0:\0\n\0'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
-		{"text", `echo done`, `timeout after 1s; the program printed lines but no reply: a reply is {"id": …, "outcome": …} on a line of its own`},
-		{"nothing", `echo done >&2`, "timeout after 1s"},
-		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON is incomplete; a reply is one line: {"},
+		{"no newline", `printf '%s' '` + reply + `'`, "timeout after 4s; the program's last line has no newline: end each reply with one, and flush it"},
+		{"half a line", `printf working`, "timeout after 4s; the program's last line has no newline: end each reply with one, and flush it"},
+		{"a list", `echo '[` + reply + `]'`, `timeout after 4s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
+		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 4s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"a mark of UTF-16", `printf '\377\376{\0"\0o\0u\0t\0c\0o\0m\0e\0"\0:\0\n\0'`, "timeout after 4s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"text", `echo done`, `timeout after 4s; the program printed lines but no reply: a reply is {"id": …, "outcome": …} on a line of its own`},
+		{"nothing", `echo done >&2`, "timeout after 4s"},
+		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 4s; a line of the program can't be read: its JSON is incomplete; a reply is one line: {"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := shStream(t, "read -r line; "+tt.say+"; exec sleep 60")
-			o := within(t, s, testJob(), time.Second)
+			o := within(t, s, testJob(), long)
 			dbtest.Ensure(t, o.Error == tt.want, "got %q\nwant %q", o.Error, tt.want)
 		})
 	}
 	// a program that has answered other jobs gives such a hint too
 	for _, tt := range []struct{ name, say, want string }{
-		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
-		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 4s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
+		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 4s; the program printed a byte order mark: a reply is UTF-8 without one"},
 		{"pretty", "{\n  \"id\": ID,\n  \"outcome\": \"finished\"\n}", "a line of the program can't be read: its JSON is incomplete; a reply is one line: {"},
-		{"text", "[info] done", "timeout after 1s"},
-		{"text with a mark", "\uFEFFdone", "timeout after 1s"},
+		{"text", "[info] done", "timeout after 4s"},
+		{"text with a mark", "\uFEFFdone", "timeout after 4s"},
 	} {
 		t.Run(tt.name+", later", func(t *testing.T) {
 			t.Parallel()
 			s := stream(t, 1, 3)
 			s.Grace = 200 * time.Millisecond
 			late := jobOf(2, task{Say: tt.say})
-			if late.Timeout = time.Second; !strings.HasPrefix(tt.want, "timeout") {
+			if late.Timeout = long; !strings.HasPrefix(tt.want, "timeout") {
 				late.Timeout = 20 * time.Second
 			}
 			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
@@ -373,8 +374,8 @@ func TestStreamHints(t *testing.T) {
 	// a program that has answered before knows how, and only took too long
 	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
 	wantFinished(t, within(t, s, testJob(), 20*time.Second))
-	o := within(t, s, testJob(), time.Second)
-	dbtest.Ensure(t, o.Error == "timeout after 1s", "%+v", o)
+	o := within(t, s, testJob(), long)
+	dbtest.Ensure(t, o.Error == "timeout after 4s", "%+v", o)
 }
 
 // TestStreamAnswersTwice: a program that answers a job twice is replaced, although all its jobs are answered. The log and the

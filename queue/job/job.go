@@ -49,11 +49,16 @@ type Job struct {
 	Progress Progress
 	// Attempt counts the starts: 0 before the first, 3 during and after the third.
 	Attempt int
+	// MaxAttempts is the number of the last attempt by the retry policy; a retry handler may decide otherwise. It is set in a
+	// handler's job, and grows with Interrupts.
+	MaxAttempts int
 	// ScheduledRunTime is when the job should next run, or should last have run if it is Final.
 	ScheduledRunTime time.Time
 	// WakeTime is when a worker must act without another event: to make the job due, or to end an overdue wait for an answer.
 	// Otherwise zero.
 	WakeTime time.Time
+	// AskedTime is when a worker last asked for the job, if it stands in line for a limit. Otherwise zero.
+	AskedTime time.Time
 	// Priority orders due jobs; by default the lowest number starts first.
 	Priority int
 	// ThrottleFactor is the weight counted against the queue's throttle limit.

@@ -88,8 +88,11 @@ func (j Params) Check() error {
 var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would bypass the throttle limit and groups, "+
 	"which this queue refuses (allow_weightless: false)", ErrInvalid)
 
-// CheckSize returns ErrInvalid if a job's data are too large.
+// CheckSize returns ErrInvalid if the data in a job's row are empty or too large.
 func CheckSize(bytes int) error {
+	if bytes == 0 {
+		return fmt.Errorf("%w: job_data is empty; leave it out if there is none; did encoding it as JSON fail?", ErrInvalid)
+	}
 	if bytes > MaxDataBytes {
 		return fmt.Errorf("%w: job_data has %d bytes; the maximum is %d; store it elsewhere and enqueue its location", ErrInvalid, bytes, MaxDataBytes)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // TestTimeOfAnotherZone: a time is judged by its year in UTC, as the tables have it.
@@ -14,8 +16,7 @@ func TestTimeOfAnotherZone(t *testing.T) {
 		time.Date(9998, 12, 31, 18, 0, 0, 0, west): true, time.Date(9998, 12, 31, 19, 0, 0, 0, west): false,
 		time.Date(1969, 12, 31, 19, 0, 0, 0, west): true, time.Date(1969, 12, 31, 18, 0, 0, 0, west): false,
 	} {
-		if err := (job.Params{Type: "any", At: at}).Check(); (err == nil) != fits {
-			t.Errorf("%s: %v", at, err)
-		}
+		err := (job.Params{Type: "any", At: at}).Check()
+		dbtest.Ensure(t, (err == nil) == fits, "%s: %v", at, err)
 	}
 }

@@ -11,7 +11,7 @@ const (
 	StatusScheduled Status = "scheduled"
 	// StatusAvailable: may start.
 	StatusAvailable Status = "available"
-	// StatusThrottled: due, but its throttle group is full.
+	// StatusThrottled: due, but waits for room in a limit.
 	StatusThrottled Status = "throttled"
 	// StatusLocked: an SQL worker has locked the job and starts it later. hipq's workers start what they lock at once.
 	StatusLocked Status = "locked"
@@ -58,6 +58,11 @@ func (s Status) State(attempt int) State {
 
 // IsFinal says whether the job has ended.
 func (s Status) IsFinal() bool { return states[s] == Final }
+
+// Counts says whether a job counts against the limits.
+func (s Status) Counts() bool {
+	return s == StatusLocked || s == StatusRunning || s == StatusAnswered || s == StatusAwaiting
+}
 
 // HasWorker says whether a worker has locked the job.
 func (s Status) HasWorker() bool {

@@ -13,8 +13,8 @@ import (
 // ErrWindow is wrapped by errors about time windows.
 var ErrWindow = errors.New("time window not allowed")
 
-// maxWindows makes a job's windows fit their column.
-const maxWindows = 100
+// maxWindows makes a job's windows fit their column: as Encode writes them, each has at most 31 of its 2,048 bytes.
+const maxWindows = 64
 
 const (
 	dayMinutes  = 24 * 60

@@ -34,9 +34,7 @@ var windowZones = []string{
 func windowZone(t rapid.TB, name string) *time.Location {
 	t.Helper()
 	loc, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	dbtest.Require(t, err == nil, "%v", err)
 	return loc
 }
 
@@ -130,9 +128,7 @@ func checkNext(t rapid.TB, ws job.Windows, m *windowModel, at time.Time) {
 		if inside != ws.Contains(s) {
 			t.Fatalf("%v: Contains(%v) = %v", ws, s, !inside)
 		}
-		if inside {
-			t.Fatalf("%v: Next(%v) = %v but %v is inside", ws, at, next, s)
-		}
+		dbtest.Require(t, !inside, "%v: Next(%v) = %v but %v is inside", ws, at, next, s)
 	}
 }
 
@@ -327,9 +323,8 @@ func TestWindowsNone(t *testing.T) {
 func TestWindowsRefuse(t *testing.T) {
 	many := dbtest.Must(json.Marshal(slices.Repeat([]string{"05:00-07:00"}, 101)))(t)
 	for _, text := range []string{"", "none", "05:00-07:00", `"05:00-07:00"`, `[5]`, `{}`, `["05:00-07:00"`, `["05:00-07:00"] x`, `["25:00"]`, `[null]`, string(many)} {
-		if ws, err := job.DecodeWindows(text); !errors.Is(err, job.ErrWindow) || !strings.Contains(err.Error(), "09:00-17:30") || ws != nil {
-			t.Errorf("decoded %.60s: %v, %v", text, ws, err)
-		}
+		ws, err := job.DecodeWindows(text)
+		dbtest.Ensure(t, errors.Is(err, job.ErrWindow) && strings.Contains(err.Error(), "09:00-17:30") && ws == nil, "decoded %.60s: %v, %v", text, ws, err)
 	}
 	j := struct{ Windows job.Windows }{windowsOf(t, "05:00-07:00")}
 	err := json.Unmarshal([]byte(`{"Windows":["mon-fri"]}`), &j)

@@ -15,7 +15,7 @@ import (
 func (in *Instance) Work(p worker.Params) []worker.Attempt {
 	in.t.Helper()
 	const long = 1000 * time.Hour
-	p.Options = worker.Options{Concurrency: 1, Batch: p.Batch, MaxJobs: p.MaxJobs, RunFor: long, LockFor: 100 * long}
+	p.Options = worker.Options{Concurrency: 1, Batch: p.Batch, MaxJobs: p.MaxJobs, RunFor: long, LockFor: 100 * long, Grace: worker.NoGrace}
 	p.ClockStands = true
 	var mu sync.Mutex
 	var attempts []worker.Attempt
@@ -70,7 +70,7 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 		var due *job.Job
 		in.check(queued(in.context(), q.Queue, func(j *job.Job) {
 			sooner(j.WakeTime)
-			if due == nil && j.Status == job.StatusAvailable {
+			if due == nil && (j.Status == job.StatusAvailable || j.Status == job.StatusThrottled) {
 				due = j
 			}
 		}))

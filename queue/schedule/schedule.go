@@ -129,8 +129,7 @@ func (s Schedule) jitterOf(slot time.Time) time.Duration {
 // Next returns the first slot after a time, or the zero Time if there is none in the next years.
 func (s Schedule) Next(after time.Time) time.Time { return s.Spec.Next(after, s.Location) }
 
-// LeftOut is the latest missed slot that gets no job, and why; zero means none. Slots that Latest and Skip drop were missed
-// if the first of them is older than OnTime.
+// LeftOut is the latest missed slot that gets no job, and why; zero means none.
 type LeftOut struct {
 	Slot time.Time
 	Why  string
@@ -158,7 +157,7 @@ func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time
 		left = LeftOut{over[n-1], fmt.Sprintf("more than %d slots were missed, because no worker ran; the last %d got jobs", most, most)}
 	case s.Missed == All:
 		left = LeftOut{over[n-1], s.wereMissed(over) + "; the slot of " + s.at(latest, over[n-1]) + " got the one job that the key allows"}
-	case now.Sub(over[0]) > OnTime:
+	default:
 		left = LeftOut{over[n-1], s.wereMissed(over) + "; the slot of " + s.at(latest, over[n-1]) + " got the job"}
 	}
 	return slots, latest, left

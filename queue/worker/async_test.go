@@ -60,7 +60,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
-		s.wantCounts(s.emails, admin.Counts{Waiting: 2, Due: 2})
+		s.wantCounts(s.emails, admin.Counts{Waiting: 2, Held: 1, Due: 1})
 		// they weigh as much as running jobs
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 

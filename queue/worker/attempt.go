@@ -23,8 +23,12 @@ type attempt struct {
 	left  bool
 	began time.Time
 	// said is the handler's latest progress that isn't stored yet.
-	said  atomic.Pointer[job.Progress]
-	ended atomic.Bool
+	said atomic.Pointer[job.Progress]
+	// reported says that the row has, or gets, a report of the attempt.
+	reported bool
+	ended    atomic.Bool
+	// settled is what middleware wants to be called with the stored end.
+	settled atomic.Pointer[func(job.Status, time.Time, job.Outcome)]
 	// handled is the handler's context, which wraps this one.
 	handled context.Context
 

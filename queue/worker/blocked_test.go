@@ -128,9 +128,8 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		r.stop()
 		g.open()
 		_, err := r.end()
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !errors.Is(err, schema.ErrHeld) {
-			t.Errorf("the worker ends with %v", err)
-		}
+		kind, _ := schema.Diagnose(err)
+		dbtest.Ensure(t, kind == schema.TryLater && !errors.Is(err, schema.ErrNoAnswer) && errors.Is(err, schema.ErrHeld), "the worker ends with %v", err)
 		dbtest.Ensure(t, strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])), "it doesn't say which: %v", err)
 		s.wantCounts(s.emails, admin.Counts{Finished: 3, Running: 1})
 	})

@@ -24,6 +24,9 @@ var ErrParams = errors.New("worker parameters")
 // longest bounds RunFor so that the end of the run is a valid time.
 const longest = 100 * 365 * 24 * time.Hour
 
+// connections is how many a worker uses at once on MariaDB and MySQL: its lock must be renewed although rounds and polls wait for rows.
+const connections = 4
+
 func (p Params) complete() (Params, error) {
 	if err := p.check(); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrParams, err)
@@ -32,6 +35,8 @@ func (p Params) complete() (Params, error) {
 	p.Batch = cmp.Or(p.Batch, DefaultOptions.Batch)
 	p.RunFor = min(cmp.Or(p.RunFor, DefaultOptions.RunFor), longest)
 	p.LockFor = cmp.Or(p.LockFor, DefaultOptions.LockFor)
+	p.Grace = max(0, cmp.Or(p.Grace, DefaultOptions.Grace))
+	p.Poll = max(cmp.Or(p.Poll, DefaultOptions.Poll), 10*time.Millisecond)
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
@@ -97,15 +102,20 @@ func (p Params) check() error {
 	}
 	for name, n := range map[string]int64{
 		"Concurrency": int64(p.Concurrency), "Batch": int64(p.Batch), "MaxJobs": int64(p.MaxJobs),
-		"RunFor": int64(p.RunFor), "LockFor": int64(p.LockFor), "Grace": int64(p.Grace),
+		"RunFor": int64(p.RunFor), "Poll": int64(p.Poll), "LockFor": int64(p.LockFor),
 	} {
 		if n < 0 {
 			return fmt.Errorf("%s is negative", name)
 		}
 	}
-	if lock := cmp.Or(p.LockFor, DefaultOptions.LockFor); lock < time.Second || lock <= 2*p.Grace {
-		return fmt.Errorf("LockFor is %s: it must be at least a second and longer than twice Grace, because a worker that can't renew its "+
-			"lock must stop its handlers before the lock expires", lock)
+	lock, grace := cmp.Or(p.LockFor, DefaultOptions.LockFor), cmp.Or(p.Grace, DefaultOptions.Grace)
+	if lock < time.Second || lock <= 2*grace {
+		return fmt.Errorf("LockFor is %s: it must be at least a second and longer than twice Grace, %s, because a worker that can't renew its "+
+			"lock must stop its handlers before the lock expires", lock, grace)
+	}
+	db := p.Queues[0].store().DB().SQL
+	if n := db.MaxConns(); n > 0 && n < connections && db.Writers > 1 {
+		return fmt.Errorf("the pool has at most %d connections: a worker needs %d besides those of its handlers; call SetMaxOpenConns", n, connections)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (d *dispatcher) dispatch() {
 		for !d.crowded(s) && (len(s.ended) == 0 || time.Until(s.settleAt()) <= 0) {
 			r := &round{Round: store.NewRound(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
-				r.Candidates = r.shard.candidates
+				r.Candidates, r.Busy = r.shard.candidates, d.busy(s)
 				s.counted++
 				r.shard.lastRound = s.counted
 				d.nextSource = (at + 1) % len(d.sources) // no source with many jobs starves the others
@@ -52,6 +52,12 @@ func (d *dispatcher) dispatch() {
 func (d *dispatcher) until() time.Duration {
 	until := pollEvery
 	for _, s := range d.sources {
+		mayApart := s.outs(true) < apartMost
+		for _, r := range s.rounds {
+			if r.apart && !r.isOut && mayApart {
+				until = min(until, time.Until(r.notBefore))
+			}
+		}
 		switch {
 		case len(s.ended) > 0 && !d.crowded(s):
 			until = min(until, time.Until(s.settleAt()))
@@ -121,18 +127,29 @@ func (d *dispatcher) side(s *source) int {
 	return d.db.SQL.Writers
 }
 
-// isNarrow says that the source has too few slots for concurrent rounds.
+// isNarrow says that concurrent rounds gain nothing, because the source has too few slots, or other workers' rounds run beside.
 func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width < d.db.SQL.Writers*besideFrom && !s.store().TakesTurns()
+	return (s.among > 1 || s.lane.width < d.db.SQL.Writers*besideFrom) && !s.store().TakesTurns()
 }
 
 func (d *dispatcher) rivals(s *source) (n int) {
 	for _, other := range d.sources {
-		if other != s && other.more() && other.lane.free() > 0 {
+		if other != s && other.mayStart() && other.lane.free() > 0 {
 			n++
 		}
 	}
 	return n
+}
+
+// busy returns the queue's job types in this worker's other lanes whose slots all run jobs. Their jobs don't wait for a limit. A
+// slot that a round has reserved isn't taken yet: that round asks for such a job.
+func (d *dispatcher) busy(s *source) (types []string) {
+	for _, other := range d.sources {
+		if other != s && other.Name == s.Name && other.lane.width <= other.lane.running {
+			types = append(types, other.types...)
+		}
+	}
+	return types
 }
 
 // foundRoom records new room in the shards of settled attempts, in a queue that takes turns. The round has already filled the
@@ -143,8 +160,8 @@ func (d *dispatcher) foundRoom(s *source, settled []store.Settled, filled *shard
 			continue
 		}
 		for _, e := range settled {
-			if one := other.numbered(e.Job.Shard()); one != nil && one != filled && one.waitUntil.IsZero() {
-				one.foundMore()
+			if one := other.numbered(e.Job.Shard()); one != nil && one != filled {
+				one.found()
 			}
 		}
 	}
@@ -168,6 +185,9 @@ func (d *dispatcher) gather(a *attempt) {
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))
 		s.ended = make([]store.Settled, 0, s.running+1)
+	}
+	if a.reported { // else the job took less than a second, and a report would cost it a statement
+		a.Progress = a.said.Swap(nil)
 	}
 	s.ended = append(s.ended, a.Settled)
 }

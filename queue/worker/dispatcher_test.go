@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // TestRoundThatFoundNothingComesBackLate: a round that found nothing may return after a concurrent one that found more jobs.
@@ -32,9 +34,44 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	without, with := newRound(), newRound()
 	w.dispatcher.land(s, with, store.Done{More: true})
 	w.dispatcher.land(s, without, store.Done{})
-	dbtest.Ensure(t, s.more(), "what a round has found is forgotten")
+	dbtest.Ensure(t, s.mayStart(), "what a round has found is forgotten")
 	w.dispatcher.land(s, newRound(), store.Done{})
-	dbtest.Ensure(t, !s.more(), "what a later round has not found is still looked for")
+	dbtest.Ensure(t, !s.mayStart(), "what a later round has not found is still looked for")
+}
+
+// TestRoundOfALeftOutQueue: a queue is left out while a round, whose commit had no reply, waits to be sent again. The worker runs
+// what the round has started, and starts nothing else.
+func TestRoundOfALeftOutQueue(t *testing.T) {
+	for name, want := range map[string]Summary{"committed": {Started: 1, Finished: 1}, "not committed": {}} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				db := dbtest.Open(t, driver, source, "emails")
+				q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}}))(t)
+				for range 2 {
+					dbtest.Must(q.Enqueue(t.Context(), job.Params{Type: "send"}))(t)
+				}
+				nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
+				w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}}))(t)
+				got, err := w.live(t.Context(), func() error {
+					s := w.sources[0]
+					r := &round{Round: store.NewRound(w.self), shard: s.shards[0]}
+					r.Slots, r.Candidates = 1, r.shard.candidates
+					s.add(r)
+					if want.Started > 0 {
+						dbtest.Same(t, len(dbtest.Must(r.do(t.Context(), s))(t).Started), 1, "started")
+					}
+					r.Again = true
+					w.dispatcher.leaveOut("emails", queue.ErrShards)
+					return nil
+				})
+				dbtest.Ensure(t, errors.Is(err, queue.ErrShards), "%v", err)
+				dbtest.Same(t, got, want)
+				var left int
+				dbtest.OK(t, db.SQL.GetContext(t.Context(), &left, "SELECT COUNT(*) FROM "+w.sources[0].store().Table()+" WHERE status = 'available'"))
+				dbtest.Same(t, left, 2-want.Started, "jobs left")
+			})
+		})
+	}
 }
 
 // TestRoomOfItsOwn: a shard fills room left by its own jobs at once, but not others'. Without rate it waits.
@@ -43,7 +80,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 	q := dbtest.Must(queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8}))(t)
 	soon := time.Now().Add(time.Hour)
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
-		{full: true}, {full: true}, {waitUntil: soon}, {full: true},
+		{}, {}, {notBefore: soon}, {},
 	}}
 	var settled []store.Settled
 	for _, place := range []int{4001, 4002} {
@@ -52,7 +89,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 	d := &dispatcher{loop: &loop{sources: []*source{s}}}
 	d.foundRoom(s, settled, nil)
 	for number, want := range []bool{false, true, false, false} {
-		dbtest.Same(t, s.numbered(number).more(), want, "shard %d: more is", number)
+		dbtest.Same(t, s.numbered(number).mayStart(), want, "shard %d: more is", number)
 	}
 }
 
@@ -64,7 +101,7 @@ func sharded(t *testing.T, n int, preferred ...int) *source {
 	w := dbtest.Must(newWorker(Params{Queues: []Queue{{Queue: q}}, Shards: preferred}))(t)
 	s := w.sources[0]
 	for _, one := range s.shards {
-		one.foundMore()
+		one.found()
 	}
 	return s
 }
@@ -88,13 +125,13 @@ func TestShardsTakeTurns(t *testing.T) {
 	dbtest.Ensure(t, slices.Equal(got, []int{3, 3, 3, 3, 3, 3, 3, 3}), "the shards have had %v rounds", got)
 	for number, one := range s.shards {
 		if number%3 > 0 {
-			one.moreAt = time.Time{}
+			one.dueAt = time.Time{}
 		}
 	}
 	got = s.send(9)
 	dbtest.Ensure(t, slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}), "the shards have had %v rounds", got)
 	for _, one := range s.shards {
-		one.foundMore()
+		one.found()
 	}
 	got = s.send(5)
 	dbtest.Ensure(t, got[0] <= 0 && got[3] <= 0 && got[6] <= 0, "those that have waited come first, and the shards have had %v rounds", got)
@@ -107,5 +144,36 @@ func TestPreferredShards(t *testing.T) {
 	for number, n := range got {
 		most := number == 2 || number == 5
 		dbtest.Ensure(t, (!most || n >= 100) && (most || n >= 3 && n <= 20), "of 320 rounds the shards have had %v", got)
+	}
+}
+
+// TestBusyLane: another lane of the queue is busy if its slots run jobs. A slot that a round has only reserved isn't taken: that
+// round asks for the job in line, which no other may overtake.
+func TestBusyLane(t *testing.T) {
+	of := func(queueName, jobType string, running, reserved int) *source {
+		q := new(queue.Queue)
+		q.Name = queueName
+		return &source{Queue: Queue{Queue: q}, types: []string{jobType}, lane: &lane{limit: 1, width: 1, slots: 1, running: running, reserved: reserved}}
+	}
+	this := of("emails", "this", 1, 0)
+	d := &dispatcher{loop: &loop{sources: []*source{
+		this, of("emails", "runs", 1, 0), of("emails", "reserved", 0, 1), of("emails", "free", 0, 0), of("reports", "runs", 1, 0),
+	}}}
+	dbtest.Same(t, d.busy(this), []string{"runs"})
+}
+
+// TestOverdue: a worker without jobs gives up when it has waited too long for its database; a hunt for a dead worker's processes,
+// or a stop of its own process, isn't such a wait.
+func TestOverdue(t *testing.T) {
+	for name, also := range map[string]func(*worker){
+		"": func(*worker) {}, "hunt": func(w *worker) { w.poller.hunts.Add(1) }, "stop": func(w *worker) { w.wakes(time.Now().Add(-time.Minute)) },
+	} {
+		l := &loop{Params: Params{Options: Options{Grace: time.Second}}}
+		l.starts, l.stopStarts = context.WithCancel(t.Context())
+		l.stopStarts()
+		w := &worker{loop: l, slots: &slots{loop: l, host: &lane{}}, poller: &poller{loop: l}, quietSince: time.Now().Add(-time.Minute)}
+		also(w)
+		err := w.overdue()
+		dbtest.Ensure(t, errors.Is(err, schema.ErrNoAnswer) == (name == ""), "%s: %v", name, err)
 	}
 }

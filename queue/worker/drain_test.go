@@ -120,9 +120,7 @@ func TestQueuesTakeTurns(t *testing.T) {
 		p := s.worker(all(l.handle))
 		p.Concurrency = 1
 		s.work(p)
-		if len(l.jobs) != long+short {
-			s.t.Fatalf("ran %d jobs", len(l.jobs))
-		}
+		dbtest.Require(s.t, len(l.jobs) == long+short, "ran %d jobs", len(l.jobs))
 		// sometimes a queue misses its turn, because its last round isn't over
 		counts := map[string]int{}
 		for _, j := range l.jobs[:2*short] {
@@ -255,9 +253,8 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 		for i, j := range []job.Params{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
 			q := []*queue.Queue{s.emails, s.reports}[i%2]
 			id := s.addJobs(q, j)[0]
-			if got := g.next(); got.ID != id || got.Queue != q.Name {
-				s.t.Fatalf("started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
-			}
+			got := g.next()
+			dbtest.Require(s.t, got.ID == id && got.Queue == q.Name, "started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
 			j := s.get(q, id)
 			// a poll each second, and more for a slow machine
 			late := j.StartTime.Sub(j.ScheduledRunTime)

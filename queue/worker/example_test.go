@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
@@ -52,7 +51,6 @@ func ExampleRunUntilDone() {
 	go func() {
 		_, err := worker.RunUntilDone(ctx, worker.Params{
 			Queues:     []worker.Queue{{Queue: emails, Handlers: map[string]handler.Handler{"double": double}}},
-			Options:    worker.Options{Grace: 10 * time.Second},
 			Middleware: []handler.Middleware{handler.Log(log)},
 			Log:        log,
 		})

@@ -22,9 +22,6 @@ func (w *worker) goOn() error {
 			w.stopStarts()
 		}
 		accepting := w.accepting()
-		if w.poller.over() && accepting {
-			w.slots.balance(true)
-		}
 		if accepting && w.untilAnswer() <= 0 {
 			w.scheduler.run()
 		}
@@ -32,23 +29,15 @@ func (w *worker) goOn() error {
 			w.dispatcher.askAbout(s)
 		}
 		w.dispatcher.dispatch()
+		w.slots.balance()
 		w.progress.send()
 		if !accepting {
-			w.slots.balance(false)
 			w.tellOver()
 		}
-		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
-			if w.lockLost() {
-				return workers.ErrLockLost
-			}
-			switch {
-			case !accepting:
-				return nil
-			case w.Linger || !w.idle() || w.poller.outdated():
-			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // other workers' jobs will end
-			default:
-				return nil
-			}
+		if why := w.whyNotDone(); why == "" && w.lockLost() {
+			return workers.ErrLockLost
+		} else if why == "" && (!accepting || !w.poller.outdated()) {
+			return nil
 		}
 		w.poller.poll()
 		if err := w.overdue(); err != nil {
@@ -70,13 +59,39 @@ func (w *worker) tellOver() {
 	}
 }
 
-// idle says whether the latest polls found nothing to do.
-func (w *worker) idle() bool {
+// whyNotDone says why the worker must not end yet; empty if it may.
+func (w *worker) whyNotDone() string {
+	switch {
+	case w.slots.host.running > 0:
+		return "jobs run"
+	case slices.ContainsFunc(w.sources, (*source).isUnsettled):
+		return "results of jobs are not saved"
+	case w.tasks > 0:
+		return "the database has questions to answer"
+	case w.lockLost(), !w.accepting():
+		return ""
+	case w.Linger:
+		return "it lingers"
+	}
 	over, _ := w.starts.Deadline()
-	return !slices.ContainsFunc(w.sources, func(s *source) bool {
-		waits := s.waits()
-		return s.gone == nil && (s.nextPoll.IsZero() || s.again) || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
-	})
+	for _, s := range w.sources {
+		at := s.startsAt()
+		switch {
+		case s.gone != nil:
+		case s.nextPoll.IsZero() || s.again:
+			return "queue " + s.Name + " is polled again"
+		case s.failing:
+			return "jobs of queue " + s.Name + " wait for their retry decision"
+		case s.mayStart():
+			return "jobs of queue " + s.Name + " may start"
+		case w.ClockStands:
+		case !at.IsZero() && at.Before(over):
+			return "jobs of queue " + s.Name + " may start soon"
+		case s.held:
+			return "jobs of queue " + s.Name + " wait for a limit, and others that run may make room"
+		}
+	}
+	return ""
 }
 
 // wait waits for the end of an attempt or task, or for the time to poll, send a round or stop.
@@ -85,21 +100,51 @@ func (w *worker) wait() error {
 	if w.accepting() {
 		stop = w.starts.Done()
 	}
-	timer := time.NewTimer(w.untilNext())
+	until := w.untilNext()
+	due := time.Now().Add(until)
+	timer := time.NewTimer(until)
 	defer timer.Stop()
+	var land func() error
 	select {
 	case a := <-w.runner.ended:
 		w.dispatcher.gather(a)
 		w.gatherAll()
-	case land := <-w.landed:
-		w.tasks--
-		err := land()
-		w.gatherAll() // attempts that began may be over at once, and go with the next round
-		return err
+	case land = <-w.landed:
+	case <-w.added:
+		for _, s := range w.sources {
+			if s.added.Swap(false) {
+				s.foundAny()
+			}
+		}
 	case <-timer.C:
 	case <-stop:
 	}
-	return nil
+	if w.wakes(due); land == nil {
+		return nil
+	}
+	w.tasks--
+	err := land()
+	w.gatherAll() // attempts that began may be over at once, and go with the next round
+	return err
+}
+
+// listen has the loop wake up when this program adds jobs by a source's Queue.
+func (w *worker) listen() (stop func()) {
+	var stops []func()
+	for _, s := range w.sources {
+		stops = append(stops, s.store().OnAdded(func() {
+			s.added.Store(true)
+			select {
+			case w.added <- struct{}{}:
+			default:
+			}
+		}))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }
 
 // gatherAll collects all ended attempts, and first yields to handlers about to end.
@@ -114,16 +159,16 @@ func (w *worker) gatherAll() {
 
 // untilNext returns how long nothing is due.
 func (w *worker) untilNext() time.Duration {
-	until := min(w.poller.until(), w.dispatcher.until())
+	until := min(w.poller.until(), w.dispatcher.until(), w.slots.due(w.slots.wants()))
 	if w.slots.host.running > 0 {
 		until = min(until, w.progress.until())
 	}
 	return max(until, w.untilAnswer(), 0)
 }
 
-// overdue returns the error of a worker that has waited too long for the database.
+// overdue returns the error of a worker that has waited too long for the database, and for nothing else.
 func (w *worker) overdue() error {
-	if w.accepting() || w.slots.host.running > 0 {
+	if w.accepting() || w.slots.host.running > 0 || w.poller.hunts.Load() > 0 {
 		w.quietSince = time.Time{}
 		return nil
 	}
@@ -152,6 +197,13 @@ func (w *worker) beQuiet() {
 	if w.quietSince.IsZero() {
 		w.quietSince = time.Now()
 		w.missed.Store(nil)
+	}
+}
+
+// wakes has a worker that goes on much later than it was due wait for the database again: its process was stopped, or its host.
+func (w *worker) wakes(due time.Time) {
+	if time.Since(due) > time.Second {
+		w.quietSince = time.Time{}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -76,9 +77,7 @@ func TestOutcomesThatCannotBeStored(t *testing.T) {
 			}}
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
 			list := s.outcomes(s.emails, id)
-			if len(list) != 1 || !strings.Contains(list[0].Error, says) || !strings.HasPrefix(list[0].Output, "\uFFFD") {
-				s.t.Errorf("%s: %.200v", says, list)
-			}
+			dbtest.Ensure(s.t, len(list) == 1 && strings.Contains(list[0].Error, says) && strings.HasPrefix(list[0].Output, "\uFFFD"), "%s: %.200v", says, list)
 		}
 	})
 }
@@ -196,9 +195,8 @@ func TestStraysAreKilledFirst(t *testing.T) {
 		s.exec("UPDATE shop_workers SET host = 'there' WHERE id = ?", dead[theirs])
 		s.exec("DELETE FROM shop_workers WHERE id = ?", dead[unknown])
 		p := s.worker(all(func(_ context.Context, j *job.Job) error {
-			if lives := processtest.Alive(strays[j.ID]); lives != (j.ID == ids[unknown]) {
-				s.t.Errorf("job %d of %d is started again, and the stray of its worker lives: %t", j.ID, ids, lives)
-			}
+			lives := processtest.Alive(strays[j.ID])
+			dbtest.Ensure(s.t, lives == (j.ID == ids[unknown]), "job %d of %d is started again, and the stray of its worker lives: %t", j.ID, ids, lives)
 			return nil
 		}))
 		p.Unkilled = func(id string, processes []string) { s.t.Errorf("not killed, of %s: %q", id, processes) }
@@ -321,4 +319,34 @@ func (s shop) disown(h stuck) (*job.Job, activity.Entry) {
 	s.wantHistory(s.emails, "added/0 starting/1 failed/1", first)
 	s.wantHistory(s.emails, atOnce, second)
 	return s.get(s.emails, first), s.outcomes(s.emails, first)[0]
+}
+
+// TestLogTellsWhatWasDecided: handler.Log and Settled say what the worker stored, after the policy and the retry handler, also one
+// that failed, as Log says.
+func TestLogTellsWhatWasDecided(t *testing.T) {
+	suite(t, func(s shop) {
+		s.addJobs(s.emails, job.Params{Type: "once", Data: "error"}, job.Params{Type: "once", Data: "fine"}, job.Params{Type: "once", Data: "sent"},
+			job.Params{Type: "once", Data: "never"}, job.Params{Type: "later", Data: "error"}, job.Params{Type: "send", Data: "error"})
+		j, settled := &journal{}, map[string]worker.Attempt{}
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			return map[string]error{"error": errors.New("busy"), "sent": handler.ErrSent, "never": handler.DoNotRetry(errors.New("no"))}[j.Data]
+		})))
+		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+			return job.Decision{}, errors.New("undecided")
+		})}
+		p.Middleware, p.Log = []handler.Middleware{handler.Log(j.debug())}, j.debug()
+		p.Settled = func(a worker.Attempt) { settled[a.Job.Type+" "+a.Job.Data+" "+strconv.Itoa(a.Job.Attempt)] = a }
+		s.work(p)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for _, want := range []string{
+			"ERROR msg=\"job failed for good\" queue=emails job_id=1 .* attempt=1 max_attempts=1 .*error=busy", "INFO msg=\"job finished\" .*job_id=2 ",
+			"INFO msg=\"job sent\" .*job_id=3 ", "ERROR msg=\"job failed for good\" .*job_id=4 ",
+			"WARN msg=\"job will be retried\" .*job_id=5 .*attempt=1 max_attempts=2 .*retry_at=20", "WARN msg=\"job will be retried\" .*job_id=6 .*attempt=2 max_attempts=3 ",
+			"ERROR msg=\"job failed for good\" .*job_id=6 .*attempt=3 ", "WARN msg=\"a retry handler failed, so the policy decides\" .*job=6 .*attempt=1 error=undecided",
+		} {
+			dbtest.Ensure(s.t, regexp.MustCompile(want).MatchString(j.text.String()), "no %s in %s", want, j.text.String())
+		}
+		dbtest.Ensure(s.t, settled["once error 1"].Status == job.StatusFailed && settled["later error 1"].RetryAt.After(s.clock().Add(50*time.Minute)), "%+v", settled)
+	})
 }

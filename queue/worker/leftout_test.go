@@ -16,9 +16,7 @@ func wantLeftOut(t *testing.T, r *run, want worker.Summary) {
 	got, err := r.end()
 	wantSummary(t, got, want)
 	kind, hint := schema.Diagnose(err)
-	if kind != schema.Misconfigured || hint != "run hipq init" || strings.Count(err.Error(), "queue reports is left out: ") != 1 {
-		t.Errorf("%v (%s)", err, hint)
-	}
+	dbtest.Ensure(t, kind == schema.Misconfigured && hint == "run hipq init" && strings.Count(err.Error(), "queue reports is left out: ") == 1, "%v (%s)", err, hint)
 }
 
 // dropIndex drops an index of reports.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,9 +214,8 @@ func (s shop) wantRate(q *queue.Queue) {
 	s.t.Helper()
 	at := s.starts(q)
 	for i := range max(0, len(at)-q.Rate.Starts) {
-		if d := at[i+q.Rate.Starts].Sub(at[i]); d < q.Rate.Per {
-			s.t.Errorf("starts %d to %d are in %s, allowed are %d in %s", i+1, i+1+q.Rate.Starts, d, q.Rate.Starts, q.Rate.Per)
-		}
+		d := at[i+q.Rate.Starts].Sub(at[i])
+		dbtest.Ensure(s.t, d >= q.Rate.Per, "starts %d to %d are in %s, allowed are %d in %s", i+1, i+1+q.Rate.Starts, d, q.Rate.Starts, q.Rate.Per)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 		ids := s.add(s.emails, "send", 3)
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
+		s.wantJob(s.emails, ids[2], job.Initial, "throttled", job.None, 0)
 	})
 }
 
@@ -316,9 +316,8 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		s.pass(500 * time.Millisecond)
 		over := s.clock()
 		dbtest.OK(s.t, turn.Commit())
-		if n := len(receive(s.t, "the turn", done).Started); n != 1 {
-			s.t.Fatalf("started %d", n)
-		}
+		n := len(receive(s.t, "the turn", done).Started)
+		dbtest.Require(s.t, n == 1, "started %d", n)
 		at := s.get(s.emails, id).StartTime
 		dbtest.Ensure(s.t, !at.Before(over), "the job is said to have started %s before it could", over.Sub(at))
 	})
@@ -342,6 +341,62 @@ func TestRetriesOfWeightZero(t *testing.T) {
 			return nil
 		})))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 61, Finished: 31, Errors: 30})
-		s.wantCounts(s.emails, admin.Counts{Waiting: 1, Due: 1, Finished: 30})
+		s.wantCounts(s.emails, admin.Counts{Waiting: 1, Held: 1, Finished: 30})
+	})
+}
+
+// TestLimitsHoldForAll: a worker whose limits, groups or rate aren't the registered ones starts nothing, and says both values.
+// Reshard, as hipq init, changes them. A worker that runs then leaves the queue out.
+func TestLimitsHoldForAll(t *testing.T) {
+	suite(t, func(s shop) {
+		base := queue.Options{
+			Name: "emails", Types: s.emails.Types, Shards: 1, ThrottleLimit: 9, Rate: job.Rate{Starts: 100, Per: time.Minute},
+			ThrottleGroups: &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 1, "once": 2}},
+		}
+		open := func(change func(*queue.Options)) *queue.Queue {
+			o := base
+			change(&o)
+			return dbtest.Must(queue.New(s.db, o))(s.t)
+		}
+		right := open(func(*queue.Options) {})
+		dbtest.Must(admin.Of(right).Reshard(s.t.Context()))(s.t)
+		s.add(right, "send", 1)
+		for want, change := range map[string]func(*queue.Options){
+			"its throttle_limit is 9 in the database, and missing in this config": func(o *queue.Options) { o.ThrottleLimit = 0 },
+			"its rate is 100/1m in the database, and 100/1h in this config":       func(o *queue.Options) { o.Rate.Per = time.Hour },
+			"its throttle_groups.by is job_type in the database, and missing":     func(o *queue.Options) { o.ThrottleGroups = nil },
+			`its throttle_groups.limits."once" is 2 in the database, and missing`: func(o *queue.Options) {
+				o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 1}}
+			},
+		} {
+			p := worker.Params{Queues: []worker.Queue{{Queue: open(change), Handlers: all(nothing)}}}
+			for name, run := range map[string]func(context.Context, worker.Params) (worker.Summary, error){"Run": worker.Run, "RunUntilDone": worker.RunUntilDone} {
+				in, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+				done, err := run(in, p)
+				cancel()
+				dbtest.Ensure(s.t, done.Started == 0 && errors.Is(err, queue.ErrLimits) && errors.Is(err, queue.ErrShards) &&
+					strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "run hipq init"), "%s, %s: %+v, %v", name, want, done, err)
+			}
+			d := dbtest.Must(admin.Of(open(change)).Division(s.t.Context()))(s.t)
+			o := dbtest.Must(admin.Of(open(change)).Overview(s.t.Context()))(s.t)
+			for _, err := range []error{d.Otherwise, o.Division.Otherwise} {
+				dbtest.Ensure(s.t, err != nil && strings.Contains(err.Error(), want), "%s: %v", want, err)
+			}
+		}
+
+		g, said := s.gate(), &journal{}
+		s.add(right, "send", 2)
+		running := s.start(worker.Params{Log: said.log(), Queues: []worker.Queue{{Queue: right, Handlers: all(g.handle)}}})
+		g.next() // its type's limit is 1: the others wait
+		other := open(func(o *queue.Options) { o.ThrottleLimit = 8 })
+		dbtest.Must(admin.Of(other).Reshard(s.t.Context()))(s.t)
+		dbtest.Ensure(s.t, errors.Is(right.Register(s.t.Context()), queue.ErrLimits), "the former limit is registered again")
+		eventually(s.t, "the queue is left out", func() bool { return said.count("left out") > 0 })
+		g.open()
+		done, err := running.end()
+		dbtest.Ensure(s.t, errors.Is(err, queue.ErrLimits) && strings.Contains(err.Error(), "throttle_limit is 8 in the database, and 9"), "%v", err)
+		wantSummary(s.t, done, worker.Summary{Started: 1, Finished: 1})
+		done = s.work(worker.Params{Queues: []worker.Queue{{Queue: other, Handlers: all(nothing)}}})
+		wantSummary(s.t, done, worker.Summary{Started: 2, Finished: 2})
 	})
 }

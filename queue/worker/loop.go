@@ -34,6 +34,8 @@ type loop struct {
 	landed chan func() error
 	// tasks counts running tasks.
 	tasks int
+	// added wakes the loop when this program has added jobs by a source's Queue.
+	added chan struct{}
 	// changedAt is when a job may last have become due, after a settled job or a schedule.
 	changedAt time.Time
 	// pausedUntil is when to use an unresponsive database again. awaySince is when it stopped answering, or zero.
@@ -61,7 +63,7 @@ func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), workers
 // trouble handles a task's error. A database that will answer later doesn't end the worker, because waiting costs nothing
 // while the lock holds.
 func (l *loop) trouble(err error) error {
-	switch kind, _ := schema.Diagnose(err); {
+	switch {
 	case err == nil:
 		l.hear()
 		if !l.awaySince.IsZero() && time.Now().After(l.backAt()) {
@@ -69,9 +71,9 @@ func (l *loop) trouble(err error) error {
 			l.awaySince = time.Time{}
 		}
 		return nil
-	case errors.Is(context.Cause(l.work), workers.ErrLockLost), kind == schema.TryLater && l.lockLost():
+	case errors.Is(context.Cause(l.work), workers.ErrLockLost), passes(err) && l.lockLost():
 		return workers.ErrLockLost
-	case kind != schema.TryLater:
+	case !passes(err):
 		return err
 	}
 	l.Log.Log(l.work, levelOf(!l.awaySince.IsZero()), "the database is busy or away", "error", err)
@@ -81,6 +83,13 @@ func (l *loop) trouble(err error) error {
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(pollEvery)
 	return nil
+}
+
+// passes says whether the database will work again without this worker's end: it is away or busy, or the password that the
+// worker began with has been changed.
+func passes(err error) bool {
+	kind, _ := schema.Diagnose(err)
+	return kind == schema.TryLater || engine.IsRefused(err)
 }
 
 // backAt is when an answer means that the trouble is over. Requests sent before it may be answered during it. A database on a
@@ -114,7 +123,7 @@ func (l *loop) miss(err error) {
 func (l *loop) away() error {
 	missed, at, answered := l.missed.Load(), l.missedAt.Load(), l.answered.Load()
 	switch {
-	case missed == nil || at == nil || answered != nil && answered.After(*at) || engine.IsAnswer(*missed):
+	case missed == nil || at == nil || answered != nil && answered.After(*at) || engine.IsAnswer(*missed) && !engine.IsRefused(*missed):
 		return nil
 	case errors.Is(*missed, context.Canceled), errors.Is(*missed, context.DeadlineExceeded):
 		return schema.ErrNoAnswer
@@ -144,6 +153,8 @@ func (l *loop) unanswered(last error) error {
 	switch {
 	case ended:
 		return schema.ErrNoAnswer
+	case engine.IsRefused(last):
+		return last
 	case engine.IsAnswer(last):
 		return fmt.Errorf("%w: %w", errWaited, last)
 	}
@@ -172,9 +183,9 @@ func (d *dispatcher) leaveOut(name string, err error) {
 			s.gone = err
 		}
 		s.nothing()
-		s.failing, s.undecided = false, nil
+		s.failing = false
 		for _, r := range slices.Clone(s.rounds) {
-			if !r.isOut && r.Slots > 0 {
+			if !r.isOut && !r.Again && r.Slots > 0 {
 				d.drop(s, r)
 			}
 		}

@@ -59,17 +59,15 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		back := direct.clock().Add(3 * time.Second)
 		g.open()
 		eventually(s.t, "three seconds pass", func() bool { return direct.clock().After(back) })
-		if n := direct.counts(direct.emails).Finished; n != 0 {
-			s.t.Fatalf("%d finished: the database is not away", n)
-		}
+		n := direct.counts(direct.emails).Finished
+		dbtest.Require(s.t, n == 0, "%d finished: the database is not away", n)
 		mend()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 		s.wantHistory(s.emails, atOnce, emails...)
 		s.wantHistory(s.reports, atOnce, reports...)
 		s.wantLife(p.ID, "starting finished")
-		if away, again := log.count("busy or away"), log.count("answers again"); away > 1 || again != away {
-			s.t.Errorf("it is said %d times that it is away, %d times that it is back", away, again)
-		}
+		away, again := log.count("busy or away"), log.count("answers again")
+		dbtest.Ensure(s.t, away <= 1 && again == away, "it is said %d times that it is away, %d times that it is back", away, again)
 	})
 }
 
@@ -155,9 +153,8 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		dbtest.Ensure(s.t, row.State == "working", "the worker is %s", row.State)
 		mend()
 		_, err := r.end()
-		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, workers.ErrLockLost) && trouble != schema.TryLater {
-			s.t.Errorf("the worker ends with %v", err)
-		}
+		trouble, _ := schema.Diagnose(err)
+		dbtest.Ensure(s.t, err != nil && (errors.Is(err, workers.ErrLockLost) || trouble == schema.TryLater), "the worker ends with %v", err)
 		next := direct.worker(all(nothing))
 		next.Linger, next.Host, next.LockFor = true, "there", time.Minute // a slow machine must not take the job from this worker too
 		direct.start(next)
@@ -227,9 +224,7 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	done, err := r.end()
 	dbtest.Ensure(t, errors.Is(err, schema.ErrNoAnswer), "the worker ends with %v", err)
 	// it says what is left behind, and since when
-	if done.Started != 1 || done.Unsettled() != 1 || done.Answered.IsZero() || done.Answered.After(time.Now().Add(-p.Grace)) {
-		t.Errorf("%+v", done)
-	}
+	dbtest.Ensure(t, done.Started == 1 && done.Unsettled() == 1 && !done.Answered.IsZero() && !done.Answered.After(time.Now().Add(-p.Grace)), "%+v", done)
 	kind, _ := schema.Diagnose(err)
 	dbtest.Ensure(t, kind == schema.TryLater, "%v is not for later", err)
 	took := time.Since(began)

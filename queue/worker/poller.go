@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/store"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // pollEvery is how often the worker polls each source.
@@ -18,17 +20,18 @@ const pollEvery = time.Second
 // pollsMax is how many polls run at once, because each needs a connection.
 const pollsMax = 10
 
-// poller polls each source once a second, and runs the upkeep.
+// poller polls each source, and runs the upkeep.
 type poller struct {
 	*loop
 	dispatcher *dispatcher
 	// reapAt is when to look for dead workers next. reapSent is when the running search was sent, or zero.
 	reapAt, reapSent time.Time
-	// news says that a poll has succeeded since over last returned true.
-	news bool
-	// searched are dead workers whose stray processes were looked for on this host; tasks share it.
+	slots            *slots
+	// searched are dead workers whose stray processes were looked for on this host, with those that couldn't be killed; tasks share it.
 	searching sync.Mutex
-	searched  map[string]bool
+	searched  map[string][]string
+	// hunts counts the tasks that look for such processes, which isn't the database's time.
+	hunts atomic.Int32
 }
 
 // nothingToDo says whether a poll finds nothing. It writes nothing.
@@ -51,8 +54,8 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// poll looks for dead workers and polls each source, once a second and when a rate allows more starts. A poll waits up to a
-// second for the previous one. Once the worker starts no more jobs of a source, polls only look for jobs to stop.
+// poll looks for dead workers once a second and polls each source. A poll waits up to a second for the previous one. Once the
+// worker starts no more jobs of a source, polls only look for jobs to stop.
 func (p *poller) poll() {
 	for p.until() <= 0 {
 		s, _ := p.next()
@@ -65,15 +68,22 @@ func (p *poller) poll() {
 		default:
 			p.see(s, store.Poll{}, nil)
 		}
-		s.nextPoll, s.again = time.Now().Add(pollEvery), false
+		s.nextPoll, s.again = time.Now().Add(p.every(s)), false
 	}
 }
 
-// over says whether all polls have returned, except blocked ones, and one has succeeded since the last time.
-func (p *poller) over() bool {
-	over := p.news && p.gate() <= 0
-	p.news = p.news && !over
-	return over
+// waitingEvery is how often a source is polled while its jobs wait for room that others may make.
+const waitingEvery = 150 * time.Millisecond
+
+// every returns how often a source is polled.
+func (p *poller) every(s *source) time.Duration {
+	switch {
+	case !p.accepting() || s.gone != nil:
+		return pollEvery
+	case s.held || s.waits():
+		return min(p.Poll, waitingEvery)
+	}
+	return p.Poll
 }
 
 // next returns the next source to poll, and when; nil means dead workers come first.
@@ -83,13 +93,8 @@ func (p *poller) next() (next *source, at time.Time) {
 		at = p.reapAt
 	}
 	for _, s := range p.sources {
-		due := s.nextPoll
-		// the slots were left meanwhile; a poll claims new ones
-		if waits := s.waits(); s.gone == nil && p.accepting() && !waits.IsZero() && waits.Before(due) {
-			due = waits
-		}
-		if s.pollSent.IsZero() && due.Before(at) {
-			next, at = s, due
+		if s.pollSent.IsZero() && s.nextPoll.Before(at) {
+			next, at = s, s.nextPoll
 		}
 	}
 	return next, at
@@ -133,7 +138,17 @@ func (p *poller) reap() {
 	p.reapSent, p.reapAt = sent, sent.Add(pollEvery)
 	p.task(func() func() error {
 		found, err := p.table.Reap(p.work, p.self, p.killOrphans)
+		var others workers.Others
+		if err == nil {
+			others, err = p.table.Others(p.work, p.self)
+		}
 		return func() error {
+			if err == nil {
+				p.slots.wanting = others.Wanting
+				for _, s := range p.sources {
+					s.share(others.Share(p.ID, s.Name, s.types))
+				}
+			}
 			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // the next search retries held rows
 				p.reapAt = time.Time{}
 			}
@@ -159,7 +174,7 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 		var err error
 		more := false
 		if upkeep != nil {
-			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, p.killOrphans)
+			more, err = s.store().Upkeep(p.work, p.self, *upkeep, handled, func(dead string) { p.killOrphans(dead) })
 		} else if len(running) > 0 {
 			stopping, err = s.store().Stopping(p.work, p.ID, running)
 		}
@@ -180,10 +195,10 @@ func (p *poller) upkeep(s *source, upkeep *store.Poll) {
 			case s.gone != nil:
 				p.see(s, store.Poll{}, stopping)
 			default:
-				s.seenSince, s.vain, p.news = sent, nil, true
+				s.seenSince, s.vain = sent, nil
 				p.see(s, found, stopping)
 				rest := found
-				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // rounds do the others
+				rest.Due, rest.Held = false, false // rounds do these
 				if upkeep == nil && !rest.Nothing() {
 					p.upkeep(s, &found)
 				} else {
@@ -209,37 +224,36 @@ func (p *poller) polled(sent time.Time, err error) error {
 }
 
 // killOrphans kills what a dead worker left running on this host, before its jobs can start again. It ignores the worker's
-// host name, because containers may share processes but not names, or the reverse.
-func (p *poller) killOrphans(dead string) {
+// host name, because containers may share processes but not names, or the reverse. It returns what it couldn't kill.
+func (p *poller) killOrphans(dead string) (left []string) {
+	p.hunts.Add(1)
+	defer p.hunts.Add(-1)
 	p.searching.Lock() // held during the kill, so that no other poll goes on before
 	defer p.searching.Unlock()
-	if p.searched[dead] {
-		return
+	left, searched := p.searched[dead]
+	if searched {
+		return left
 	}
-	p.searched[dead] = true
-	left := guard.KillOrphans(dead)
+	left = guard.KillOrphans(dead)
+	p.searched[dead] = left
 	if len(left) > 0 && p.Unkilled != nil {
 		p.Unkilled(dead, left)
-		return
+		return left
 	}
 	for _, process := range left {
 		p.Log.Warn("a dead worker's handler could not be killed", "worker", dead, "left", process)
 	}
+	return left
 }
 
 // see applies what a poll found in a source, and cancels the jobs to stop.
 func (p *poller) see(s *source, found store.Poll, stopping []int64) {
-	s.freedAt = time.Now()
-	for shard, seen := range found.Shards {
-		in := s.shards[shard]
-		if !in.waitUntil.After(time.Now()) {
-			in.waitUntil = time.Time{}
-		}
-		switch may := len(s.types) > 0 && in.waitUntil.IsZero(); {
-		case may && (seen.Due || seen.Held && s.ThrottleGroups != nil):
-			in.foundMore()
-		case may:
-			in.full = false
+	s.held = found.Held
+	for shard, due := range found.Shards {
+		if in := s.shards[shard]; due && len(s.types) > 0 {
+			in.found()
+		} else {
+			in.waits = false
 		}
 	}
 	if len(s.asked) > 0 && (found.Undecided || found.Stuck || found.Waking) {

@@ -40,6 +40,7 @@ func (p *progress) send() {
 				continue
 			}
 			if latest := a.said.Swap(nil); latest != nil {
+				a.reported = true
 				said[s] = append(said[s], store.Said{Job: a.Job, Progress: *latest})
 			}
 		}
@@ -74,10 +75,10 @@ func (p *progress) land(left map[*source][]store.Said, err error) {
 	}
 	p.sending, p.troubled = false, err != nil
 	for s, list := range left {
-		s.freedAt = time.Now() // the write may have held rows of ended attempts
 		for _, one := range list {
 			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
 				a.said.CompareAndSwap(nil, &one.Progress)
+				a.reported = a.reported && err == nil
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func TestProgress(t *testing.T) {
 			if err := g.handle(ctx, j); err != nil {
 				return err
 			}
-			handler.Progress(ctx, 100, "done") // too late to be stored
+			handler.Progress(ctx, 100, "done") // kept for the first attempt, which has reported before
 			if j.Attempt == 1 {
 				return errors.New("boo")
 			}
@@ -53,7 +53,7 @@ func TestProgress(t *testing.T) {
 		g.let()
 		g.next() // the second attempt
 		p, ok := s.get(s.emails, id).Reached()
-		dbtest.Ensure(t, !ok && p.Attempt == 1 && p.Percent == 40, "the second attempt begins with %+v", p)
+		dbtest.Ensure(t, !ok && p.Attempt == 1 && p.Percent == 100, "the second attempt begins with %+v", p)
 		g.let()
 		r.ended()
 		s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)

@@ -160,9 +160,8 @@ func TestRetryHandlerDecides(t *testing.T) {
 		j := s.get(s.emails, ids[2])
 		dbtest.Ensure(s.t, j.Data == text && j.Priority == 100, "its data are %s, its priority %d", j.Data, j.Priority)
 		for _, id := range ids[1:] {
-			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Error != s.get(s.emails, id).Error || list[0].WorkerID != p.ID {
-				s.t.Errorf("activity: %+v", list)
-			}
+			list := s.outcomes(s.emails, id)
+			dbtest.Ensure(s.t, len(list) == 1 && list[0].Error == s.get(s.emails, id).Error && list[0].WorkerID == p.ID, "activity: %+v", list)
 		}
 	})
 }
@@ -214,9 +213,8 @@ func TestRetryHandlerFails(t *testing.T) {
 		}
 		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)", "a\uFFFD)", "longlong"} {
 			list := s.outcomes(s.emails, ids[i])
-			if want := "no luck (the retry handler failed, so the policy decided: " + why; len(list) != 1 || !strings.HasPrefix(list[0].Error, want) {
-				s.t.Errorf("activity %+v, want one that begins with %s", list, want)
-			}
+			want := "no luck (the retry handler failed, so the policy decided: " + why
+			dbtest.Ensure(s.t, len(list) == 1 && strings.HasPrefix(list[0].Error, want), "activity %+v, want one that begins with %s", list, want)
 		}
 	})
 }
@@ -358,9 +356,8 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		for i, o := range outcomes {
 			settled = append(settled, store.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
 		}
-		if done := s.round(s.emails, dead, 0, settled...); len(done.Lost) > 0 || len(done.Resting) != len(settled) {
-			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)
-		}
+		done := s.round(s.emails, dead, 0, settled...)
+		dbtest.Require(s.t, len(done.Lost) <= 0 && len(done.Resting) == len(settled), "lost %v, resting %v", done.Lost, done.Resting)
 		for i, id := range ids[:len(outcomes)] {
 			s.wantJob(s.emails, id, job.Error, "deciding", outcomes[i].Error, 1)
 		}
@@ -411,9 +408,8 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 		next := asking(only(other.emails, other.worker(all(nothing))), second.decide)
 		heir := other.start(next)
 		for range 2 {
-			if asked := second.next(); asked.Outcome.Error != "no luck" || asked.Outcome.Verdict != job.TryAgain {
-				s.t.Errorf("asked again with %+v", asked.Outcome)
-			}
+			asked := second.next()
+			dbtest.Ensure(s.t, asked.Outcome.Error == "no luck" && asked.Outcome.Verdict == job.TryAgain, "asked again with %+v", asked.Outcome)
 		}
 		for _, id := range ids {
 			j := s.get(s.emails, id)

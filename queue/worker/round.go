@@ -2,9 +2,11 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue/job"
@@ -18,14 +20,19 @@ type round struct {
 	decides bool
 	// apart says that the round may wait for another transaction, and that the source's other rounds don't wait for it.
 	apart bool
+	// shrunk says that an error has replaced its only outcome, which was too large for the database.
+	shrunk bool
+	// notBefore is when to send a round apart whose rows another transaction held.
+	notBefore time.Time
 	// isOut says that the round is under way. Otherwise it is to be sent, perhaps again.
 	isOut bool
 	// sent is when it was sent.
 	sent time.Time
 }
 
-// apartMost is how many rounds apart a source may have under way, because each needs a connection.
-const apartMost = 10
+// apartMost is how many rounds apart a source may have under way, because each needs a connection. heldFor is how long a result
+// waits whose row another transaction held: perhaps for a moment only, as a poll does.
+const apartMost, heldFor = 10, 200 * time.Millisecond
 
 // outs counts a source's rounds under way, apart or not.
 func (s *source) outs(apart bool) (n int) {
@@ -49,23 +56,22 @@ func (s *source) remove(r *round) {
 }
 
 // addApart adds a round that only settles. It tries each row first, because another transaction may hold it.
-func (d *dispatcher) addApart(s *source, list []store.Settled) {
-	r := &round{Round: store.NewRound(d.self), apart: true}
+func (d *dispatcher) addApart(s *source, list []store.Settled, wait time.Duration) {
+	if len(list) == 0 {
+		return
+	}
+	r := &round{Round: store.NewRound(d.self), apart: true, notBefore: time.Now().Add(wait)}
 	r.Settle, r.Again = list, true
 	s.add(r)
 }
 
 func (d *dispatcher) sendWaiting(s *source) {
-	if len(s.blocked) > 0 && s.blockedAt.Before(s.freedAt) && !s.settlesApart() {
-		d.addApart(s, s.blocked)
-		s.blocked = nil
-	}
 	for _, r := range slices.Backward(s.rounds) { // backward, because send may remove one
 		switch {
 		case r.isOut:
 		case r.decides && !d.accepting():
 			s.remove(r) // leave the taken jobs to other workers
-		case !r.apart || s.outs(true) < apartMost:
+		case !r.apart || s.outs(true) < apartMost && time.Until(r.notBefore) <= 0:
 			d.send(s, r)
 		}
 	}
@@ -77,6 +83,9 @@ func (d *dispatcher) send(s *source, r *round) {
 		s.sent = r.sent
 	}
 	r.Stopped = d.starts.Err // the lock may have been given up while the database was away
+	if gone := s.gone; gone != nil {
+		r.Stopped = func() error { return gone } // it only finds what an earlier try has started
+	}
 	d.task(func() func() error {
 		done, err := r.do(d.work, s)
 		took := time.Since(r.sent)
@@ -87,6 +96,9 @@ func (d *dispatcher) send(s *source, r *round) {
 				d.Log.Log(d.work, levelOf(r.Again), "another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				d.miss(err)
 				d.part(s, r, err)
+				return nil
+			case len(r.Settle) > 0 && !r.shrunk && engine.IsTooLarge(err):
+				d.shrink(s, r, err)
 				return nil
 			case d.leftOut(s, err):
 				d.drop(s, r)
@@ -119,7 +131,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 	if r.Slots == 0 {
 		s.remove(r)
 		if len(settle) == 1 {
-			s.block(settle, r)
+			d.addApart(s, settle, heldFor)
 			return
 		}
 	} else {
@@ -127,18 +139,44 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 		r.Settle, r.Again, r.apart = nil, true, true // an earlier try may have been committed
 	}
 	for one := range slices.Chunk(settle, 1) {
-		d.addApart(s, one)
+		d.addApart(s, one, 0)
 	}
 }
 
-// block records results that a round found blocked by other transactions.
-func (s *source) block(list []store.Settled, r *round) {
-	if len(list) > 0 {
-		s.blocked, s.blockedAt = append(s.blocked, list...), r.sent
+// shrink repeats a round of which the server can't take a statement: in parts, or the one result as an error.
+func (d *dispatcher) shrink(s *source, r *round, err error) {
+	if r.Slots > 0 || len(r.Settle) > 1 {
+		vain := s.vain
+		d.part(s, r, err)
+		s.vain = vain // no other transaction was in its way
+		return
 	}
+	e := &r.Settle[0]
+	d.Log.Warn("the outcome of an attempt is too large for the database", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt, "error", err)
+	if e.Asked {
+		e.Decision, e.Note = nil, activity.RetryHandlerFailed+err.Error()
+	} else {
+		e.Outcome = tooLarge(e.Outcome, err)
+	}
+	r.Again, r.shrunk = true, true
 }
 
-// drop gives up a round of a queue that was left out. It tries once more to settle its results apart, which needs no index.
+// tooLarge is an outcome in place of one that can't be stored.
+func tooLarge(o job.Outcome, err error) job.Outcome {
+	text := fmt.Sprintf("not stored: the handler's result has %d bytes, its error %d, its output %d: %v", len(o.Result), len(o.Error), len(o.Output), err)
+	if o.Error != "" {
+		text += "; its error: " + storable(o.Error[:min(len(o.Error), 1000)])
+	}
+	if o.Verdict == job.Finished || o.Verdict == job.Sent {
+		o.Verdict = job.TryAgain
+	}
+	o.Error, o.Result, o.Output = text, "", ""
+	return o
+}
+
+// drop gives up a round of a queue that was left out. It tries once more to settle its results apart, which needs no index. A
+// round that may have been committed is sent once more without them, because otherwise its jobs would be running without a
+// handler as long as this worker lives.
 func (d *dispatcher) drop(s *source, r *round) {
 	if !slices.Contains(s.rounds, r) {
 		return // already dropped with the queue
@@ -147,7 +185,11 @@ func (d *dispatcher) drop(s *source, r *round) {
 	switch {
 	case len(r.Settle) == 0:
 	case r.Slots > 0:
-		d.addApart(s, r.Settle)
+		d.addApart(s, r.Settle, 0)
+		if r.Again {
+			r.Settle, r.apart = nil, true
+			s.add(r)
+		}
 	default:
 		d.summary.Lost += len(r.Settle)
 		d.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
@@ -157,7 +199,7 @@ func (d *dispatcher) drop(s *source, r *round) {
 func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
 	d.count(s, r, done)
-	s.block(done.Unsettled, r)
+	d.addApart(s, done.Unsettled, heldFor)
 	for _, u := range done.Resting {
 		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 			s.ended = append(s.ended, u) // cancelled: no retry handler is asked
@@ -182,26 +224,56 @@ func (d *dispatcher) land(s *source, r *round, done store.Done) {
 // learn records what a round that could start jobs found in its shard.
 func (d *dispatcher) learn(s *source, r *round, done store.Done) {
 	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // otherwise it may have stopped before the claim
-	r.shard.full = done.Full
-	if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
-		r.shard.waitUntil = time.Now().Add(done.Wait)
+	if done.Waits && !r.shard.waits {                               // others may make room, or start what waits before: the next poll says whether any will
+		s.held = true
+		if soon := time.Now().Add(min(d.Poll, waitingEvery)); soon.Before(s.nextPoll) {
+			s.nextPoll = soon
+		}
 	}
-	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
+	r.shard.waits, r.shard.notBefore = done.Waits, time.Time{}
+	if done.Waits && len(s.shards) > 1 && time.Since(s.dividedAt) > pollEvery {
 		s.dividedAt, s.nextPoll = time.Now(), time.Time{} // at once: other shards may give up room
 	}
-	if len(done.Started) > 0 {
-		s.missed = false
-	} else if done.Missed && !s.missed { // a row may be locked for a moment only: don't leave it to the next tick
-		s.again, s.missed = true, true
+	again := time.Duration(0)
+	switch {
+	case done.Wait > 0:
+		again = done.Wait
+	case len(done.Started) > 0:
+		s.missed = 0
+	case done.Missed && s.missed < len(missedFor): // a row may be locked for a moment only: don't leave it to the next tick
+		again = missedFor[s.missed]
+		s.missed++
 	}
 	switch {
-	case done.More && s.gone == nil:
-		r.shard.foundMore()
-	case r.sent.After(r.shard.moreAt):
-		r.shard.moreAt = time.Time{} // unless a concurrent round or a poll has found jobs since
+	case s.gone != nil:
+	case again > 0:
+		r.shard.found()
+		r.shard.notBefore = time.Now().Add(again)
+	case done.More:
+		r.shard.found()
+	case r.sent.After(r.shard.dueAt):
+		r.shard.dueAt = time.Time{} // unless a concurrent round or a poll has found jobs since
 	}
-	if len(done.Started) == 0 {
-		d.slots.balance(false) // the wait may be long, and other sources need the slots
+}
+
+// missedFor is how long a round waits that tries rows again which others had locked, at first and then.
+var missedFor = [2]time.Duration{50 * time.Millisecond, time.Second}
+
+// tell passes on what an attempt made of its job, unless that isn't decided yet.
+func (d *dispatcher) tell(s *source, e store.Settled, done store.Done) {
+	same := func(u store.Settled) bool { return u.Job == e.Job }
+	if slices.ContainsFunc(done.Unsettled, same) || slices.ContainsFunc(done.Resting, same) {
+		return
+	}
+	end, ok := done.Ended[e.Job.ID]
+	if t, _ := s.store().Configured(e.Job.Type); !ok && e.Outcome.Verdict == job.Finished && !t.Async && !slices.Contains(done.Lost, e.Job) {
+		end.Status = job.StatusFinished
+	}
+	if e.Tell != nil {
+		e.Tell(e.Outcome, end)
+	}
+	if d.Settled != nil {
+		d.Settled(Attempt{copied(e.Job), e.Outcome, end.Status, end.At})
 	}
 }
 
@@ -213,6 +285,7 @@ func (d *dispatcher) count(s *source, r *round, done store.Done) {
 		if o, ok := done.Answered[e.Job.ID]; ok {
 			e.Outcome = o
 		}
+		d.tell(s, e, done)
 		switch {
 		case slices.Contains(done.Lost, e.Job):
 			d.summary.Lost++

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/scheduler"
-	"github.com/hipq/hipq/schema"
 )
 
 // schedules enqueues due slots beside the loop, so that a blocked schedule blocks no job.
@@ -56,7 +55,7 @@ func (s *schedules) run() {
 			if s.work.Err() != nil { // the worker ended the task
 				s.err = nil
 			}
-			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
+			if passes(err) {
 				return s.trouble(err) // trouble logs it
 			}
 			if s.err != nil {
@@ -67,9 +66,10 @@ func (s *schedules) run() {
 	})
 }
 
-// failure returns the error of the last attempt to enqueue due slots, if it is permanent. The slots are still due.
+// failure returns the error of the last attempt to enqueue due slots, if it is permanent, or if a slot has waited for long:
+// an application's transaction may hold its key for ever. The slots are still due.
 func (s *schedules) failure() error {
-	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
+	if passes(s.err) && !errors.Is(s.err, scheduler.ErrOverdue) {
 		return nil
 	}
 	return s.err

@@ -207,6 +207,30 @@ func TestWorkerOfNothingElse(t *testing.T) {
 	})
 }
 
+// TestGraceByDefault: options that leave out Grace give handlers the default, not none, which has a name.
+func TestGraceByDefault(t *testing.T) {
+	suite(t, func(s shop) {
+		for grace, want := range map[time.Duration]worker.Summary{0: {Started: 1, Finished: 1}, worker.NoGrace: {Started: 1, Errors: 1}} {
+			s.add(s.emails, "send", 1)
+			g := s.gate()
+			p := only(s.emails, s.worker(all(g.handle)))
+			p.Options = worker.Options{Concurrency: 20, Grace: grace}
+			r := s.start(p)
+			g.next()
+			r.stop()
+			select {
+			case cause := <-g.stopped:
+				dbtest.Ensure(s.t, grace != 0, "interrupted at once: %v", cause)
+			case <-time.After(map[time.Duration]time.Duration{0: time.Second, worker.NoGrace: patience}[grace]):
+				dbtest.Ensure(s.t, grace == 0, "not interrupted")
+			}
+			g.open()
+			wantSummary(s.t, r.ended(), want)
+			s.exec("DELETE FROM shop_emails")
+		}
+	})
+}
+
 // TestWorkerIDIsNew: an ID names one worker, because a second would write under the first one's lock.
 func TestWorkerIDIsNew(t *testing.T) {
 	suite(t, func(s shop) {
@@ -251,7 +275,6 @@ func TestParamsThatCannotBe(t *testing.T) {
 			"Batch is negative":       func(p *worker.Params) { p.Batch = -1 },
 			"MaxJobs is negative":     func(p *worker.Params) { p.MaxJobs = -1 },
 			"RunFor is negative":      func(p *worker.Params) { p.RunFor = -1 },
-			"Grace is negative":       func(p *worker.Params) { p.Grace = -1 },
 			"LockFor is 1ms":          func(p *worker.Params) { p.LockFor = time.Millisecond },
 			"LockFor is 4s":           func(p *worker.Params) { p.LockFor, p.Grace = 4*time.Second, 2*time.Second },
 			"LockFor is 1m0s":         func(p *worker.Params) { p.LockFor, p.Grace = 0, time.Minute },
@@ -262,9 +285,8 @@ func TestParamsThatCannotBe(t *testing.T) {
 				"Run":    func() error { _, err := worker.Run(s.t.Context(), p); return err },
 				"RunJob": func() error { _, err := worker.RunJob(s.t.Context(), p, 1); return err },
 			} {
-				if err := run(); !errors.Is(err, worker.ErrParams) || !strings.Contains(err.Error(), want) {
-					s.t.Errorf("%s: %v, want %q", name, err, want)
-				}
+				err := run()
+				dbtest.Ensure(s.t, errors.Is(err, worker.ErrParams) && strings.Contains(err.Error(), want), "%s: %v, want %q", name, err, want)
 			}
 		}
 		_, err := queue.New(nil, queue.Options{Name: "emails"})
@@ -364,4 +386,23 @@ func TestOnOneConnection(t *testing.T) {
 	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
 	sum := dbtest.Must(worker.Run(t.Context(), p))(t)
 	dbtest.Ensure(t, sum.Finished == 100, "%+v", sum)
+}
+
+// TestPoolTooSmall: on MariaDB and MySQL, a pool with too few connections for a worker is refused at the start.
+func TestPoolTooSmall(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Parallel()
+		pool := dbtest.Pool(t, driver, source)
+		p := worker.Params{Queues: []worker.Queue{{Queue: onPool(t, pool), Handlers: all(nothing)}}}
+		for connections, fits := range map[int]bool{0: true, 3: driver == "sqlite", 4: true} {
+			pool.SetMaxOpenConns(connections)
+			for name, run := range map[string]func(context.Context, worker.Params) (worker.Summary, error){"Run": worker.Run, "RunUntilDone": worker.RunUntilDone} {
+				p.MaxJobs = 1
+				dbtest.Must(p.Queues[0].Enqueue(t.Context(), job.Params{Type: "send"}))(t)
+				_, err := run(t.Context(), p)
+				dbtest.Ensure(t, fits && err == nil || errors.Is(err, worker.ErrParams) && strings.Contains(err.Error(), "at most 3 connections"), "%s, %d: %v", name, connections, err)
+			}
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
@@ -147,8 +148,7 @@ func (s *service) run(ctx context.Context, most int) (started int, err error) {
 
 // ends says whether waiting may not help after an error of a run, and then stops all runs.
 func (s *service) ends(err error) bool {
-	kind, _ := schema.Diagnose(err)
-	if kind == schema.TryLater || errors.Is(err, workers.ErrLockLost) || errors.Is(err, context.Canceled) {
+	if passes(err) || errors.Is(err, workers.ErrLockLost) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	s.log.Error("the worker ends", "error", err)
@@ -169,11 +169,16 @@ func (s *service) renewed(run chan struct{}, lasts time.Duration) {
 	}
 }
 
-// checkTables refuses unfit tables, including those of a single queue, which Run would leave out.
+// checkTables refuses a single unfit queue too, which Run would leave out.
 func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, longestPause, schema.ErrNoAnswer)
 	defer cancel()
 	err := p.Queues[0].store().DB().Check(within, p.tables())
+	for _, q := range p.Queues {
+		if err == nil {
+			err = texts.Wrap(q.Register(within), "queue %s", q.Name)
+		}
+	}
 	if within.Err() != nil {
 		return context.Cause(within)
 	}

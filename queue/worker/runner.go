@@ -31,6 +31,7 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
+	j.MaxAttempts = s.store().MaxAttempts(j)
 	a, here := &attempt{runner: r, source: s, Settled: store.Settled{Job: j}, began: time.Now()}, s.store().Abandoned()
 	if s.RetryHandlers[j.Type] != nil {
 		a.Waits = job.StatusDeciding
@@ -45,7 +46,19 @@ func (r *runner) begin(s *source, j *job.Job) {
 			here.Returned(j)
 		}
 	}
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon})
+	a.Tell = func(o job.Outcome, end store.End) {
+		if f := a.settled.Load(); f != nil {
+			(*f)(end.Status, end.At, o)
+		}
+	}
+	settled := func(f func(job.Status, time.Time, job.Outcome)) {
+		if earlier := a.settled.Load(); earlier != nil {
+			last := f
+			f = func(s job.Status, at time.Time, o job.Outcome) { (*earlier)(s, at, o); last(s, at, o) }
+		}
+		a.settled.Store(&f)
+	}
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: abandon, Settled: settled})
 	s.attempts[j.ID] = a
 	select {
 	case r.begun <- a:
@@ -89,7 +102,7 @@ func (r *runner) end(a *attempt, o job.Outcome, abandoned bool) bool {
 	}
 	a.Outcome = o
 	if r.Ended != nil {
-		r.Ended(Attempt{copied(a.Job), o})
+		r.Ended(Attempt{Job: copied(a.Job), Outcome: o})
 	}
 	r.ended <- a
 	return true
@@ -122,6 +135,8 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	case r.jobs.Err() != nil:
 		a.left = true // another worker asks again after this one has ended
 	default:
+		r.Log.Warn("a retry handler failed, so the policy decides", "queue", a.source.Name, "job", a.Job.ID, "type", a.Job.Type,
+			"attempt", a.Job.Attempt, "error", err)
 		a.Note = activity.RetryHandlerFailed + storable(err.Error())
 	}
 	r.ended <- a

@@ -49,9 +49,7 @@ func TestSchedules(t *testing.T) {
 		s.unseen()
 		run(s.t.Context())
 		run(s.t.Context())
-		if len(ran) != 1 {
-			s.t.Fatalf("%d jobs ran", len(ran))
-		}
+		dbtest.Require(s.t, len(ran) == 1, "%d jobs ran", len(ran))
 		first := <-ran
 		// the same slot again, for a worker already running
 		p.Linger, p.RunFor = true, patience
@@ -90,9 +88,8 @@ func TestSchedulesWait(t *testing.T) {
 		s.unseen()
 		dbtest.OK(s.t, admin.Of(s.emails).Pause(s.t.Context()))
 		run()
-		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
-			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
-		}
+		n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'")
+		dbtest.Require(s.t, n == 2 && len(ran.jobs) == 0, "of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
 		dbtest.OK(s.t, admin.Of(s.emails).Resume(s.t.Context()))
 		run()
 		dbtest.Ensure(s.t, len(ran.jobs) == 1 && ran.jobs[0].Key[:5] == "open@", "%v ran", ran.jobs)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,11 +11,12 @@ import (
 
 type shard struct {
 	candidates *store.Candidates
-	// moreAt is when a round was found to have jobs to start; zero means none. waitUntil is when the rate allows more starts
-	// there.
-	moreAt, waitUntil time.Time
-	// full says that a round found jobs waiting for room in the limit, which may come soon.
-	full bool
+	// dueAt is when something was last found that may start: by a poll, or because room was made, or because a round left some
+	// for lack of slots. It is zero once a later round started all it could. notBefore is when the rate, or one who locks the
+	// rows, may let it start.
+	dueAt, notBefore time.Time
+	// waits says that the latest round found jobs waiting for a limit.
+	waits bool
 	// lastRound is the number of the source's latest round for this shard.
 	lastRound int
 	// preferred says that the shard gets more rounds than others.
@@ -46,24 +48,24 @@ func (s *source) numbered(number int) *shard {
 	return s.shards[number]
 }
 
-// more says that a round may find jobs to start in a shard.
-func (s *source) more() bool {
-	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.more() })
+// mayStart says whether a round might start jobs now.
+func (s *source) mayStart() bool {
+	return s.gone == nil && slices.ContainsFunc(s.shards, func(one *shard) bool { return one.mayStart() })
 }
 
-// full says that jobs in a shard wait for room in the limit.
-func (s *source) full() bool {
-	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.full })
-}
-
-// waits returns when the first waiting shard may go on; zero if none waits.
-func (s *source) waits() (until time.Time) {
+// startsAt returns when a round might start jobs next; zero if nothing is known that it could start.
+func (s *source) startsAt() (at time.Time) {
 	for _, one := range s.shards {
-		if !one.waitUntil.IsZero() && (until.IsZero() || one.waitUntil.Before(until)) {
-			until = one.waitUntil
+		if s.gone == nil && !one.dueAt.IsZero() && (at.IsZero() || one.notBefore.Before(at)) {
+			at = cmp.Or(one.notBefore, one.dueAt)
 		}
 	}
-	return until
+	return at
+}
+
+// waits says that jobs wait for a limit.
+func (s *source) waits() bool {
+	return slices.ContainsFunc(s.shards, func(one *shard) bool { return one.waits })
 }
 
 // next returns the shard for the next round that starts jobs: the one served longest ago. If all wait for room in a queue
@@ -71,7 +73,7 @@ func (s *source) waits() (until time.Time) {
 func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
-		if !one.more() || s.isBusy(one) {
+		if !one.mayStart() || s.isBusy(one) {
 			continue
 		}
 		ago := s.counted + 1 - one.lastRound
@@ -89,7 +91,7 @@ func (s *source) next() (next *shard) {
 	ended := map[*shard]int{}
 	for _, e := range s.ended {
 		one := s.numbered(e.Job.Shard())
-		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
+		if one == nil || s.isBusy(one) || one.notBefore.After(time.Now()) {
 			continue
 		}
 		if ended[one]++; ended[one] > most {
@@ -107,11 +109,31 @@ func (s *source) isBusy(one *shard) bool {
 // nothing records that there is nothing left to start.
 func (s *source) nothing() {
 	for _, one := range s.shards {
-		one.moreAt, one.full, one.waitUntil = time.Time{}, false, time.Time{}
+		one.dueAt, one.notBefore, one.waits = time.Time{}, time.Time{}, false
+	}
+	s.held = false
+}
+
+// foundAny records that any shard may have jobs to start.
+func (s *source) foundAny() {
+	for _, one := range s.shards {
+		if len(s.types) > 0 && s.gone == nil {
+			one.found()
+		}
 	}
 }
 
-// foundMore records that a round may find jobs to start in the shard.
-func (one *shard) foundMore() { one.moreAt = time.Now() }
+// share records how many workers start such jobs now, and this one's place among them. In a queue with turns, rounds find no
+// jobs that others have taken; workers in a divided one meet seldom.
+func (s *source) share(of, place int) {
+	if s.store().TakesTurns() || len(s.shards) > 1 {
+		return
+	}
+	s.among = of
+	s.shards[0].candidates.Share(of, place)
+}
 
-func (one *shard) more() bool { return !one.moreAt.IsZero() }
+// found records that a round may find jobs to start in the shard.
+func (one *shard) found() { one.dueAt = time.Now() }
+
+func (one *shard) mayStart() bool { return !one.dueAt.IsZero() && !one.notBefore.After(time.Now()) }

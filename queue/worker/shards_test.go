@@ -21,9 +21,8 @@ func (s *shop) divide(o queue.Options) {
 	s.t.Helper()
 	o.Name, o.Shards, o.Types = "emails", 8, s.emails.Types
 	q := dbtest.Must(queue.New(s.db, o))(s.t)
-	if err := q.Register(s.t.Context()); !errors.Is(err, queue.ErrShards) {
-		s.t.Fatalf("a queue of one shard is registered with 8: %v", err)
-	}
+	err := q.Register(s.t.Context())
+	dbtest.Require(s.t, errors.Is(err, queue.ErrShards), "a queue of one shard is registered with 8: %v", err)
 	dbtest.Must(admin.Of(q).Reshard(s.t.Context()))(s.t)
 	dbtest.OK(s.t, q.Register(s.t.Context()))
 	s.emails = q

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hipq/hipq/internal/workers"
 )
@@ -15,11 +16,10 @@ type lane struct {
 	limit, width int
 	// slots is how many jobs this worker may run in it now. running is how many run. reserved is how many rounds may start.
 	slots, running, reserved int
-	// served says that other workers here that still start jobs have slots of the lane.
-	served bool
 }
 
-// slots are the worker's lanes, and the slots it holds of each on its host.
+// slots are the worker's lanes, and the slots it holds of each on its host. The only rule: a lane has as many slots as its
+// sources could use now. More are claimed and fewer are kept at once, but not more often than ten times a second.
 type slots struct {
 	*loop
 	// host is the lane of all jobs.
@@ -28,9 +28,23 @@ type slots struct {
 	lanes []*lane
 	// own says that the worker runs a single job, in a slot outside the host's lanes.
 	own bool
-	// balancing says that a task changes the slots. declined says that other workers know that this one starts no more.
-	balancing, declined bool
+	// changing says that a task changes the slots. declined says that other workers know that this one starts no more.
+	changing, declined bool
+	// asked is how many slots of all lanes the latest claim wanted, and claimedAt is when it was sent.
+	asked     int
+	claimedAt time.Time
+	// spareSince is since when a lane has had more slots than its sources could use; zero if none has.
+	spareSince time.Time
+	// wanting is how many other workers here have no slot, and want some for jobs that those with slots don't run.
+	wanting int
 }
+
+const (
+	// slotsEvery is the least time between two changes of the slots.
+	slotsEvery = 100 * time.Millisecond
+	// claimEvery is how often a worker asks again for slots that others held.
+	claimEvery = 250 * time.Millisecond
+)
 
 // newLane makes a lane; the lane of all jobs has none around it.
 func (s *slots) newLane(name string, around *lane, limit int) *lane {
@@ -50,10 +64,8 @@ func (l *lane) free() int {
 	return free
 }
 
-// without says whether other workers here hold all slots of the lane, or of one around it, and still start jobs.
-func (l *lane) without() bool {
-	return l.slots == 0 && l.served || l.around != nil && l.around.without()
-}
+// lacks says whether the worker holds no slot of the lane, or of one around it.
+func (l *lane) lacks() bool { return l.slots == 0 || l.around != nil && l.around.lacks() }
 
 // count adds to the running jobs and reserved slots.
 func (l *lane) count(running, reserved int) {
@@ -66,49 +78,92 @@ func (l *lane) count(running, reserved int) {
 // inUse returns how many slots the lane can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// balance claims missing slots if asked to, and leaves unneeded ones to the host's other workers. It tells them when this
-// worker starts no more jobs. A lane without jobs to start keeps only slots in use or reserved. So does the lane around a
-// full one, because its waiting jobs can't use more.
-func (s *slots) balance(claim bool) {
-	if s.own || s.balancing {
-		return
-	}
-	accepting, takes, claims, wants := s.accepting(), false, map[string]workers.Claim{}, map[*lane]int{}
-	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
+// wants returns how many slots of each lane the sources could use now. A full lane leaves the other slots of the lane around it
+// to others.
+func (s *slots) wants() map[*lane]int {
+	accepting, wants := s.accepting(), map[*lane]int{}
 	for _, one := range s.sources {
-		wants[one.lane] += one.want(accepting)
+		wants[one.lane] += one.wants(accepting, s.wanting > 0)
 	}
 	for _, l := range slices.Backward(s.lanes) { // inner lanes first
-		want := max(l.inUse(), min(wants[l], l.limit))
+		wants[l] = max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
-			wants[l.around] += want
+			wants[l.around] += wants[l]
 		}
-		takes, leaves = takes || claim && want > l.slots, leaves || want < l.slots
-		l.slots = min(l.slots, want) // at once, because slots about to be left must not be used
-		if !claim {
-			want = l.slots
-		}
-		claims[l.name] = workers.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
-	if !takes && !leaves {
+	if s.wanting > 0 {
+		wants[s.host] = max(s.host.inUse(), min(wants[s.host], s.host.limit/(s.wanting+1)))
+	}
+	return wants
+}
+
+// due says how long until the slots should change; not at all if that is longer than pollEvery.
+func (s *slots) due(wants map[*lane]int) time.Duration {
+	const never = 2 * pollEvery
+	if s.own || s.changing || s.untilAnswer() > 0 {
+		return never
+	}
+	lacks, spares, all := false, !s.accepting() && !s.declined && s.host.inUse() > 0, 0
+	for _, l := range s.lanes {
+		all += wants[l]
+		lacks, spares = lacks || wants[l] > l.slots, spares || wants[l] < l.slots
+	}
+	if !spares {
+		s.spareSince = time.Time{}
+	} else if s.spareSince.IsZero() {
+		s.spareSince = time.Now()
+	}
+	until := never
+	if lacks && all > s.asked {
+		until = time.Until(s.claimedAt.Add(slotsEvery))
+	} else if lacks {
+		until = time.Until(s.claimedAt.Add(claimEvery))
+	}
+	if spares && s.accepting() {
+		until = min(until, time.Until(s.spareSince.Add(slotsEvery)))
+	} else if spares {
+		until = 0
+	}
+	return until
+}
+
+// balance claims the slots that sources could use, and leaves the others to the host's other workers. It tells them when this
+// worker starts no more jobs.
+func (s *slots) balance() {
+	wants := s.wants()
+	if s.due(wants) > 0 {
 		return
 	}
-	s.balancing = true
+	accepting, claims, due := s.accepting(), map[string]workers.Claim{}, workers.Serves{}
+	for _, one := range s.sources {
+		if accepting && (one.mayStart() || one.failing) {
+			due[one.Name] = append(due[one.Name], one.types...)
+		}
+	}
+	s.asked, s.claimedAt, s.spareSince = 0, time.Now(), time.Time{}
+	for _, l := range s.lanes {
+		s.asked += wants[l]
+		l.slots = min(l.slots, wants[l]) // at once, because slots about to be left must not be used
+		claims[l.name] = workers.Claim{Want: wants[l], InUse: l.inUse(), Limit: l.limit}
+	}
+	s.changing = true
 	s.task(func() func() error {
-		got, served, err := s.table.ClaimSlots(s.work, s.self, claims, accepting)
+		got, served, err := s.table.ClaimSlots(s.work, s.self, claims, due, accepting)
 		return func() error {
-			if s.balancing = false; err == nil {
-				s.declined = s.declined || !accepting
-				for _, l := range s.lanes {
-					l.slots, l.served = got[l.name], served[l.name]
-				}
-				for _, one := range s.sources {
-					if s.host.inUse() == 0 && one.lane.without() {
-						one.nothing() // the workers with the slots serve these jobs
-					}
+			if s.changing = false; err != nil {
+				return s.trouble(err)
+			}
+			s.declined = s.declined || !accepting
+			for _, l := range s.lanes {
+				l.slots = got[l.name]
+			}
+			for _, one := range s.sources {
+				if s.host.inUse() == 0 && one.lane.lacks() && served.All(one.Name, one.types) {
+					one.nothing() // the workers with the slots serve these jobs
+					one.failing = false
 				}
 			}
-			return s.trouble(err)
+			return s.trouble(nil)
 		}
 	})
 }

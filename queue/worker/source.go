@@ -3,6 +3,7 @@ package worker
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/store"
@@ -21,6 +22,8 @@ type source struct {
 	lane         *lane
 	// shards are the queue's shards, by number.
 	shards []*shard
+	// among is how many workers start such jobs now, if they share what they read ahead.
+	among int
 	// counted is the number of rounds so far that could start jobs.
 	counted int
 	// dividedAt is when a poll was last asked to divide the limit again.
@@ -39,11 +42,6 @@ type source struct {
 	rounds []*round
 	// sent is when the latest round that isn't apart was sent.
 	sent time.Time
-	// blocked are attempts whose rows another transaction held.
-	blocked []store.Settled
-	// blockedAt is when the round that found so was sent. After a later freedAt they are settled apart: a poll or a write of
-	// progress, which may have held the rows, has ended.
-	blockedAt, freedAt time.Time
 	// failing says that jobs may be waiting for a retry handler.
 	failing bool
 	// undecided are the jobs that this worker took for a decision.
@@ -52,11 +50,15 @@ type source struct {
 	// nextPoll is when the next poll is due; zero means now. pollSent is when the running poll or upkeep was sent, or zero.
 	// seenSince is when the latest successful poll was sent.
 	nextPoll, pollSent, seenSince time.Time
-	// again says that there is work for another poll. missed says that a round missed jobs since the last start, and had the
-	// source polled again.
-	again, missed bool
+	// again says that there is work for another poll. held says that the latest poll found jobs that a limit holds, and others
+	// that may make room.
+	again, held bool
+	// missed is how often rounds tried again since the last start, because others had locked due jobs.
+	missed int
 	// reached says that a poll found nothing to start, or that a round could start jobs.
 	reached bool
+	// added says that this program has added jobs by the source's Queue.
+	added atomic.Bool
 	// vain is the last lock timeout of a poll or round since the last successful poll.
 	vain error
 	// gone is why the queue is left out; else nil.
@@ -102,7 +104,7 @@ func (s *source) owed() int {
 	if len(s.asked) == 0 {
 		return 0
 	}
-	n := len(s.undecided) + resting(s.ended) + resting(s.blocked)
+	n := len(s.undecided) + resting(s.ended)
 	for _, r := range s.rounds {
 		n += resting(r.Settle)
 	}
@@ -119,26 +121,30 @@ func resting(list []store.Settled) (n int) {
 	return n
 }
 
-// want returns how many slots the source can use.
-func (s *source) want(accepting bool) int {
-	if (s.more() || s.failing) && accepting {
+// wants returns how many slots the source could use now. While its jobs wait for room, it keeps one, to start the first of them
+// at once; but not if others want slots.
+func (s *source) wants(accepting, others bool) int {
+	if (s.mayStart() || s.failing) && accepting {
 		return s.lane.width
 	}
 	n := s.running + s.owed()
 	for _, r := range s.rounds {
 		n += r.Slots
 	}
+	if accepting && !others && s.gone == nil && s.waits() {
+		n++
+	}
 	return n
 }
 
 // isUnsettled says that attempts must be settled, or decisions taken.
 func (s *source) isUnsettled() bool {
-	return len(s.ended)+len(s.rounds)+len(s.blocked)+len(s.undecided) > 0
+	return len(s.ended)+len(s.rounds)+len(s.undecided) > 0
 }
 
 // unwritten returns the IDs of jobs whose results wait for other transactions.
 func (s *source) unwritten() (ids []int64) {
-	list := s.blocked
+	var list []store.Settled
 	for _, r := range s.rounds {
 		if r.apart {
 			list = slices.Concat(list, r.Settle)
@@ -148,11 +154,6 @@ func (s *source) unwritten() (ids []int64) {
 		ids = append(ids, e.Job.ID)
 	}
 	return ids
-}
-
-// settlesApart says that a round under way or to be sent has results that may wait for other transactions.
-func (s *source) settlesApart() bool {
-	return slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
 }
 
 // occupy counts n more running attempts or decisions.

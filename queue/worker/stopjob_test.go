@@ -189,7 +189,7 @@ func TestWorkerOfAStoppedJobDies(t *testing.T) {
 		c := s.court()
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(c.decide)}
-		wantSummary(s.t, s.work(p), worker.Summary{})
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1}) // the one that no operator stopped
 		c.quiet("the job was cancelled")
 		for _, id := range ids {
 			s.wantCancelled(id, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -26,7 +27,7 @@ func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 		o.Types = append(o.Types, t)
 	}
 	q := dbtest.Must(queue.New(s.db, o))(s.t)
-	dbtest.OK(s.t, q.Register(s.t.Context()))
+	dbtest.Must(admin.Of(q).Reshard(s.t.Context()))(s.t)
 	return q
 }
 

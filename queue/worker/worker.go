@@ -12,7 +12,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,18 +68,21 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].store().DB()
 	l := &loop{
-		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity(), ByHand: p.ByHand}, db: db,
-		table: workers.New(db), landed: make(chan func() error),
+		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity(), ByHand: p.ByHand, Serves: workers.Serves{}}, db: db,
+		table: workers.New(db), landed: make(chan func() error), added: make(chan struct{}, 1),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
 	w.scheduler = &schedules{loop: l, scheduler: scheduler.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
+		if p.MaxJobs == 0 { // otherwise it may leave jobs: no other worker leaves them to it
+			w.self.Serves[q.Name] = slices.Sorted(maps.Keys(q.Handlers))
+		}
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
-	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
+	w.poller = &poller{loop: l, dispatcher: w.dispatcher, slots: w.slots, searched: map[string][]string{}}
 	w.dispatcher.nextSource = rand.IntN(len(w.sources)) // many short runs must not all begin with the first source
 	return w, nil
 }
@@ -194,6 +199,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
+	defer w.listen()()
 	if err := begin(); err != nil {
 		return w.summary, errors.Join(err, w.signOff(nil))
 	}
@@ -221,24 +227,27 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 
 // signOff ends the worker's row if the database answers in time and the lock holds. The activity gets the remark, if any.
 func (w *worker) signOff(remark error) error {
-	w.beQuiet()
-	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
-	defer cancel()
 	for {
+		w.beQuiet()
+		due := w.quietSince.Add(w.patience())
+		end, cancel := context.WithDeadline(w.work, due)
 		err := w.table.End(end, w.self, activity.Finished, w.summary.Started, remark)
-		kind, _ := schema.Diagnose(err)
-		switch later := end.Err() != nil || kind == schema.TryLater; {
-		case err == nil || !later:
+		over := end.Err() != nil
+		cancel()
+		w.lease.check()
+		w.wakes(due)
+		switch {
+		case err == nil || !over && !passes(err):
 			return err
 		case w.lockLost():
 			return workers.ErrLockLost
-		case end.Err() != nil:
+		case over && !w.quietSince.IsZero():
 			return w.unanswered(err)
 		}
 		w.miss(err) // the last try may only say that time is up
 		select {
-		case <-end.Done():
-		case <-time.After(pollEvery):
+		case <-w.work.Done():
+		case <-time.After(min(pollEvery, time.Until(due))):
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options bound a worker's load. They match the config's worker section. 0 means the value of DefaultOptions, except for
-// Grace and MaxJobs.
+// Options bound a worker's load. They match the config's worker section. 0 means the value of DefaultOptions.
 type Options struct {
 	// Concurrency is how many jobs run at once on this host, across all of the instance's workers there.
 	Concurrency int
@@ -24,16 +23,24 @@ type Options struct {
 	RunFor time.Duration
 	// Linger makes the worker poll until RunFor is over. Without Linger it ends when nothing is due.
 	Linger bool
+	// Poll is how often the worker looks for jobs that others have added, at least 10 ms. Jobs that this program adds by the
+	// worker's own Queue start at once.
+	Poll time.Duration
 	// LockFor is how long the worker's lock lasts without renewal.
 	LockFor time.Duration
-	// Grace is how long handlers may go on after they were told to stop; 0 means not at all.
+	// Grace is how long handlers may go on after they were told to stop; NoGrace means not at all.
 	Grace time.Duration
 	// MaxJobs ends the worker after this many starts; 0 means no limit.
 	MaxJobs int
 }
 
+// NoGrace is a Grace that stops handlers at once.
+const NoGrace = handler.NoGrace
+
 // DefaultOptions apply where the config has no value.
-var DefaultOptions = Options{Concurrency: 4, Batch: 100, RunFor: 55 * time.Second, LockFor: time.Minute, Grace: 10 * time.Second}
+var DefaultOptions = Options{
+	Concurrency: 4, Batch: 100, RunFor: 55 * time.Second, Poll: time.Second, LockFor: time.Minute, Grace: handler.DefaultGrace,
+}
 
 // Queue is a queue with its handlers by job type. The worker ignores jobs of other types.
 type Queue struct {
@@ -73,8 +80,11 @@ type Params struct {
 	// Close, if set, cleans up after the handlers once all attempts are settled. Its text goes into the worker's last
 	// activity entry. RunUntilDone calls it once, after all runs, and logs the text.
 	Close func() string
-	// Ended, if set, is called for each attempt when its handler has ended.
+	// Ended, if set, is called for each attempt when its handler has ended. What follows isn't decided yet.
 	Ended func(Attempt)
+	// Settled, if set, is called for each attempt when what it made of its job is stored, after a retry handler's decision. The
+	// worker waits for it, so it must return at once.
+	Settled func(Attempt)
 	// Quarantine, if set, runs a job whose last two attempts ended with their workers. It starts a process that calls
 	// TakeOver, and must end when ctx does. It returns nil if the attempt was settled.
 	Quarantine func(ctx context.Context, queue string, j *job.Job) error
@@ -82,7 +92,7 @@ type Params struct {
 	// If nil, the log gets them.
 	Unkilled func(workerID string, processes []string)
 	// Log, if set, gets rounds (debug), trouble such as a database that is away (warn), and the error that ends RunUntilDone
-	// (error). To log jobs, see handler.Log.
+	// (error), and why a retry handler failed (warn). To log jobs, see handler.Log.
 	Log *slog.Logger
 	// over, if set, is called once if RunFor is over, no more jobs will start, and some still run, with how many have started.
 	over func(started int)
@@ -98,6 +108,10 @@ func (p Params) tables() (all []schema.Queue) {
 // Attempt is an attempt whose handler has ended.
 type Attempt struct {
 	Job *job.Job
-	// Outcome is the handler's, or says that the attempt was interrupted or cancelled.
+	// Outcome is the handler's, or says that the attempt was interrupted, cancelled or, in Settled, answered.
 	Outcome job.Outcome
+	// Status is what the job became, in Settled: for example job.StatusFailed. It is empty if others settled the attempt.
+	Status job.Status
+	// RetryAt is when the job runs again; zero if it doesn't.
+	RetryAt time.Time
 }

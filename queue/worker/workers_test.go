@@ -28,9 +28,8 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if started := dbtest.Must((*store.Queue)(q).Round(s.t.Context(), r))(s.t).Started; len(started) != n {
-		s.t.Fatalf("started %d", len(started))
-	}
+	started := dbtest.Must((*store.Queue)(q).Round(s.t.Context(), r))(s.t).Started
+	dbtest.Require(s.t, len(started) == n, "started %d", len(started))
 }
 
 // types are those of the shop's queues.
@@ -105,23 +104,20 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 			p.Linger = true
 			s.start(p)
 		}
-		g.holds(3) // the running job is retried, and those only locked run
+		g.holds(4) // the running jobs are retried, and those only locked run
 		g.open()
-		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 3 })
+		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 4 })
 		const lost = "worker lost: dead-worker (pid 99 on here)"
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", lost, 1)
+		s.wantJob(s.emails, ids[1], job.Final, "finished", job.None, 2)
 		s.wantJob(s.emails, ids[2], job.Final, "failed", lost, 1)
-		s.wantHistory(s.emails, atSecond, ids[0])
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+		s.wantHistory(s.emails, atSecond, ids[:2]...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
 		s.wantHistory(s.emails, atOnce, ids[3:]...)
 		row := s.row(dead)
 		dbtest.Ensure(s.t, row.State == "error" && row.Slots == 0 && !row.EndTime.IsZero(), "its row: %+v", row)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, Worker: dead})
-		if len(entries) != 1 {
-			s.t.Fatalf("its activity: %+v", entries)
-		}
+		dbtest.Require(s.t, len(entries) == 1, "its activity: %+v", entries)
 		if e := entries[0]; e.State != activity.Error || e.Host != "here" || e.PID != 99 ||
 			!strings.Contains(e.Error, "its last heartbeat was "+e.At.Sub(row.Heartbeat.Time).Round(time.Second).String()+" earlier") {
 			s.t.Errorf("its activity: %+v", e)
@@ -247,9 +243,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		row = s.row(p.ID)
 		dbtest.Ensure(s.t, row.State == "finished" && row.Slots == 0 && !row.EndTime.Before(beat.Heartbeat.Time), "at the end: %+v", row)
 		entries := s.entries(activity.Filter{Kind: activity.Worker})
-		if len(entries) != 2 {
-			s.t.Fatalf("activity: %+v", entries)
-		}
+		dbtest.Require(s.t, len(entries) == 2, "activity: %+v", entries)
 		for i, state := range []activity.State{activity.Starting, activity.Finished} {
 			e := entries[i]
 			if e.State != state || e.WorkerID != p.ID || e.Host != "here" || e.PID != 4711 || e.Error != activity.None || e.Queue != activity.None {
@@ -271,7 +265,10 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		s.work(lingers)
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" SELECT 'dead', host, pid, 'working', "+s.db.SQL.NowSQL+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
-		dbtest.Must(workers.New(s.db).Reap(s.t.Context(), workers.Worker{}, nil))(s.t)
+		survivor := func(string) []string { return []string{"process 7 (php) still runs"} }
+		dbtest.Must(workers.New(s.db).Reap(s.t.Context(), workers.Worker{Host: last.Host}, survivor))(s.t)
+		died := s.entries(activity.Filter{Kind: activity.Worker, Worker: "dead"})
+		dbtest.Ensure(s.t, len(died) == 1 && strings.HasSuffix(died[0].Error, "; could not end processes of its handlers: process 7 (php) still runs"), "%+v", died)
 		var idle []bool
 		ticks, err := workers.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second))
 		for _, t := range ticks {

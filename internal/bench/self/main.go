@@ -8,10 +8,13 @@
 //	BENCH_TMP   the folder of SQLite's file
 //	N           how many jobs to drain at a time (20000)
 //	SINGLE      how many to enqueue one by one (2000)
-//	CASES       what to measure: plain (the default), types20, throttle
+//	CASES       what to measure: plain, workers (both by default), types20, throttle
+//
+// With an argument it is one of the workers: see [bench.Process].
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -28,12 +31,15 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // as hipq does
 	}
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		panic(err)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return bench.Serve(ctx, args[0], os.Stdin, os.Stdout)
+	}
 	n, err := number("N", 20_000)
 	if err != nil {
 		return err
@@ -80,7 +86,7 @@ func number(name string, otherwise int) (int, error) {
 func choose(list string) ([]measurement, error) {
 	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 	if len(names) == 0 {
-		names = []string{"plain"}
+		names = []string{"plain", "workers"}
 	}
 	chosen := make([]measurement, len(names))
 	for i, name := range names {
@@ -95,6 +101,7 @@ func choose(list string) ([]measurement, error) {
 type engine struct {
 	meter
 	n, single int
+	place     bench.Place
 }
 
 func (e engine) measure(ctx context.Context, o schema.Options, chosen []measurement) error {
@@ -108,6 +115,7 @@ func (e engine) measure(ctx context.Context, o schema.Options, chosen []measurem
 	}
 	defer db.Close()
 	for _, m := range chosen {
+		e.place = bench.Place{Driver: o.Driver, Source: cmp.Or(o.DSN, o.Path), Instance: "bench", Queue: m.queue.Name}
 		q, err := bench.Open(ctx, db, m.queue)
 		if err != nil {
 			return err

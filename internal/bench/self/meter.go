@@ -37,12 +37,15 @@ func (m meter) line(name, metric string, value float64, unit string) {
 	fmt.Fprintf(m.out, "%s.%s\t%s\t%.6g\t%s\n", m.prefix, name, metric, value, unit)
 }
 
-func ownCPU() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0
+// ownCPU includes processes that have ended.
+func ownCPU() (sum time.Duration) {
+	for _, whose := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var used syscall.Rusage
+		if err := syscall.Getrusage(whose, &used); err == nil {
+			sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		}
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	return sum
 }
 
 // serverCPU is 0 without /proc.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -35,9 +36,7 @@ func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for pause := time.Millisecond; !is(); pause = min(2*pause, 20*time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20s: %s", what)
-		}
+		dbtest.Require(t, !time.Now().After(deadline), "not within 20s: %s", what)
 		time.Sleep(pause)
 	}
 }
@@ -95,8 +94,6 @@ func Identity(t *testing.T, pid int) string {
 	if len(own) == 0 {
 		t.Skip("no process knows of another here whether it is gone")
 	}
-	if !ok {
-		t.Fatalf("there is no process %d", pid)
-	}
+	dbtest.Require(t, ok, "there is no process %d", pid)
 	return fmt.Sprintf("%s %d %d", strings.Join(own[:3], " "), pid, o.Born)
 }

@@ -125,12 +125,6 @@ func (c *Call) Fail(errno syscall.Errno) {
 	c.Trace.fail(unix.PtraceSetRegs(c.TID, &c.regs))
 }
 
-// Shorten makes a write write only so many bytes. The hook calls it at the entry.
-func (c *Call) Shorten(n int) {
-	c.regs.Rdx = uint64(n)
-	c.Trace.fail(unix.PtraceSetRegs(c.TID, &c.regs))
-}
-
 // Stop stops the process just before the call, until it gets a SIGCONT. The hook calls it at the entry. A plain SIGSTOP
 // would let the call through first, so the call is skipped, and made again when the process continues.
 func (c *Call) Stop() {

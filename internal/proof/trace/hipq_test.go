@@ -124,9 +124,8 @@ func TestPowerCut(t *testing.T) {
 			break
 		}
 		seed++
-		if err := powerCut(t, base, log[:seed%uint64(len(log)+1)], seed); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		err := powerCut(t, base, log[:seed%uint64(len(log)+1)], seed)
+		dbtest.Require(t, err == nil, "seed %d: %v", seed, err)
 	}
 	unsafe := slices.DeleteFunc(slices.Clone(log), func(c trace.Change) bool { return c.Kind == trace.Sync })
 	found := 0

@@ -40,10 +40,9 @@ type Trace struct {
 	cmd     *exec.Cmd
 	threads map[int]*thread // of the tracer's goroutine only
 
-	rootEnded chan struct{}
-	ended     chan struct{}
-	state     *os.ProcessState // of the command
-	err       error
+	ended chan struct{}
+	state *os.ProcessState // of the command
+	err   error
 
 	mu        sync.Mutex
 	killed    bool
@@ -67,7 +66,7 @@ const options = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE
 // Start starts a command. Instead of its Wait, call that of the trace in any case.
 func Start(cmd *exec.Cmd, o Options) (*Trace, error) {
 	t := &Trace{
-		o: o, cmd: cmd, threads: map[int]*thread{}, rootEnded: make(chan struct{}), ended: make(chan struct{}),
+		o: o, cmd: cmd, threads: map[int]*thread{}, ended: make(chan struct{}),
 		processes: map[int]*Process{}, names: map[string]int{},
 	}
 	if t.o.Program == "" {
@@ -175,7 +174,6 @@ func (t *Trace) follow() {
 			t.state, err = t.cmd.Process.Wait()
 			t.fail(err)
 			t.gone(pid)
-			close(t.rootEnded)
 			continue
 		}
 		if info.Code >= exited && info.Code <= dumped {
@@ -287,9 +285,6 @@ func (t *Trace) Kill() {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
-
-// RootEnded is closed when the command itself has ended; what it has started may still run.
-func (t *Trace) RootEnded() <-chan struct{} { return t.rootEnded }
 
 // Calls is the number of counted calls so far, and of each name.
 func (t *Trace) Calls() (n int, names map[string]int) {

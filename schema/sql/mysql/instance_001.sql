@@ -6,8 +6,8 @@ CREATE TABLE IF NOT EXISTS {activity} (
   state     ENUM('added','starting','finished','error','failed','cancelled') CHARACTER SET ascii NOT NULL,
   queue     VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   job_id    BIGINT NOT NULL DEFAULT 0,
-  job_type  VARBINARY(64) NOT NULL DEFAULT 'NONE',
-  job_key   VARBINARY(255) NOT NULL DEFAULT 'NONE',
+  job_type  VARBINARY(65) NOT NULL DEFAULT 'NONE',
+  job_key   VARBINARY(256) NOT NULL DEFAULT 'NONE',
   worker_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   host      VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
   pid       INT NOT NULL DEFAULT 0,
@@ -44,6 +44,10 @@ CREATE TABLE IF NOT EXISTS {workers} (
   accepting  TINYINT NOT NULL DEFAULT 1,
   -- 1: started by a person, so it doesn't show that cron works
   by_hand    TINYINT NOT NULL DEFAULT 0,
+  -- the job types that it runs by queue, as JSON
+  serves     TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- how many slots of its host it could use while it has none and those who have them don't run its types
+  wants      INT NOT NULL DEFAULT 0,
   PRIMARY KEY (id),
   KEY {workers}$state (state, lock_until),
   KEY {workers}$start (start_time)
@@ -78,9 +82,11 @@ CREATE TABLE IF NOT EXISTS {shards} (
   rate_share    BIGINT NOT NULL DEFAULT 0,
   -- when the shares were last divided; times in this table are microseconds since 1970
   divide_time   BIGINT NOT NULL DEFAULT 0,
-  -- the heads of some types, as JSON: nothing behind the first head starts
-  heads         TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
-  -- since when the limit or the rate has kept the shard from starting anything
+  -- the weight of the jobs that await an answer: at least that, because an answer doesn't reduce it
+  awaiting      BIGINT NOT NULL DEFAULT 0,
+  -- when that was last summed up
+  awaiting_time BIGINT NOT NULL DEFAULT 0,
+  -- since when jobs have waited for the limit or the rate while none started; 0: none waits
   wait_since    BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (queue, shard)
 ) ENGINE=InnoDB;
@@ -110,7 +116,7 @@ CREATE TABLE IF NOT EXISTS {hours} (
 CREATE TABLE IF NOT EXISTS {metrics} (
   hour             DATETIME NOT NULL,
   queue            VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  job_type         VARBINARY(64) NOT NULL,
+  job_type         VARBINARY(65) NOT NULL,
   added            BIGINT NOT NULL DEFAULT 0,
   started          BIGINT NOT NULL DEFAULT 0,
   finished         BIGINT NOT NULL DEFAULT 0,

@@ -1,9 +1,10 @@
--- The jobs of one queue. docs/schema.md explains each column, and lists the queries that each index serves.
+-- The jobs of one queue. docs/reference/schema.md explains each column, and lists the queries that each index serves.
 CREATE TABLE IF NOT EXISTS {jobs} (
   id                 BIGINT NOT NULL AUTO_INCREMENT,
-  job_type           VARBINARY(64) NOT NULL,
+  -- an application's texts have a byte more than allowed: a session without strict mode cuts them, and the constraints refuse those
+  job_type           VARBINARY(65) NOT NULL,
   job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
-  job_key            VARBINARY(255) NOT NULL DEFAULT (UUID()),
+  job_key            VARBINARY(256) NOT NULL DEFAULT (UUID()),
   -- 'closed' is final with an error that needs nothing more. 'scheduled' follows 'available', because a lock on a
   -- status's range also locks the gap before it, and jobs that are retried go into that gap
   status             ENUM('submitted','available','scheduled','throttled','locked','running','answered','deciding','awaiting','undecided',
@@ -14,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   throttle_factor    INT UNSIGNED NULL,
   time_windows       TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
   throttle_group     VARBINARY(255) NOT NULL DEFAULT 'NONE',
-  shard_key          VARBINARY(255) NOT NULL DEFAULT 'NONE',
+  shard_key          VARBINARY(256) NOT NULL DEFAULT 'NONE',
   -- the shard's place: 1000 times the division, plus the shard; 8003 is shard 3 of 8, 1000 the only shard
   shard              INT NOT NULL DEFAULT 1000,
   attempt            INT UNSIGNED NOT NULL DEFAULT 0,
@@ -25,6 +26,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   scheduled_run_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   -- when the upkeep must handle the row: 'scheduled' becomes available, 'awaiting' times out; else NULL
   wake_time          DATETIME(6) NULL,
+  -- when a worker last asked for a 'throttled' job that stands in line, and holds others up since then; NULL if its group holds it
+  asked_time         DATETIME(6) NULL,
   -- when the current attempt began; before the first, when the job was added (NULL for plain SQL), so that the row doesn't grow
   start_time         DATETIME(6) NULL,
   worker_id          CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
@@ -55,8 +58,10 @@ CREATE TABLE IF NOT EXISTS {jobs} (
     WHEN status IN ('deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   -- stored, not virtual: an index on a virtual column would keep MariaDB from adding columns instantly
   live               TINYINT AS (IF(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
-  -- a range within the status: jobs held by a full group, jobs without a weight, jobs to stop
-  part               VARBINARY(255) AS (CASE WHEN status = 'throttled' THEN throttle_group
+  -- a range within the status: the jobs first in line for a limit, those that a group holds behind them or that await an
+  -- answer in it, jobs without a weight, jobs to stop
+  part               VARBINARY(255) AS (CASE WHEN status = 'throttled' AND asked_time IS NOT NULL THEN 'line'
+    WHEN status IN ('throttled', 'awaiting') THEN throttle_group
     WHEN status = 'available' THEN IF(throttle_factor = 0, 'free', 'NONE')
     WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) STORED,
   -- One index and one ORDER BY serve each order of a queue. This is the priority, its negative if the highest comes first, or 0
@@ -73,9 +78,12 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority >= -2147483647 OR priority IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor <= 2147483647 OR throttle_factor IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
-  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR status IN ('submitted', 'finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL AND OCTET_LENGTH(time_windows) <= 2048 OR time_windows IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
   CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
-  CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) BETWEEN 1 AND 1048576 OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$job_type CHECK (OCTET_LENGTH(job_type) <= 64 OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$job_key CHECK (OCTET_LENGTH(job_key) <= 255 OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$shard_key CHECK (OCTET_LENGTH(shard_key) <= 255 OR status IN ('finished', 'failed', 'closed')),
   -- a server may be configured to accept 0000-00-00
   CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970-01-01' AND (scheduled_run_time < '9999-01-01' OR status <> 'submitted') AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0)
 ) ENGINE=InnoDB;

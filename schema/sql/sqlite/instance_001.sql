@@ -36,6 +36,8 @@ CREATE TABLE IF NOT EXISTS {workers} (
   process    TEXT NOT NULL DEFAULT 'NONE',
   accepting  INTEGER NOT NULL DEFAULT 1,
   by_hand    INTEGER NOT NULL DEFAULT 0,
+  serves     TEXT NOT NULL DEFAULT 'NONE',
+  wants      INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (id)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS {workers}$state ON {workers} (state, lock_until);
@@ -61,7 +63,8 @@ CREATE TABLE IF NOT EXISTS {shards} (
   share         INTEGER NOT NULL DEFAULT 0,
   rate_share    INTEGER NOT NULL DEFAULT 0,
   divide_time   INTEGER NOT NULL DEFAULT 0,
-  heads         TEXT NOT NULL DEFAULT 'NONE',
+  awaiting      INTEGER NOT NULL DEFAULT 0,
+  awaiting_time INTEGER NOT NULL DEFAULT 0,
   wait_since    INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (queue, shard)
 ) STRICT;

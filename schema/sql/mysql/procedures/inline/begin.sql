@@ -3,6 +3,8 @@ IF ABS(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))) > 10000000 THEN
   CALL {job}$refuse(31017, 'the session has set timestamp: SET timestamp = DEFAULT');
 ELSEIF @@SESSION.insert_id > 0 THEN
   CALL {job}$refuse(31017, 'the session has set insert_id: open a new connection');
+ELSEIF @@SESSION.unique_checks = 0 THEN -- an INSERT into an empty table would lock it as a whole on MariaDB
+  CALL {job}$refuse(31017, 'the session has unique_checks = 0: SET unique_checks = 1');
 ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABLE' THEN -- it would lock all rows that are read
   CALL {job}$refuse(31017, 'the session is SERIALIZABLE: SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
 END IF;

@@ -24,7 +24,8 @@ BEGIN
   {inline begin}
   {inline check_worker}
   SET @hipq_worker = v_id, @hipq_types = v_types, @hipq_n = COALESCE(n, 1), @hipq_own = v_own,
-    @hipq_token = LEFT(SHA2(CONCAT(worker_secret, UUID()), 256), 36); -- new each time, and not guessable
+    -- new each time, and not guessable
+    @hipq_token = LEFT(CONCAT(LOWER(RIGHT(CONCAT('0000000', HEX(CONNECTION_ID())), 8)), SHA2(CONCAT(worker_secret, UUID()), 256)), 36);
   SET @hipq_call = CONCAT('CALL `', v_table, '$grab`(@hipq_worker, @hipq_token, @hipq_types, @hipq_n, @hipq_own)'); -- it commits, and returns the jobs
   {inline call}
 END

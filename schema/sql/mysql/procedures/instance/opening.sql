@@ -4,18 +4,20 @@
 CREATE PROCEDURE {self}(IN p_windows {text}, IN p_zone {text}, IN p_at DATETIME(6), OUT p_opening DATETIME(6))
 {traits}
 BEGIN
-  DECLARE v_week VARBINARY(10080) DEFAULT REPEAT('-', 10080);
+  -- a call often meets the same windows at many jobs; it begins with these variables empty
+  DECLARE v_week VARBINARY(10080) DEFAULT IF(p_windows = @hipq_windows, @hipq_week, NULL);
   DECLARE v_i, v_zone INT DEFAULT 0;
   DECLARE v_wait INT DEFAULT NULL;
   DECLARE v_t BIGINT DEFAULT TIMESTAMPDIFF(SECOND, '1970-01-01', p_at);
   DECLARE v_local, v_minute, v_change BIGINT;
   IF p_windows = 'NONE' THEN
-    SET v_wait = 0;
-  ELSEIF NOT JSON_VALID(p_windows) OR JSON_TYPE(p_windows) <> 'ARRAY' OR JSON_LENGTH(p_windows) > 100 THEN
+    SET v_wait = 0, v_week = '';
+  ELSEIF v_week IS NULL AND (LENGTH(p_windows) > 2048 OR NOT JSON_VALID(p_windows) OR JSON_TYPE(p_windows) <> 'ARRAY' OR JSON_LENGTH(p_windows) > 64) THEN
     SET v_week = NULL;
   ELSEIF JSON_LENGTH(p_windows) = 0 THEN
-    SET v_wait = 0;
-  ELSE
+    SET v_wait = 0, v_week = '';
+  ELSEIF v_week IS NULL THEN
+    SET v_week = REPEAT('-', 10080);
     WHILE v_i < JSON_LENGTH(p_windows) DO
       IF JSON_TYPE(JSON_EXTRACT(p_windows, CONCAT('$[', v_i, ']'))) <> 'STRING' THEN
         SET v_week = NULL;
@@ -23,6 +25,7 @@ BEGIN
       CALL {job}$window(JSON_UNQUOTE(JSON_EXTRACT(p_windows, CONCAT('$[', v_i, ']'))), v_week);
       SET v_i = v_i + 1;
     END WHILE;
+    SET @hipq_windows = p_windows, @hipq_week = v_week;
   END IF;
   SET p_opening = IF(v_week IS NULL, NULL, p_at);
   WHILE v_week IS NOT NULL AND COALESCE(v_wait, 1) > 0 DO

@@ -1,18 +1,19 @@
 -- Locks due jobs of some types (a JSON array) for a worker, in order, as many as it wants and the limit allows. It is one
--- pass. The index has one range of each type's jobs with a weight, and one of those without. The first of the ranges' next
--- jobs is locked by id, unless another transaction holds it. The procedure commits its own transaction, and returns the jobs.
+-- pass. The index has one range of each type's jobs with a weight, one of those without, and one of those first in line for the
+-- limit. The first of the ranges' next jobs is locked by id, unless another transaction holds it. The procedure commits its own
+-- transaction, and returns the jobs.
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_token {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
 {traits}
 BEGIN
   DECLARE v_heads {text} DEFAULT '{}'; -- the next job of each range: [part, type, id]
   DECLARE v_ids {text} DEFAULT '[]';
   DECLARE v_zone, v_windows, v_range, v_head {text};
-  DECLARE v_limit, v_used, v_factor, v_first, v_first_met, v_micros BIGINT DEFAULT 0;
+  DECLARE v_limit, v_used, v_factor BIGINT DEFAULT 0;
   DECLARE v_ranges, v_seen, v_taken INT DEFAULT 0;
   DECLARE v_open, v_unserved, v_works, v_full, v_there BOOLEAN DEFAULT FALSE;
   DECLARE v_part VARCHAR(4) CHARACTER SET ascii;
   DECLARE v_type VARBINARY(64);
-  DECLARE v_now, v_opening DATETIME(6);
+  DECLARE v_now, v_opening, v_asked DATETIME(6);
   {declare position}
 
   SET v_limit = NULL;
@@ -38,23 +39,28 @@ BEGIN
       LOCK IN SHARE MODE;
     END IF;
   END IF;
-  SET v_now = {now}, v_micros = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', v_now);
-  -- the head, if noted in the last 10 s: no job with a weight behind it starts
-  IF v_open AND v_limit > 0 THEN
-    SELECT j.id, h.met INTO v_first, v_first_met
-    FROM {shards} s JOIN JSON_TABLE(IF(JSON_VALID(s.heads), s.heads, '[]'), '$[*]' COLUMNS (job BIGINT PATH '$[0]', met BIGINT PATH '$[1]')) h
-    JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.job AND j.status IN ('available', 'throttled') AND j.throttle_factor > 0
-    WHERE s.queue = '{queue}' AND s.shard = 1000 AND h.met BETWEEN v_micros - 10000000 AND v_micros
-    ORDER BY {order} LIMIT 1;
-  END IF;
+  SET v_now = {now};
   IF v_open AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$wake) WHERE wake_time <= v_now AND status = 'scheduled') THEN
     CALL {jobs}$wake(v_now);
   END IF;
 
+  -- first what the worker has locked on another connection and not started: the answer to that grab was lost. A token begins
+  -- with its connection, and the new one is the only one
+  IF v_open THEN
+    SELECT COALESCE(JSON_ARRAYAGG(l.id + 0), '[]'), COUNT(*) INTO v_ids, v_taken
+    FROM (SELECT id FROM {jobs} FORCE INDEX ({jobs}$claim) WHERE status = 'locked' AND shard = 1000 AND part = 'NONE' AND worker_id = p_worker
+      AND LEFT(lock_token, 8) NOT IN (LEFT(p_token, 8), 'NONE') AND JSON_CONTAINS(p_types, JSON_QUOTE(CONVERT(job_type USING utf8mb4))) ORDER BY id LIMIT p_n) l;
+    WHILE v_seen < v_taken DO
+      UPDATE {jobs} FORCE INDEX (PRIMARY) SET lock_token = p_token
+      WHERE id = JSON_EXTRACT(v_ids, CONCAT('$[', v_seen, ']')) AND status = 'locked' AND worker_id = p_worker;
+      SET v_seen = v_seen + 1;
+    END WHILE;
+  END IF;
+
   walk: WHILE v_open AND v_taken < p_n AND v_seen < 1000 DO
-    IF v_ranges < 2 * JSON_LENGTH(p_types) THEN
+    IF v_ranges < 3 * JSON_LENGTH(p_types) THEN
       -- add one more range, from its beginning
-      SET v_type = JSON_UNQUOTE(JSON_EXTRACT(p_types, CONCAT('$[', v_ranges DIV 2, ']'))), v_part = IF(v_ranges % 2 = 0, 'NONE', 'free'),
+      SET v_type = JSON_UNQUOTE(JSON_EXTRACT(p_types, CONCAT('$[', v_ranges DIV 3, ']'))), v_part = ELT(v_ranges % 3 + 1, 'NONE', 'free', 'line'),
         v_id = NULL, v_ranges = v_ranges + 1;
     ELSE
       SET v_id = NULL, v_there = FALSE;
@@ -66,38 +72,42 @@ BEGIN
         LEAVE walk;
       END IF;
       -- 0 is no job's id. A row found by a single id stays locked on MariaDB even if the other conditions fail
-      SELECT TRUE, j.throttle_factor, j.time_windows INTO v_there, v_factor, v_windows FROM {jobs} j FORCE INDEX (PRIMARY)
-      WHERE j.id IN (v_id, 0) AND j.status = 'available' AND j.shard = 1000 AND j.attempt < 2147483647 {skip_locked};
+      SELECT TRUE, j.throttle_factor, j.time_windows, j.asked_time INTO v_there, v_factor, v_windows, v_asked FROM {jobs} j FORCE INDEX (PRIMARY)
+      WHERE j.id IN (v_id, 0) AND j.status IN ('available', 'throttled') AND j.shard = 1000 AND j.attempt < 2147483647 {skip_locked};
       SET v_seen = v_seen + 1, v_opening = v_now;
       IF v_there AND v_windows <> 'NONE' THEN
         CALL {job}$opening(v_windows, v_zone, v_now, v_opening); -- NULL if the windows are invalid: hipq work reports it
       END IF;
       IF v_there AND v_opening > v_now THEN
-        UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'scheduled', scheduled_run_time = v_opening, wake_time = v_opening, update_time = v_now WHERE id = v_id;
+        UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'scheduled', scheduled_run_time = v_opening, wake_time = v_opening, asked_time = NULL, update_time = v_now WHERE id = v_id;
       ELSEIF v_there AND v_opening = v_now THEN
-        -- no job with a weight overtakes the head; a job heavier than the limit runs alone
+        -- as internal/claim/rules.go: no job with a weight overtakes one in line, if a worker has asked for that lately; a job
+        -- heavier than the limit runs alone
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
-          IF v_first > 0 AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX (PRIMARY) WHERE id = v_first AND id <> v_id AND status IN ('available', 'throttled') AND NOT {behind position}) THEN
-            SET v_full = TRUE;
-          ELSEIF v_used > 0 AND v_used + v_factor > v_limit THEN
-            SET v_full = TRUE;
-            UPDATE {shards} s
-            SET s.heads = IF(v_first IN (0, v_id), JSON_ARRAY(JSON_ARRAY(v_id + 0, v_micros + 0)),
-                JSON_ARRAY(JSON_ARRAY(v_id + 0, v_micros + 0), JSON_ARRAY(v_first + 0, v_first_met + 0)))
-            WHERE s.queue = '{queue}' AND s.shard = 1000;
+          SET v_full = v_used > 0 AND v_used + v_factor > v_limit
+            OR EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$claim) WHERE status = 'throttled' AND shard = 1000 AND part = 'line'
+              AND id <> v_id AND throttle_factor > 0 AND asked_time > v_now - INTERVAL {patience} SECOND AND NOT {behind position});
+          IF v_full AND (v_asked IS NULL OR v_asked < v_now - INTERVAL {ask_every} SECOND) THEN
+            UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'throttled', throttle_group = 'NONE', asked_time = v_now WHERE id = v_id;
           END IF;
         END IF;
         IF v_factor = 0 OR NOT v_full THEN
-          UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'locked', worker_id = p_worker, lock_token = p_token, wake_time = NULL WHERE id = v_id;
+          UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'locked', worker_id = p_worker, lock_token = p_token, asked_time = NULL WHERE id = v_id;
           SET v_used = v_used + v_factor, v_ids = JSON_ARRAY_APPEND(v_ids, '$', v_id + 0), v_taken = v_taken + 1;
         END IF;
       END IF;
     END IF;
     -- the next job of this range
     SET v_head = NULL, v_range = CONCAT('$."', v_part, HEX(v_type), '"');
-    SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
-    WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {behind position})
-    ORDER BY {order} LIMIT 1;
+    IF v_part = 'line' THEN
+      SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
+      WHERE status = 'throttled' AND shard = 1000 AND part = 'line' AND job_type = v_type AND (v_id IS NULL OR {behind position})
+      ORDER BY {order} LIMIT 1;
+    ELSE
+      SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
+      WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {behind position})
+      ORDER BY {order} LIMIT 1;
+    END IF;
     SET v_heads = IF(v_head IS NULL, JSON_REMOVE(v_heads, v_range), JSON_SET(v_heads, v_range, JSON_EXTRACT(v_head, '$')));
   END WHILE walk;
 

@@ -12,23 +12,23 @@ BEGIN
   DECLARE v_error, v_result, v_output, v_override, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- if the queue's row was deleted
   DECLARE v_now, v_start, v_opening DATETIME(6);
-  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed BIGINT;
+  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed, v_factor, v_shard, v_limit BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
   SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error, j.result,
-      j.output, j.retry_override, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
+      j.output, j.retry_override, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time, j.throttle_factor, j.shard
     INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
-      v_output, v_override, v_start, v_timeout, v_windows, p_time
+      v_output, v_override, v_start, v_timeout, v_windows, p_time, v_factor, v_shard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   SET v_now = {now};
   -- locking these rows would block the worker's heartbeat. A type that no config names has the queue's retry policy,
   -- and no other handlers
-  SELECT q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
+  SELECT q.throttle_limit, q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
       IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
-    INTO v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
+    INTO v_limit, v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
   FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
   WHERE q.queue = '{queue}';
   IF v_stopping AND NOT (v_status = 'answered' AND v_error = 'NONE') AND (p_verdict <> 'finished' OR v_status <> 'running' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
@@ -46,6 +46,10 @@ BEGIN
   WHEN p_verdict = 'sent' THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'awaiting', result = p_text, wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now
     WHERE id = p_id;
+    -- rounds add this up without reading all such jobs
+    IF v_limit > 0 THEN
+      UPDATE {shards} SET awaiting = awaiting + v_factor WHERE queue = '{queue}' AND shard = v_shard;
+    END IF;
     SET p_state = 'running';
   WHEN p_verdict = IF(v_status = 'answered', 'retry', p_verdict) AND p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'undecided', losses = 0, error = p_text,

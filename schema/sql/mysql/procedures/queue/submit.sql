@@ -21,6 +21,8 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('job_key has ', LENGTH(p_key), ' bytes; the maximum is 255'));
   ELSEIF LOCATE(CHAR(0 USING utf8mb4), p_key) > 0 THEN
     CALL {job}$refuse(31002, 'job_key has a control character, NUL');
+  ELSEIF LENGTH(p_data) = 0 THEN -- PHP's json_encode returns that instead of an error
+    CALL {job}$refuse(31002, 'job_data is empty: pass NULL if there is none; did encoding it as JSON fail?');
   ELSEIF LENGTH(p_data) > 1048576 THEN
     CALL {job}$refuse(31002, CONCAT('job_data has ', LENGTH(p_data), ' bytes; the maximum is 1048576; store it elsewhere'));
   ELSEIF p_data = 'NONE' AND LENGTH(p_data) = 4 THEN -- else a trailing blank wouldn't count
@@ -62,8 +64,8 @@ BEGIN
   IF v_factor = 0 AND JSON_UNQUOTE(JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.refuse_weightless')) = 'true' THEN
     CALL {job}$refuse(31002, 'with throttle_factor 0 it would bypass the throttle limit and groups, which this queue refuses (allow_weightless: false)');
   END IF;
-  IF LENGTH(v_windows) > 65535 THEN
-    CALL {job}$refuse(31002, 'options: time_windows is too long');
+  IF LENGTH(v_windows) > 2048 THEN
+    CALL {job}$refuse(31002, 'options: time_windows has more than 2048 bytes');
   END IF;
   SET v_now = {now};
   SET v_at = COALESCE(v_at, v_now + INTERVAL v_in MICROSECOND, v_now);
@@ -79,7 +81,7 @@ BEGIN
       SET v_taken = FALSE;
       INSERT INTO {jobs} (job_type, job_data, job_key, shard_key, timeout, priority, throttle_factor, time_windows, status, scheduled_run_time,
         wake_time, start_time, create_time, update_time)
-      VALUES (v_type, IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_key, v_shard_key, v_timeout, v_priority, v_factor, v_windows,
+      VALUES (v_type, COALESCE(p_data, 'NONE'), v_key, v_shard_key, v_timeout, v_priority, v_factor, v_windows,
         CASE WHEN v_divided THEN 'submitted' WHEN v_opening > v_now THEN 'scheduled' ELSE 'available' END, v_opening,
         IF(v_opening > v_now AND NOT v_divided, v_opening, NULL), v_now, v_now, v_now);
     END;

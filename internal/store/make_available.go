@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -20,7 +20,7 @@ func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string
 			return err
 		}
 		for batch := range slices.Chunk(ids, 1000) {
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.SQL.ByID+" SET status = 'available', wake_time = NULL, asked_time = NULL WHERE status = ? AND id IN "+
 				engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
 			if err != nil {
 				return err
@@ -28,10 +28,7 @@ func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string
 		}
 		return nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("make %s jobs of %s available: %w", from, q.Name, err)
-	}
-	return len(ids) == promoteMax, nil
+	return len(ids) == promoteMax, texts.Wrap(err, "make %s jobs of %s available", from, q.Name)
 }
 
 // IDs reads a column of ids.

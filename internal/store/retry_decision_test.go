@@ -12,6 +12,8 @@ import (
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 func (s env) undecided(worker string, n int) []store.Settled {
@@ -113,9 +115,8 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		for _, u := range list {
 			equal(t, s.wantState(u.Job.ID, job.Retry, "scheduled", 1).Output, job.None, "the row's output")
 			told := value[string](s, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID)
-			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
-				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
-			}
+			want := cmp.Or(want[u.Job.ID].Output, job.None)
+			dbtest.Ensure(t, told == want, "%d: the activity has the output %q, want %q", u.Job.ID, told, want)
 		}
 	})
 }
@@ -207,7 +208,7 @@ func TestStop(t *testing.T) {
 			}
 			s.wantHistory(id, "added/0 starting/1 "+last+"/1")
 		}
-		s.wantState(s.nth(6), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(6), job.Retry, "available", 1)
 		fails(t, queue.ErrFinal, "of a final job")(s.Stop(t.Context(), s.nth(1)))
 	})
 }

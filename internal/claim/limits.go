@@ -1,0 +1,78 @@
+package claim
+
+// Scope names a limit: Queue, Rate, or a throttle group.
+type Scope string
+
+// None is no limit. Queue is the weight of all jobs, Rate is how many start in a period. Slot is a worker's.
+const (
+	None  Scope = ""
+	Queue Scope = "queue"
+	Rate  Scope = "rate"
+	Slot  Scope = "slot"
+)
+
+// Limit is what is known of one scope.
+type Limit struct {
+	// Max is the weight that may be in use at once; for the rate, the number of starts. Used is what is in use.
+	Max, Used int
+	// Whole is the limit of which Max is a shard's share, or Max itself.
+	Whole int
+	// Waits says that a job before the next one waits for room, and oursWaits that one of ours does.
+	Waits, oursWaits bool
+}
+
+// Limits are a queue's limits. A scope that isn't there has no limit.
+type Limits map[Scope]*Limit
+
+// Closed says that a job of ours waits in a scope, or one before it: no other one of ours starts there.
+func (l Limits) Closed(s Scope) bool { return l[s] != nil && l[s].oursWaits }
+
+// scopes are the limits that a job asks, in the order in which it waits for them.
+func (j Job) scopes() []Scope {
+	if j.Weight == 0 {
+		return []Scope{Rate}
+	}
+	return []Scope{j.Group, Queue, Rate}
+}
+
+// without returns the first scope that has no room for the job.
+func (l Limits) without(j Job) Scope {
+	for _, s := range j.scopes() {
+		if limit := l[s]; limit != nil && (limit.Waits || !limit.HasRoom(j.in(s))) {
+			return s
+		}
+	}
+	return None
+}
+
+// in is what the job uses of a scope.
+func (j Job) in(s Scope) int {
+	if s == Rate {
+		return 1
+	}
+	return j.Weight
+}
+
+// HasRoom says whether a weight fits. One that is heavier than the whole limit needs all of it.
+func (l *Limit) HasRoom(weight int) bool { return min(weight, l.Whole) <= l.Max-max(l.Used, 0) }
+
+func (l Limits) use(j Job) {
+	for _, s := range j.scopes() {
+		if limit := l[s]; limit != nil {
+			limit.Used += j.in(s)
+		}
+	}
+}
+
+// closeFor makes everything behind a job wait in a scope. It says whether it is the first of ours there, or of all.
+func (l Limits) closeFor(j Job, s Scope) (first bool) {
+	limit := l[s]
+	if limit == nil {
+		return false
+	}
+	if first = !limit.Waits; j.Ours {
+		first, limit.oursWaits = !limit.oursWaits, true
+	}
+	limit.Waits = true
+	return first
+}

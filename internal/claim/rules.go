@@ -1,0 +1,169 @@
+// Package claim decides which jobs start now. It has no SQL, no clock and no goroutine: its caller reads what is known of a
+// queue's limits and the next jobs in order, asks Decide, and applies the decisions.
+//
+// These are the rules, as docs/explanation/order.md has them for users, and the stored procedure grab.sql for workers in SQL:
+//
+//   - A job starts if it is due, its time windows are open, a slot is free, and each of its limits has room. An invalid one is
+//     refused; one whose windows have closed is postponed.
+//   - The limits are its throttle group's, the queue's, and the queue's rate. A job of weight 0 asks only the rate.
+//   - A job without room waits for one limit at a time, in this order, and nothing behind it in that limit starts. Of the queue
+//     and the rate, the first one is in line, and the rest stays due. A group holds all of them; the first it holds gets in line
+//     once the group has room.
+//   - A job in line that has room in all of its limits starts before what is behind it in any of them.
+//   - A job that is heavier than a limit runs when nothing else of that limit does.
+//   - A worker with a free slot asks for the jobs in line of the types that it runs. A job that none has asked for in Patience
+//     holds nothing up, nor does one whose lane is full. After Forgotten it leaves the line.
+//
+// Room that is free again is noticed at once: a transaction that ends jobs of a group puts the first held one in line
+// (store.LetIn), and its worker claims (worker.foundRoom). Other workers poll while they have jobs that wait.
+package claim
+
+import "time"
+
+// Patience is how long a job in line holds others up after a worker last asked for it: perhaps none runs its type. After
+// Forgotten it leaves the line. AskEvery is how often a worker repeats that it asks for it.
+const (
+	Patience  = 10 * time.Second
+	Forgotten = 6 * Patience
+	AskEvery  = time.Second
+)
+
+// Job is a job that is due, as far as the rules need it.
+type Job struct {
+	Weight int
+	// Group is its throttle group; None if it has none.
+	Group Scope
+	// Invalid says that the row is no valid job.
+	Invalid bool
+	// Opens is when its time windows open next; now or earlier if they are open.
+	Opens time.Time
+	// Ours says that the jobs are decided for a worker that runs its type. Busy says that another lane of that worker runs it,
+	// and has no free slot.
+	Ours, Busy bool
+	// Held says that its group holds it, so that no worker asks for it.
+	Held bool
+	// Line is where it is in line: its group, or Queue, which has those that wait for the rate, too.
+	Line Scope
+	// Asked is when a worker last asked for it in line. A clock that was set back may have it in the future.
+	Asked time.Time
+	// Gone says that another transaction has just started it, or has its row. One in line is still the first there.
+	Gone bool
+	// MoreBehind is a group of which jobs that are not in the list follow this one.
+	MoreBehind Scope
+}
+
+// Action is what happens to a job now.
+type Action int
+
+// The actions.
+const (
+	Leave    Action = iota // as it is
+	Start                  // now
+	Postpone               // to the next opening of its windows
+	Refuse                 // it fails, because its row is invalid
+	Hold                   // its group holds it, where rounds look once the group has room
+	LineUp                 // it is in the queue's line, where each round looks, and a worker asks for it
+	Ask                    // a worker asks for it: it is in line, and holds others up from now on
+	Yield                  // it stays in line without a worker that asks for it: it waits for a slot
+	Release                // it leaves the line, and what its group holds of its type is free, too
+)
+
+// Decision is what happens to one job.
+type Decision struct {
+	Action Action
+	// Lacks is the first limit that has no room for it, or Slot.
+	Lacks Scope
+}
+
+// Decide says what each of these jobs does now. They are in the order of the queue, and behind those of earlier calls. It
+// changes the limits as it goes.
+func (l Limits) Decide(jobs []Job, slots int, now time.Time) []Decision {
+	decisions := make([]Decision, len(jobs))
+	for i, j := range jobs {
+		d := l.decide(j, slots, now)
+		if decisions[i] = d; d.Action == Start {
+			slots--
+		}
+		if limit := l[j.MoreBehind]; limit != nil {
+			limit.Waits = true // a job that waits there may be before the next ones
+		}
+	}
+	return decisions
+}
+
+func (l Limits) decide(j Job, slots int, now time.Time) Decision {
+	lacks := l.without(j)
+	switch {
+	case j.Gone && !j.waits():
+		return Decision{}
+	case j.Invalid:
+		return Decision{Action: Refuse}
+	case j.Opens.After(now):
+		return Decision{Action: Postpone}
+	case j.HoldsNothingUp(now):
+		return j.stays(now)
+	case !j.Ours:
+		return l.startsElsewhere(j, lacks)
+	case slots < 1:
+		return j.withoutSlot(now)
+	case lacks == None:
+		l.use(j)
+		return Decision{Action: Start}
+	}
+	return l.wait(j, lacks, now)
+}
+
+// stays says for how long a job stays in line that holds nothing up.
+func (j Job) stays(now time.Time) Decision {
+	if j.Busy || j.wasAsked(now, Forgotten) {
+		return Decision{}
+	}
+	return Decision{Action: Release}
+}
+
+// startsElsewhere says how another worker's job waits. If it lacks nothing, it starts there before what is behind it here.
+func (l Limits) startsElsewhere(j Job, lacks Scope) Decision {
+	first := false
+	for _, s := range j.scopes() {
+		if lacks == None || s == lacks {
+			first = l.closeFor(j, s) || first
+		}
+	}
+	if first && j.Held {
+		return Decision{Ask, lacks} // its worker must know
+	}
+	return Decision{Lacks: lacks}
+}
+
+// withoutSlot says how a job of ours waits for a slot: it no longer holds others up.
+func (j Job) withoutSlot(now time.Time) Decision {
+	if j.Held || j.Line != None && j.wasAsked(now, Patience) {
+		return Decision{Yield, Slot}
+	}
+	return Decision{Lacks: Slot}
+}
+
+// wait says how a job of ours waits for a limit.
+func (l Limits) wait(j Job, lacks Scope, now time.Time) Decision {
+	switch first := l.closeFor(j, lacks); {
+	case lacks == j.Group && (!j.waits() || j.Line != None && !l[lacks].HasRoom(1)):
+		return Decision{Hold, lacks}
+	case lacks != j.Group && j.Line != Queue && (first || j.waits()):
+		return Decision{LineUp, lacks}
+	case j.Line != None && !j.wasAsked(now, AskEvery):
+		return Decision{Ask, lacks}
+	}
+	return Decision{Lacks: lacks}
+}
+
+func (j Job) waits() bool { return j.Held || j.Line != None }
+
+// wasAsked says whether a worker has asked for the job within this time.
+func (j Job) wasAsked(now time.Time, within time.Duration) bool {
+	return now.Sub(j.Asked).Abs() < within
+}
+
+// HoldsNothingUp says so of another worker's job that waits.
+func (j Job) HoldsNothingUp(now time.Time) bool {
+	return !j.Ours && j.waits() && (j.Busy || j.Line != None && !j.wasAsked(now, Patience))
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/internal/claim"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// Jobs that wait for a limit are throttled, which keeps them out of the ranges of due jobs. The first of each limit are in
+// the part "line", where rounds look. Behind them, a full group holds its other jobs in a part of its own, where rounds look
+// once the group has room: a transaction that frees some puts a job of the group into the line.
+
+const (
+	// lineMax bounds the line that a round reads. It has few jobs, because rounds start them first.
+	lineMax = 500
+	// spareHeld is how many more jobs of a group a round reads than there is room for, because others may hold some.
+	spareHeld = 3
+)
+
+// lineOf is the query for the jobs first in line, of all types.
+func (t *turn) lineOf() engine.Query {
+	query := "SELECT " + t.db.PositionOf("r") + ", job_type, throttle_factor, throttle_group, " + t.db.SQL.TimeText("asked_time") + " FROM " + t.table + " AS r " +
+		t.ClaimIndex() + " WHERE status = 'throttled' AND" + t.inShard(t.shard) + fmt.Sprintf(" AND part = 'line' LIMIT %d", lineMax)
+	var at schema.Position
+	var cells [4]cell
+	into := append(at.Into(), &cells[0], &cells[1], &cells[2], &cells[3])
+	scan := engine.EachRow(func(row *sql.Rows) error {
+		j := &job.Job{Status: job.StatusThrottled}
+		err := row.Scan(into...)
+		for i, field := range []any{&j.Type, &j.ThrottleFactor, &j.Group, &j.AskedTime} {
+			_ = cells[i].read(field) // the round that locks the row ends an invalid job
+		}
+		t.line.read = append(t.line.read, candidate{Position: at, from: t.line, waits: j})
+		return err
+	})
+	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
+		defer func() { slices.SortFunc(t.line.read, candidate.compare) }()
+		return scan(rows)
+	}}
+}
+
+func (c candidate) compare(other candidate) int { return c.Compare(other.Position) }
+
+// decide says what each of the locked candidates does, and does all but starting them.
+func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*job.Job, err error) {
+	jobs, does, left := make([]claim.Job, len(list)), map[claim.Action][]*job.Job{}, []candidate(nil)
+	for i, one := range list {
+		jobs[i] = c.asClaimed(one)
+	}
+	for i, d := range c.Limits.Decide(jobs, n, c.tx.Now) {
+		j, was := list[i].job, jobs[i]
+		if j == nil {
+			c.missed = true
+			continue
+		}
+		does[d.Action] = append(does[d.Action], j)
+		c.waits = c.waits || was.Ours && d.Lacks != claim.None && d.Lacks != claim.Rate && d.Lacks != claim.Slot
+		waits := was.Held || was.Line != claim.None
+		c.yielded = c.yielded || waits && d.Lacks == claim.Slot
+		switch d.Action {
+		case claim.Leave:
+			left = append(left, list[i])
+			if waits {
+				c.stays(j.Group, !was.Held)
+			}
+		case claim.Hold, claim.LineUp, claim.Ask, claim.Yield:
+			c.stays(j.Group, d.Action != claim.Hold)
+		}
+	}
+	c.round.Candidates.unread(left)
+	c.flawed = append(c.flawed, does[claim.Refuse]...)
+	for _, j := range does[claim.Postpone] {
+		if err := c.postpone(ctx, c.tx, j); err != nil {
+			return nil, err
+		}
+	}
+	return does[claim.Start], c.lineUp(ctx, does)
+}
+
+// stays notes that a group still holds jobs, or that one of them is in line.
+func (c *start) stays(group string, inLine bool) { c.held[group] = c.held[group] || inLine }
+
+// overlooked are the groups with room that hold jobs of which none is in line, where no later round would look.
+func (c *start) overlooked() map[place]bool {
+	for _, r := range c.ranges {
+		if len(r.read) > 0 || r.cut {
+			c.stays(r.part, false)
+		}
+	}
+	for _, one := range c.lineLeft() {
+		c.stays(one.waits.Group, true)
+	}
+	groups := map[place]bool{}
+	for g, inLine := range c.held {
+		if limit := c.Limits[claim.Scope(g)]; !inLine && limit != nil && limit.HasRoom(1) {
+			groups[place{c.place(c.shard), g}] = true
+		}
+	}
+	return groups
+}
+
+// asClaimed is a candidate as the rules see it.
+func (c *start) asClaimed(from candidate) claim.Job {
+	j := cmp.Or(from.job, from.waits)
+	one := claim.Job{Gone: from.job == nil}
+	if r := from.from; r != nil && r.cut && from.ID == r.last.ID {
+		one.MoreBehind = claim.Scope(r.part)
+	}
+	if j == nil {
+		return one
+	}
+	one.Weight, one.Invalid = j.ThrottleFactor, j.Invalid != nil
+	one.Ours = !one.Gone && slices.Contains(c.round.Candidates.types, j.Type)
+	one.Busy = slices.Contains(c.round.Busy, j.Type)
+	if c.ThrottleGroups != nil {
+		one.Group = claim.Scope(j.Group)
+	}
+	switch one.Asked = j.AskedTime; {
+	case j.Status != job.StatusThrottled:
+	case j.AskedTime.IsZero():
+		one.Held = true
+	case from.waits != nil && from.waits.Group == job.None:
+		one.Line = claim.Queue
+	default:
+		one.Line = claim.Scope(cmp.Or(j.Group, job.None))
+	}
+	if !one.Invalid && len(j.Windows) > 0 {
+		one.Opens = policy.Opening(j.Windows, c.Location, c.tx.Now)
+	}
+	return one
+}
+
+// lineUp writes who waits where.
+func (c *start) lineUp(ctx context.Context, does map[claim.Action][]*job.Job) error {
+	now := engine.At(c.tx.Now)
+	set := func(list []*job.Job, set string, args ...any) error {
+		if len(list) == 0 {
+			return nil
+		}
+		args = append(args, Args(list, func(j *job.Job) any { return j.ID })...)
+		err := c.tx.Write(ctx, "UPDATE "+c.table+" "+c.db.SQL.ByID+" SET "+set+" WHERE id IN "+engine.In(len(list)), args...)
+		return texts.Wrap(err, "line up jobs of %s", c.Name)
+	}
+	err := cmp.Or(
+		set(does[claim.LineUp], "status = 'throttled', throttle_group = 'NONE', asked_time = ?", now),
+		set(does[claim.Ask], "asked_time = ?", now),
+		set(does[claim.Yield], "asked_time = ?", engine.At(c.tx.Now.Add(-claim.Patience))),
+		set(does[claim.Release], "status = 'available', asked_time = NULL"),
+	)
+	for batch := range slices.Chunk(does[claim.Hold], setGroupMax) {
+		group, args := c.setGroup(batch)
+		err = cmp.Or(err, set(batch, "status = 'throttled', asked_time = NULL"+group, args...))
+	}
+	for _, j := range does[claim.Release] {
+		if err == nil && j.Group != job.None { // and all of its type behind it
+			err = c.releaseHeld(ctx, j.Group, j.Type)
+		}
+	}
+	return err
+}

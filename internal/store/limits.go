@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"time"
+
+	"github.com/hipq/hipq/internal/claim"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// limited says whether other jobs' weights may hold back the queue's jobs.
+func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
+
+// TakesTurns says whether starts in the queue take turns, because each leaves less for the others.
+func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
+
+// TakeTurns waits until no other transaction has the turn of these shards, by their numbers in the table. The database goes
+// through them in their order.
+func (q *Queue) TakeTurns(ctx context.Context, tx *engine.Tx, shards ...int) error {
+	args := append([]any{q.Name}, Args(shards, func(shard int) any { return shard })...)
+	err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard IN "+engine.In(len(shards)), args...)
+	return texts.Wrap(err, "wait for a turn at %s", q.Name)
+}
+
+// LimitsOf returns the queue's limit and its rate, or a shard's shares of them, without what is in use of the limit.
+func (q *Queue) LimitsOf(row ShardRow, limit int, shares bool) claim.Limits {
+	l := claim.Limits{}
+	if limit > 0 {
+		l[claim.Queue] = &claim.Limit{Max: limit, Whole: limit}
+		if shares {
+			l[claim.Queue].Max = row.Share
+		}
+	}
+	if n := q.Rate.Starts; n > 0 {
+		l[claim.Rate] = &claim.Limit{Max: n, Whole: n, Used: row.StartsLately(q.Rate)}
+		if shares {
+			l[claim.Rate].Max = row.RateShare
+		}
+	}
+	return l
+}
+
+// Weights is the query for the weight of the jobs that meet a condition. It calls f for each value of a column.
+func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
+	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + where + " GROUP BY " + column
+	var of K
+	var sum sql.NullFloat64 // a float, because invalid weights may have a sum that is no integer
+	return engine.Query{SQL: query, Scan: engine.Into(func() { f(of, int(min(sum.Float64, math.MaxInt32))) }, &of, &sum)}
+}
+
+// LimitOf is the limit of a group; 0 means none.
+func (q *Queue) LimitOf(group string) int {
+	if q.ThrottleGroups == nil || group == job.None {
+		return 0
+	}
+	return q.ThrottleGroups.Limit(group)
+}
+
+// RateWait is how long the queue's rate, or the shard's share of it, blocks the next start; 0 if it doesn't.
+func (q *Queue) RateWait(row ShardRow, now time.Time) time.Duration {
+	rate := q.Rate
+	if rate.Starts < 1 {
+		return 0
+	}
+	if q.isDivided() {
+		rate.Starts = row.RateShare
+	}
+	_, wait := row.starts.Left(rate, now)
+	return wait
+}
+
+// countSent adds a job that was sent, and awaits an answer now, to the sum of its shard.
+func (q *Queue) countSent(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+	if q.ThrottleLimit < 1 || j.ThrottleFactor < 1 {
+		return nil
+	}
+	err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET awaiting = awaiting + ? WHERE queue = ? AND shard = (SELECT shard FROM "+q.table+" WHERE id = ?)",
+		j.ThrottleFactor, q.Name, j.ID)
+	return texts.Wrap(err, "count what awaits answers in %s", q.Name)
+}
