@@ -183,10 +183,7 @@ func (w *Why) groupFull() {
 	switch limit := w.limits[claim.Scope(group)]; {
 	case limit != nil && factor > 0 && !limit.HasRoom(factor):
 		w.add("group_full", "group full: jobs use %d of %d in group %s, and this one counts %d: wait, or raise the group's limit", limit.Used, limit.Max, group, factor)
-	case held && w.first:
-	case held && limit == nil:
-		w.add("held", "its throttle group no longer has a limit: the next worker starts it")
-	case held:
+	case held && limit != nil && !w.first:
 		w.addIf(!w.paused, "held", "its throttle group %s has room now (jobs use %d of %d): the next worker starts the group's jobs in their order",
 			group, limit.Used, limit.Max)
 	}
