@@ -60,7 +60,7 @@ const (
 	Leave    Action = iota // as it is
 	Start                  // now
 	Postpone               // to the next opening of its windows
-	Refuse                 // it fails, because its row is invalid
+	Reject                 // it fails, because its row is invalid
 	Hold                   // its group holds it, where rounds look once the group has room
 	LineUp                 // it is in the queue's line, where each round looks, and a worker asks for it
 	Ask                    // a worker asks for it: it is in line, and holds others up from now on
@@ -97,7 +97,7 @@ func (l Limits) decide(j Job, slots int, now time.Time) Decision {
 	case j.Gone && !j.waits():
 		return Decision{}
 	case j.Invalid:
-		return Decision{Action: Refuse}
+		return Decision{Action: Reject}
 	case j.Opens.After(now):
 		return Decision{Action: Postpone}
 	case j.HoldsNothingUp(now):

@@ -90,7 +90,7 @@ func (m sentences) decide(jobs []Job, slots int) []Decision {
 		switch {
 		case j.Gone && !waits:
 		case j.Invalid:
-			d.Action = Refuse
+			d.Action = Reject
 		case j.Opens.After(now):
 			d.Action = Postpone
 		case !j.Ours && waits && (j.Busy || !never && ago >= Patience):

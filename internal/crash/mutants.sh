@@ -214,7 +214,7 @@ limit_ignored() {
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
   crash=(throttle) queue=Throttle
-  edit internal/store/claim_turn.go 's/\(\x27locked\x27, \x27running\x27, \x27answered\x27\)/(\x27locked\x27, \x27answered\x27)/'
+  edit schema/claim.go 's/(Runs +=) "status IN \(\x27locked\x27, \x27running\x27, /$1 "status IN (\x27locked\x27, /'
 }
 
 # The claim's rules, each broken alone.
@@ -259,7 +259,7 @@ rule rule_invalid rules 's/case j\.Invalid:/case j.Invalid \&\& j.Ours:/'       
 mutant first_overtaken # nobody reads who is in line
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit internal/store/claim_turn.go 's/queries := \[\]engine\.Query\{t\.lineOf\(\)\}/var queries []engine.Query/'
+  edit internal/store/usage.go 's/queries := \[\]engine\.Query\{t\.lineOf\(\)\}/var queries []engine.Query/'
 }
 
 mutant first_not_noted # nobody lines up
@@ -283,7 +283,7 @@ freed_room_without_turn() {
 mutant any_held_let_in # room in a group lets in a job of its first type, which then waits behind others
 any_held_let_in() {
   queue=FirstHeldJobIsLetIn
-  edit internal/store/claim_wake.go 's/next\[i\] = jobType/_ = jobType/'
+  edit internal/store/claim_wake.go 's/some, next = others, types/some = nil/'
 }
 
 mutant ends_beside_who_asks # a tick doesn't wait for the job before its own that another worker asks for
@@ -295,7 +295,7 @@ ends_beside_who_asks() {
 mutant sum_only_grows # answers never make room in the sum of what awaits answers
 sum_only_grows() {
   queue=AsynchronousJobsCount
-  edit internal/store/claim_turn.go 's/(age >= recountAnyway) \|\|\n.*? \{\n/$1 || first < -1 {\n/'
+  edit internal/store/usage.go 's/(age >= recountAnyway) \|\|\n.*? \{\n/$1 || first < -1 {\n/'
 }
 
 mutant shares_from_nothing # a share grows by what no other has given away

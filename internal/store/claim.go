@@ -31,8 +31,8 @@ type start struct {
 	yielded bool
 	// ignored are other workers' types that hold nothing up, by group.
 	ignored map[[2]string]bool
-	// flawed are jobs with invalid rows.
-	flawed []*job.Job
+	// invalid are jobs with invalid rows.
+	invalid []*job.Job
 	// held are the groups that still hold jobs, and whether one of them is in line.
 	held map[string]bool
 }
@@ -57,7 +57,7 @@ func (q *Queue) startNext(ctx context.Context, tx *engine.Tx, r Round, first *fi
 	if err := c.noteWaiting(ctx, slices.ContainsFunc(taken, c.isLimited)); err != nil {
 		return err
 	}
-	if err := q.Reject(ctx, tx, r.Worker, c.flawed...); err != nil {
+	if err := q.Reject(ctx, tx, r.Worker, c.invalid...); err != nil {
 		return err
 	}
 	if err := q.letIn(ctx, tx, c.overlooked()); err != nil {

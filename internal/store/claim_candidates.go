@@ -18,15 +18,15 @@ import (
 // claim index without locks, then lock jobs by id. A locking read of several ranges would lock the first jobs of each. Each
 // read continues behind the last entry, because entries of deleted jobs lie at the head until the database purges them. A
 // read from the head now and then bounds how long it may pass over the next job. Workers that start the same jobs at the same
-// time share what they read ahead, so that they don't all try the same ones. It is safe for concurrent use.
+// time read ahead in stripes of the jobs, so that they don't all try the same ones. It is safe for concurrent use.
 type Candidates struct {
 	q     *Queue
 	shard int
 	types []string
 
 	mu sync.Mutex
-	// share is this worker's.
-	share share
+	// stripe is this worker's.
+	stripe stripe
 	// ranges are the ranges of available jobs.
 	ranges []*indexRange
 	// readAt is when the ranges were last read from their heads.
@@ -45,21 +45,21 @@ type indexRange struct {
 	part, jobType string
 	// size is how many entries one read returns.
 	size int
-	// cut says that a round left entries behind.
-	cut bool
+	// moreBehind says that entries follow that the round hasn't read.
+	moreBehind bool
 	// read are the entries that were read and not handed out yet.
 	read []candidate
 	// last is the last entry that was read, and reached that of the time before the ranges were last forgotten.
 	last, reached *schema.Position
 	// ended says that no entry follows last.
 	ended bool
-	// share is this worker's in the next read, and left says that only others' were left of the range.
-	share share
-	left  bool
+	// stripe is this worker's in the next read, and left says that only others' were left of the range.
+	stripe stripe
+	left   bool
 }
 
-// share is a worker's part of the jobs that several start at the same time: its place among them, from 0.
-type share struct{ of, place int }
+// stripe is a worker's part of the jobs that several start at the same time: it is the nth of them, from 0.
+type stripe struct{ of, nth int }
 
 type candidate struct {
 	schema.Position
@@ -84,11 +84,11 @@ func (q *Queue) Candidates(shard int, types []string) *Candidates {
 	return c
 }
 
-// Share says how many workers start such jobs now, and which of them this one is, from 0.
-func (c *Candidates) Share(of, place int) {
+// Stripe says how many workers start such jobs now, and which of them this one is, from 0.
+func (c *Candidates) Stripe(of, nth int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.share = share{of, place}
+	c.stripe = stripe{of, nth}
 }
 
 // Forget makes the next round read from the head again.
@@ -211,7 +211,7 @@ func (c *Candidates) unread(list []candidate) {
 	}
 }
 
-// read continues each empty range, all in one query. If workers share the jobs, any of them may take the first of all, what
+// read continues each empty range, all in one query. If workers read in stripes, any of them may take the first of all, what
 // its owner has left behind, and the rest once there is none of its own.
 func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
 	fromHead, began := c.readAt.IsZero(), time.Now()
@@ -221,13 +221,13 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 			empty = append(empty, r)
 		}
 		r.size = min(max(16*n, 100), 1000) // enough for several rounds, because each read costs a round trip
-		r.share = share{}
+		r.stripe = stripe{}
 		switch {
-		case c.share.of < 2 || r.left:
+		case c.stripe.of < 2 || r.left:
 		case fromHead, r.reached != nil && (r.last == nil || r.last.Compare(*r.reached) < 0):
 			r.size = n
 		default:
-			r.share = c.share
+			r.stripe = c.stripe
 		}
 	}
 	if err := c.readOn(ctx, tx, empty); err != nil {
@@ -235,7 +235,7 @@ func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 	}
 	empty = slices.DeleteFunc(empty, func(r *indexRange) bool { return len(r.read) > 0 || r.ended })
 	for _, r := range empty {
-		r.share, r.left = share{}, true
+		r.stripe, r.left = stripe{}, true
 	}
 	if err := c.readOn(ctx, tx, empty); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (c *Candidates) readOn(ctx context.Context, tx *engine.Tx, ranges []*indexR
 			return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
 		}
 		for _, r := range some {
-			if r.ended = len(r.read) < r.size && r.share.of < 2; len(r.read) > 0 {
+			if r.ended = len(r.read) < r.size && r.stripe.of < 2; len(r.read) > 0 {
 				last := r.read[len(r.read)-1].Position
 				r.last = &last
 			}
@@ -264,8 +264,8 @@ func (c *Candidates) readOn(ctx context.Context, tx *engine.Tx, ranges []*indexR
 // rangesMax bounds the ranges of one query: SQLite allows 500 terms in a compound SELECT.
 const rangesMax = 250
 
-// shareBits says how many jobs in a row are one worker's: 64, whose rows are probably on the same pages.
-const shareBits = 6
+// stripeBits says how many jobs in a row are one worker's: 64, whose rows are probably on the same pages.
+const stripeBits = 6
 
 // rangesOf is the query that continues ranges of a shard.
 func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
@@ -284,8 +284,8 @@ func (q *Queue) rangesOf(shard int, ranges []*indexRange) engine.Query {
 			args = append(args, r.last.Args()...)
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
-		if r.share.of > 1 {
-			fmt.Fprintf(&query, " WHERE (id >> %d) %% %d = %d", shareBits, r.share.of, r.share.place)
+		if r.stripe.of > 1 {
+			fmt.Fprintf(&query, " WHERE (id >> %d) %% %d = %d", stripeBits, r.stripe.of, r.stripe.nth)
 		}
 	}
 	var i int

@@ -63,49 +63,45 @@ func had(list []candidate) (jobs []*job.Job) {
 // heldBy reads the first jobs that groups with room hold: of this worker's types as many as there is room for, and the first of
 // each other type. It hands out those before the last candidate.
 func (c *start) heldBy(ctx context.Context, groups []string, n int, last candidate) (held []candidate, err error) {
-	known, err := c.registered(ctx, c.tx)
-	if err != nil {
-		return nil, err
-	}
-	ours := c.round.Candidates.types
-	var others []string
-	for name := range known.types {
-		if !slices.Contains(ours, name) {
-			others = append(others, name)
-		}
-	}
 	var ranges []*indexRange
+	var open []shardGroup
 	for _, g := range groups {
 		limit := c.Limits[claim.Scope(g)]
 		if !limit.HasRoom(1) {
 			continue // its jobs wait, whichever it holds
 		}
-		add := func(name string, size int) {
+		open = append(open, shardGroup{c.place(c.shard), g})
+		for _, name := range c.round.Candidates.types {
+			size := min(n, max(limit.Max-limit.Used, 1)) + spareHeld
 			ranges = append(ranges, &indexRange{status: job.StatusThrottled, part: g, jobType: name, size: size, ended: true})
-		}
-		for _, name := range ours {
-			add(name, min(n, max(limit.Max-limit.Used, 1))+spareHeld)
-		}
-		for _, name := range others {
-			if !c.ignored[[2]string{g, name}] {
-				add(name, 1)
-			}
 		}
 	}
 	for some := range slices.Chunk(ranges, rangesMax) {
 		if err := c.tx.Read(ctx, c.rangesOf(c.shard, some)); err != nil {
 			return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
 		}
-		for _, r := range some {
-			if r.cut = len(r.read) == r.size && r.size > 1; r.cut {
-				r.last = &r.read[len(r.read)-1].Position
+	}
+	firsts, err := c.firstHeld(ctx, c.tx, open)
+	if err != nil {
+		return nil, fmt.Errorf("find held jobs of %s: %w", c.Name, err)
+	}
+	for in, jobs := range firsts {
+		for _, one := range jobs {
+			if r := one.from; !slices.Contains(c.round.Candidates.types, r.jobType) && !c.ignored[[2]string{in.group, r.jobType}] {
+				r.read = []candidate{one}
+				ranges = append(ranges, r)
 			}
-			first := 0
-			for first < len(r.read) && r.read[first].compare(last) < 0 {
-				first++
-			}
-			held, r.read = append(held, r.read[:first]...), r.read[first:]
 		}
+	}
+	for _, r := range ranges {
+		if r.moreBehind = len(r.read) == r.size && r.size > 1; r.moreBehind {
+			r.last = &r.read[len(r.read)-1].Position
+		}
+		first := 0
+		for first < len(r.read) && r.read[first].compare(last) < 0 {
+			first++
+		}
+		held, r.read = append(held, r.read[:first]...), r.read[first:]
 	}
 	c.ranges = append(c.ranges, ranges...)
 	return held, nil

@@ -77,7 +77,7 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 		}
 	}
 	c.round.Candidates.unread(left)
-	c.flawed = append(c.flawed, does[claim.Refuse]...)
+	c.invalid = append(c.invalid, does[claim.Reject]...)
 	for _, j := range does[claim.Postpone] {
 		if err := c.postpone(ctx, c.tx, j); err != nil {
 			return nil, err
@@ -90,19 +90,19 @@ func (c *start) decide(ctx context.Context, list []candidate, n int) (taken []*j
 func (c *start) stays(group string, inLine bool) { c.held[group] = c.held[group] || inLine }
 
 // overlooked are the groups with room that hold jobs of which none is in line, where no later round would look.
-func (c *start) overlooked() map[place]bool {
+func (c *start) overlooked() map[shardGroup]bool {
 	for _, r := range c.ranges {
-		if len(r.read) > 0 || r.cut {
+		if len(r.read) > 0 || r.moreBehind {
 			c.stays(r.part, false)
 		}
 	}
 	for _, one := range c.lineLeft() {
 		c.stays(one.waits.Group, true)
 	}
-	groups := map[place]bool{}
+	groups := map[shardGroup]bool{}
 	for g, inLine := range c.held {
 		if limit := c.Limits[claim.Scope(g)]; !inLine && limit != nil && limit.HasRoom(1) {
-			groups[place{c.place(c.shard), g}] = true
+			groups[shardGroup{c.place(c.shard), g}] = true
 		}
 	}
 	return groups
@@ -112,7 +112,7 @@ func (c *start) overlooked() map[place]bool {
 func (c *start) asClaimed(from candidate) claim.Job {
 	j := cmp.Or(from.job, from.waits)
 	one := claim.Job{Gone: from.job == nil}
-	if r := from.from; r != nil && r.cut && from.ID == r.last.ID {
+	if r := from.from; r != nil && r.moreBehind && from.ID == r.last.ID {
 		one.MoreBehind = claim.Scope(r.part)
 	}
 	if j == nil {

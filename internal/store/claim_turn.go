@@ -5,13 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/hipq/hipq/internal/claim"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/texts"
-	"github.com/hipq/hipq/queue/job"
 )
 
 // turn is a transaction's turn at a shard, and what it knows of the shard meanwhile.
@@ -42,10 +39,6 @@ func (t *turn) lineLeft() []candidate {
 	}
 	return t.line.read
 }
-
-// recountAfter is when a round sums up the awaiting jobs again if the first in line has no room by the last sum, and
-// recountAnyway in any case: workers without the limit in their config don't count them.
-const recountAfter, recountAnyway = 100 * time.Millisecond, 10 * time.Second
 
 // takeTurn reads what counts against the queue's limits and its rate. Starters of such a queue take turns until they commit,
 // because a sum over rows misses what another is about to start. The transaction's time becomes that of the turn: with an
@@ -95,75 +88,6 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		return nil, fmt.Errorf("read what counts against the limits of %s: %w", q.Name, err)
 	}
 	return t, nil
-}
-
-// read reads what is in use of the limits, and who waits for them.
-func (t *turn) read(ctx context.Context) error {
-	in := t.inShard(t.shard)
-	t.line = &indexRange{status: job.StatusThrottled, ended: true}
-	queries := []engine.Query{t.lineOf()}
-	if t.limited() {
-		t.running = map[string]int{}
-		queries = append(queries, engine.Values(
-			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE status = 'awaiting' AND" + in + ")", Into: &t.awaiting},
-			engine.Value{SQL: "EXISTS (SELECT 1 FROM " + t.table + " " + t.ClaimIndex() + " WHERE status = 'throttled' AND" + in + ")", Into: &t.anyHeld},
-		), Weights(t.Queue, "throttle_group", "status IN ('locked', 'running', 'answered') AND"+in, func(group string, used int) { t.running[group] = used }))
-	}
-	if err := t.tx.Read(ctx, queries...); err != nil {
-		return err
-	}
-	limit := t.Limits[claim.Queue]
-	if limit == nil {
-		return nil
-	}
-	for _, used := range t.running {
-		limit.Used += used
-	}
-	first := slices.IndexFunc(t.line.read, func(one candidate) bool { return one.waits.Group == job.None && one.waits.ThrottleFactor > 0 })
-	age := time.Duration(t.row.at.UnixMicro()-t.row.awaitingAt) * time.Microsecond
-	limit.Used += t.row.awaiting
-	if age < 0 || age >= recountAnyway ||
-		age >= recountAfter && t.row.awaiting > 0 && first >= 0 && !limit.HasRoom(t.line.read[first].waits.ThrottleFactor) {
-		return t.recount(ctx)
-	}
-	return nil
-}
-
-// recount sums up the weight of the shard's jobs that await an answer. Between two sums it only grows: rounds add what they
-// send, and answers don't subtract. So it is never too small.
-func (t *turn) recount(ctx context.Context) error {
-	limit := t.Limits[claim.Queue]
-	limit.Used -= t.row.awaiting
-	t.row.awaiting, t.recounted = 0, true
-	if t.awaiting {
-		err := t.tx.Read(ctx, Weights(t.Queue, "shard", "status = 'awaiting' AND"+t.inShard(t.shard), func(_, used int) { t.row.awaiting = used }))
-		if err != nil {
-			return err
-		}
-	}
-	limit.Used += t.row.awaiting
-	return t.tx.Write(ctx, "UPDATE "+t.db.Shards()+" SET awaiting = ?, awaiting_time = ? WHERE queue = ? AND shard = ?",
-		t.row.awaiting, t.row.at.UnixMicro(), t.Name, t.place(t.shard))
-}
-
-// lookAt adds the limits of groups, as far as they aren't there yet, and returns the new ones.
-func (t *turn) lookAt(ctx context.Context, groups map[string]bool) (added []string, err error) {
-	var args []any
-	for g := range groups {
-		limit := t.LimitOf(g)
-		if limit < 1 || t.Limits[claim.Scope(g)] != nil {
-			continue
-		}
-		t.Limits[claim.Scope(g)] = &claim.Limit{Max: limit, Whole: limit, Used: t.running[g]}
-		added, args = append(added, g), append(args, g)
-	}
-	if len(added) == 0 || !t.awaiting {
-		return added, nil
-	}
-	where := "status = 'awaiting' AND" + t.inShard(t.shard) + " AND part IN " + engine.In(len(args))
-	sum := Weights(t.Queue, "part", where, func(group string, used int) { t.Limits[claim.Scope(group)].Used += used })
-	sum.Args = args
-	return added, t.tx.Read(ctx, sum)
 }
 
 // countStarts adds starts to a queue with a rate, at the transaction's time.

@@ -132,6 +132,25 @@ func TestFirstHeldJobIsLetIn(t *testing.T) {
 	})
 }
 
+// A held job that only other workers run isn't overtaken within its group, although no config has its type.
+func TestHeldJobOfATypeThatNoConfigHas(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s env) {
+		for _, name := range []string{"send", "send", "send", "theirs", "send"} {
+			j := inRegion("east", 1)
+			j.Type = name
+			s.add(j)
+		}
+		running := s.start("w1", 9)
+		equal(s.t, s.places(running), []int64{1, 2}, "started")
+		s.hire("w2")
+		equal(s.t, len(s.doWith(s.candidates("theirs"), "w2", 9).Started), 0, "by the other worker started")
+		s.wantState(s.nth(4), job.Initial, "throttled", 0)
+		s.settle("w1", done, running...)
+		equal(s.t, s.places(s.start("w1", 9)), []int64{3}, "then started")
+		equal(s.t, len(s.start("w1", 9)), 0, "behind another worker's job started")
+	})
+}
+
 // If a group's first held job can't start after all, the next one does, not a later one.
 func TestHeldJobsFollowEachOther(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s env) {

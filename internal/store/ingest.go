@@ -34,13 +34,13 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
 		}
-		sound, flawed := apart(found)
-		more = len(found) == ingestMax && len(sound) > 0
-		if err := q.findPlaces(ctx, tx, sound); err != nil {
+		valid, invalid := apart(found)
+		more = len(found) == ingestMax && len(valid) > 0
+		if err := q.findPlaces(ctx, tx, valid); err != nil {
 			return err
 		}
 		var entries []activity.Entry
-		for _, j := range sound {
+		for _, j := range valid {
 			if err := q.IngestOne(ctx, tx, j); err != nil {
 				return err
 			}
@@ -49,12 +49,12 @@ func (q *Queue) ingestSome(ctx context.Context, w workers.Worker, refuse bool) (
 		if err := q.logAs(ctx, tx, w, entries); err != nil || !refuse {
 			return err
 		}
-		flawed, err := q.withFreeKeys(ctx, tx, flawed)
+		invalid, err := q.withFreeKeys(ctx, tx, invalid)
 		if err != nil {
 			return err
 		}
-		more = more || len(found) == ingestMax && len(flawed) > 0
-		return q.Reject(ctx, tx, w, flawed...)
+		more = more || len(found) == ingestMax && len(invalid) > 0
+		return q.Reject(ctx, tx, w, invalid...)
 	})
 	return more, err
 }
@@ -122,13 +122,13 @@ func (q *Queue) Reject(ctx context.Context, tx *engine.Tx, w workers.Worker, job
 	return cmp.Or(q.LetIn(ctx, tx, jobs...), q.logAs(ctx, tx, w, entries))
 }
 
-func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
+func apart(jobs []*job.Job) (valid, invalid []*job.Job) {
 	for _, j := range jobs {
 		if j.Invalid != nil {
-			flawed = append(flawed, j)
+			invalid = append(invalid, j)
 		} else {
-			sound = append(sound, j)
+			valid = append(valid, j)
 		}
 	}
-	return sound, flawed
+	return valid, invalid
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"math"
 	"time"
 
 	"github.com/hipq/hipq/internal/claim"
@@ -44,14 +42,6 @@ func (q *Queue) LimitsOf(row ShardRow, limit int, shares bool) claim.Limits {
 	return l
 }
 
-// Weights is the query for the weight of the jobs that meet a condition. It calls f for each value of a column.
-func Weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
-	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.ClaimIndex() + " WHERE " + where + " GROUP BY " + column
-	var of K
-	var sum sql.NullFloat64 // a float, because invalid weights may have a sum that is no integer
-	return engine.Query{SQL: query, Scan: engine.Into(func() { f(of, int(min(sum.Float64, math.MaxInt32))) }, &of, &sum)}
-}
-
 // LimitOf is the limit of a group; 0 means none.
 func (q *Queue) LimitOf(group string) int {
 	if q.ThrottleGroups == nil || group == job.None {
@@ -71,14 +61,4 @@ func (q *Queue) RateWait(row ShardRow, now time.Time) time.Duration {
 	}
 	_, wait := row.starts.Left(rate, now)
 	return wait
-}
-
-// countSent adds a job that was sent, and awaits an answer now, to the sum of its shard.
-func (q *Queue) countSent(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	if q.ThrottleLimit < 1 || j.ThrottleFactor < 1 {
-		return nil
-	}
-	err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET awaiting = awaiting + ? WHERE queue = ? AND shard = (SELECT shard FROM "+q.table+" WHERE id = ?)",
-		j.ThrottleFactor, q.Name, j.ID)
-	return texts.Wrap(err, "count what awaits answers in %s", q.Name)
 }

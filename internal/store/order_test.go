@@ -141,8 +141,8 @@ func TestWorkersShareWhatTheyReadAhead(t *testing.T) {
 		s.hire("a")
 		s.hire("b")
 		a, b := s.core().Candidates(0, []string{"send"}), s.core().Candidates(0, []string{"send"})
-		a.Share(2, 0)
-		b.Share(2, 1)
+		a.Stripe(2, 0)
+		b.Stripe(2, 1)
 		s.add(slices.Repeat([]job.Params{{Type: "send"}}, 400)...)
 		round := func(c *store.Candidates, worker string) (first, last int64) {
 			done := s.doWith(c, worker, 10)

@@ -284,8 +284,8 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 	if err := tx.Read(ctx, q.Jobs(AllColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}
-	taken, flawed := apart(jobs)
-	if err := q.Reject(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
+	taken, invalid := apart(jobs)
+	if err := q.Reject(ctx, tx, r.Worker, invalid...); err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	args = []any{r.Worker.ID, r.Token}

@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Poll says what there is to do in a queue.
@@ -77,7 +78,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
-		" locked, stuck, held, held_of_types, EXISTS (SELECT 1 FROM " + pick + " WHERE status IN ('locked', 'running', 'answered'))"
+		" locked, stuck, held, held_of_types, EXISTS (SELECT 1 FROM " + pick + " WHERE " + schema.Runs + ")"
 	l.Shards = make([]bool, q.Division().N)
 	for shard := range l.Shards {
 		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")" +
@@ -93,7 +94,7 @@ func (q *Queue) Poll(ctx context.Context, types []string) (l Poll, err error) {
 		return Poll{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	if l.Stuck = stuck > 0; searching && !l.Stuck {
-		q.stuck.rest(place{}, lockedJobs, 0)
+		q.stuck.rest(shardGroup{}, lockedJobs, 0)
 	}
 	if err := q.stillAgrees(there); err != nil {
 		return Poll{}, err
@@ -147,7 +148,7 @@ const heldMost = 10
 type search struct {
 	mu    sync.Mutex
 	next  time.Time
-	after place
+	after shardGroup
 }
 
 const searchRest, searchRestMax = 5 * time.Millisecond, 20 * time.Second
@@ -158,16 +159,16 @@ func (s *search) isDue() bool {
 	return !time.Now().Before(s.next)
 }
 
-// begin says after which place to go on. No other goroutine begins for so long.
-func (s *search) begin(least time.Duration) place {
+// begin says after which group to go on. No other goroutine begins for so long.
+func (s *search) begin(least time.Duration) shardGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = time.Now().Add(least)
 	return s.after
 }
 
-// rest waits, after a search up to a place that has read so many rows.
-func (s *search) rest(after place, rows int, least time.Duration) {
+// rest waits, after a search up to a group that has read so many rows.
+func (s *search) rest(after shardGroup, rows int, least time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.after, s.next = after, time.Now().Add(max(least, min(time.Duration(rows/100)*100*searchRest, searchRestMax)))

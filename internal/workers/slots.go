@@ -120,17 +120,17 @@ func (r *Table) Others(ctx context.Context, w Worker) (o Others, err error) {
 	return o, nil
 }
 
-// Share returns how many workers start jobs of any of these types now, and this one's place among them, from 0.
-func (o Others) Share(id, queue string, types []string) (of, place int) {
+// Stripe returns how many workers start jobs of any of these types now, and which of them this one is, from 0.
+func (o Others) Stripe(id, queue string, types []string) (of, nth int) {
 	for other, serves := range o.serving {
 		if !slices.ContainsFunc(serves[queue], func(name string) bool { return slices.Contains(types, name) }) {
 			continue
 		}
 		if of++; other < id {
-			place++
+			nth++
 		}
 	}
-	return of + 1, place
+	return of + 1, nth
 }
 
 // takeTurn makes a host's claiming workers take turns, by a row among the shards that belongs to no queue. They write it,

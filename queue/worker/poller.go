@@ -146,7 +146,7 @@ func (p *poller) reap() {
 			if err == nil {
 				p.slots.wanting = others.Wanting
 				for _, s := range p.sources {
-					s.share(others.Share(p.ID, s.Name, s.types))
+					s.stripe(others.Stripe(p.ID, s.Name, s.types))
 				}
 			}
 			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // the next search retries held rows

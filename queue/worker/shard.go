@@ -123,14 +123,14 @@ func (s *source) foundAny() {
 	}
 }
 
-// share records how many workers start such jobs now, and this one's place among them. In a queue with turns, rounds find no
+// stripe records how many workers start such jobs now, and which of them this one is. In a queue with turns, rounds find no
 // jobs that others have taken; workers in a divided one meet seldom.
-func (s *source) share(of, place int) {
+func (s *source) stripe(of, nth int) {
 	if s.store().TakesTurns() || len(s.shards) > 1 {
 		return
 	}
 	s.among = of
-	s.shards[0].candidates.Share(of, place)
+	s.shards[0].candidates.Stripe(of, nth)
 }
 
 // found records that a round may find jobs to start in the shard.
