@@ -199,10 +199,11 @@ func (db *DB) replaceIndex(i index) []string {
 }
 
 const (
-	// Counts is the condition for a job that counts against the limits. A job that is being decided no longer does. Of these, a
-	// worker has those that Runs selects, and none has those that Awaits selects.
+	// Counts is the condition for a job that counts against the limits. A job that is being decided no longer does.
 	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"
-	Runs   = "status IN ('locked', 'running', 'answered')"
+	// Runs is the condition for those of them that a worker has.
+	Runs = "status IN ('locked', 'running', 'answered')"
+	// Awaits is the condition for those of them that no worker has.
 	Awaits = "status = 'awaiting'"
 	// HasWorker is the condition for a job that a worker has locked.
 	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"
