@@ -83,6 +83,24 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 	})
 }
 
+// TestTickEndsBesideASlowDatabase: a job waits for a limit whose room only an answer frees. The tick ends although each of its
+// rounds takes longer than its next poll.
+func TestTickEndsBesideASlowDatabase(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	s.emails = s.async(1)
+	s.add(s.emails, "send", 2)
+	p := only(s.emails, s.worker(all(nothing)))
+	wantSummary(t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+	proxy.Slow(60 * time.Millisecond)
+	defer proxy.Slow(0)
+	began := time.Now()
+	p = only(s.emails, s.worker(all(nothing)))
+	p.RunFor = 30 * time.Second
+	wantSummary(t, s.work(p), worker.Summary{})
+	dbtest.Ensure(t, time.Since(began) < p.RunFor, "the tick ran until the end of its time, although nothing could make room")
+}
+
 // TestHandlerSaysSent: a handler of any type may return sent itself, or fail like any other.
 func TestHandlerSaysSent(t *testing.T) {
 	suite(t, func(s shop) {

@@ -93,8 +93,12 @@ func (p *poller) next() (next *source, at time.Time) {
 		at = p.reapAt
 	}
 	for _, s := range p.sources {
-		if s.pollSent.IsZero() && s.nextPoll.Before(at) {
-			next, at = s, s.nextPoll
+		from := s.nextPoll
+		if s.waits() && s.outs(false) > 0 { // the round is about to look at what a poll would find, and more rounds would follow
+			from = slices.MaxFunc([]time.Time{from, s.sent.Add(5 * pollEvery)}, time.Time.Compare)
+		}
+		if s.pollSent.IsZero() && from.Before(at) {
+			next, at = s, from
 		}
 	}
 	return next, at
