@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -62,7 +63,8 @@ func Diagnose(err error) (Trouble, string) {
 	case errors.Is(err, ErrNoAnswer):
 		return TryLater, "the database is busy, full, or can't be reached"
 	case errors.Is(err, ErrHeld):
-		return TryLater, "does an application keep one open?"
+		_, found := engine.Diagnose(err)
+		return TryLater, cmp.Or(found, "does an application keep one open?")
 	case errors.Is(err, ErrNewer):
 		return Misconfigured, "install the hipq that made them, or a newer one"
 	case errors.Is(err, ErrConfig), errors.Is(err, ErrTableTaken), errors.Is(err, ErrName):

@@ -38,8 +38,11 @@ func (q *Queue) AddInTx(ctx context.Context, prepared []job.Params, by string) (
 		before, failed := q.AddInTx(ctx, prepared[:refused.Index], by)
 		return before, errors.Join(failed, err)
 	case engine.IsHeld(err):
-		err = fmt.Errorf("%w, perhaps the key of %s %q or of a job after it; within a transaction of yours, call EnqueueTx: %w",
-			schema.ErrHeld, prepared[0].Type, prepared[0].Key, err)
+		advice := ""
+		if q.db.SQL.Connector == nil { // the pool is the application's
+			advice = "; within a transaction of yours, call EnqueueTx"
+		}
+		err = fmt.Errorf("%w, perhaps the key of %s %q or of a job after it%s: %w", schema.ErrHeld, prepared[0].Type, prepared[0].Key, advice, err)
 	}
 	return nil, err
 }
