@@ -99,6 +99,8 @@ type enqueued struct {
 	Replaced bool `json:"replaced,omitempty"`
 	// DryRun is true if nothing was added. The exit code is then 1 for a Duplicate that would not be Replaced.
 	DryRun bool `json:"dry_run,omitempty"`
+	// ScheduledRunTime is when the job would be due, if DryRun would add or replace one.
+	ScheduledRunTime *time.Time `json:"scheduled_run_time,omitempty"`
 }
 
 func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobType string, o enqueueOptions) error {
@@ -132,19 +134,24 @@ func (a *app) enqueueJob(cmd *cobra.Command, i *instance, q *queue.Queue, jobTyp
 	if text := strings.TrimSpace(j.Data); text != "" && strings.ContainsAny(text[:1], "{[") && !json.Valid([]byte(text)) {
 		a.say("--data begins like JSON but is not valid: the job gets it as text")
 	}
-	due := ""
-	if o.dryRun && (j.In > 0 || !j.At.IsZero()) {
-		now, err := i.db.SQL.Clock(cmd.Context())
-		if err != nil {
-			return err
-		}
-		at := now.Add(j.In)
-		if j.In == 0 {
-			at = j.At
-		}
-		due = ", due at " + i.local(at)
+	said, due := enqueued{Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: o.dryRun}, ""
+	if added.ID != 0 {
+		said.ID = &added.ID
 	}
-	err = a.printEnqueued(q.Name, added, o.dryRun, due)
+	if o.dryRun && (!added.Duplicate || added.Replaced) {
+		at := j.At
+		if at.IsZero() {
+			now, err := i.db.SQL.Clock(cmd.Context())
+			if err != nil {
+				return err
+			}
+			at = now.Add(j.In)
+		}
+		if said.ScheduledRunTime = new(at.UTC()); j.In > 0 || !j.At.IsZero() {
+			due = ", due at " + i.local(at)
+		}
+	}
+	err = a.printEnqueued(said, due)
 	if a.out.err != nil && !o.dryRun { // a caller that repeats the command would add the job twice
 		what := "was added"
 		if added.Duplicate {
@@ -168,26 +175,22 @@ func enqueueOne(ctx context.Context, q *queue.Queue, j job.Params, by string, dr
 }
 
 // printEnqueued prints the job's id or, in a dry run, what would happen. due says when the job would be due.
-func (a *app) printEnqueued(name string, added job.Added, dryRun bool, due string) error {
-	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
-	if added.ID != 0 {
-		said.ID = &added.ID
-	}
+func (a *app) printEnqueued(said enqueued, due string) error {
 	var nothing error
-	if dryRun && added.Duplicate && !added.Replaced {
-		nothing = fmt.Errorf("enqueue: the job would be a duplicate of job %d of %s", added.ID, name)
+	if said.DryRun && said.Duplicate && !said.Replaced {
+		nothing = fmt.Errorf("enqueue: the job would be a duplicate of job %d of %s", *said.ID, said.Queue)
 	}
 	switch {
 	case a.json:
 		return errors.Join(nothing, a.printJSON(said))
 	case nothing != nil:
 		return nothing
-	case dryRun && added.Replaced:
-		a.out.line("would replace job %d of %s", added.ID, name)
-	case dryRun:
-		a.out.line("would enqueue 1 job in %s%s", name, due)
+	case said.DryRun && said.Replaced:
+		a.out.line("would replace job %d of %s%s", *said.ID, said.Queue, due)
+	case said.DryRun:
+		a.out.line("would enqueue 1 job in %s%s", said.Queue, due)
 	default:
-		a.out.line("%d", added.ID)
+		a.out.line("%d", *said.ID)
 	}
 	return nil
 }

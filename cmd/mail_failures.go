@@ -143,7 +143,7 @@ func (m mailing) mail(ctx context.Context, q *queue.Queue, ways []failedWay, new
 	if err == nil && len(ours) > 0 {
 		err = m.board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), m.now)
 		if err == nil {
-			err = m.mailQueue(ctx, m.of, q, ours, newest)
+			err = m.mailQueue(ctx, m.of, q, ours, newest, mailedAmong)
 		}
 		if err == nil {
 			err = m.board.Note(ctx, texts.Map(ours, notice), m.now)
@@ -224,23 +224,26 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	return ways[:room], room < len(ways), nil
 }
 
-// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often, and what to do.
-func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, mailedAmong, countedWithin)
+// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often among so many jobs, and what to do.
+func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry, among int) error {
+	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, among, countedWithin)
 	if err != nil {
 		return err
 	}
 	var retried admin.Failures
 	if slices.ContainsFunc(ways, func(w failedWay) bool { return newest[w].State == activity.Error }) {
-		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, mailedAmong, countedWithin); err != nil {
+		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, among, countedWithin); err != nil {
 			return err
 		}
 	}
 	for _, w := range ways {
 		e, of := newest[w], w.name(q.Name)
-		forGood, again := w.among(found), w.among(retried)
-		if forGood == nil && found.More && e.State == activity.Failed {
-			forGood = &admin.Failure{Type: w.jobType, Fingerprint: w.fingerprint, Jobs: 1, First: job.Time{Time: e.At}, Error: e.Error}
+		forGood, again, more := w.among(found), w.among(retried), found.More
+		if forGood == nil && (more || found.Others > 0) && e.State == activity.Failed { // not among those counted
+			forGood, more = &admin.Failure{Type: w.jobType, Jobs: 1, First: job.Time{Time: e.At}, Error: e.Error}, true
+			if w.fingerprint != refusedRows {
+				forGood.Fingerprint = w.fingerprint
+			}
 		}
 		switch {
 		case again != nil && e.State == activity.Error:
@@ -262,10 +265,10 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 				remedy = "close: each kind by its command there"
 			}
 			have := "have"
-			if k.Jobs == 1 && !found.More {
+			if k.Jobs == 1 {
 				have = "has"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, found.More), of, have, i.local(k.First.Time), dash(e.Error)),
+			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
