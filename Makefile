@@ -198,9 +198,6 @@ $(GOLANGCI_LINT):
 $(GORELEASER):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
 
-$(GOFUMPT):
-	GOBIN=$(CURDIR)/$(@D) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
-
 $(GOVULNCHECK):
 	GOBIN=$(CURDIR)/$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
