@@ -22,8 +22,8 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
-// heldFor is how long TxAside waits for others' locks.
-const heldFor = time.Second
+// asideWait is how long TxAside waits for others' locks.
+const asideWait = time.Second
 
 // TxAside is TxUnclocked for a caller that may have a transaction of its own on the pool it lent, which can't end while it waits.
 // It then gives up when locks have been held for a second, in which no transaction of this DB ended. After the context's end the
@@ -34,7 +34,7 @@ func (db *DB) TxAside(ctx context.Context, f func(*Tx) error) error {
 		if now := db.ended.Load(); now != ended {
 			began, ended = time.Now(), now
 		}
-		held := db.lender != nil && IsHeld(err) && time.Since(began) >= heldFor
+		held := db.lender != nil && IsHeld(err) && time.Since(began) >= asideWait
 		return Retryable(err) && !held
 	}, nil, f)
 	if over := ctx.Err(); err != nil && over != nil && !errors.Is(err, over) {

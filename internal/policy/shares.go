@@ -20,7 +20,7 @@ type Demand struct {
 // shard then starts nothing until enough of its jobs have ended. Others get that room only then, so shares and excess use
 // never exceed the limit. If the shards use more than the limit, nothing starts until they use less.
 func Divide(limit int, demands []Demand) []int {
-	line, left := lineUp(limit, demands), limit
+	line, left := neediestFirst(limit, demands), limit
 	// The first in line gets room for its first job on top of its running jobs, which may run for days. The others' first
 	// jobs replace running ones: otherwise the last in line would get nothing while all are busy.
 	for i, p := range line {
@@ -58,8 +58,8 @@ type portion struct {
 	since       int64
 }
 
-// lineUp orders the shards: those with waiting jobs first, by how long they have waited.
-func lineUp(limit int, demands []Demand) (line []*portion) {
+// neediestFirst orders the shards: those with waiting jobs first, by how long they have waited.
+func neediestFirst(limit int, demands []Demand) (line []*portion) {
 	sound := func(n int) int { return min(max(n, 0), limit) }
 	for i, of := range demands {
 		p := &portion{shard: i, used: sound(of.Used), since: math.MaxInt64}

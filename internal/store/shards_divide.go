@@ -24,9 +24,9 @@ const (
 	completeEvery = 100 * time.Millisecond
 )
 
-// heldFor is how long this process makes no division after another transaction held a shard's turn for the full lock wait:
+// divisionPause is how long this process makes no division after another transaction held a shard's turn for the full lock wait:
 // all other turns waited too.
-const heldFor = 5 * time.Second
+const divisionPause = 5 * time.Second
 
 // shards are the queue's shards, whose shares of the limits change.
 type shards struct{ *Queue }
@@ -98,7 +98,7 @@ func (q shards) divideShares(ctx context.Context, now *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
 	})
 	if engine.IsLockTimeout(err) {
-		q.divideAt.Store(time.Now().Add(heldFor).UnixNano())
+		q.divideAt.Store(time.Now().Add(divisionPause).UnixNano())
 		return nil // the shards go on with what they have
 	}
 	return texts.Wrap(err, "divide the limits of %s among its shards", q.Name)

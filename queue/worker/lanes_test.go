@@ -333,8 +333,8 @@ func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestTickWaitsForRoom: a tick that finds the limit taken by another worker waits, and then starts the first job.
-func TestTickWaitsForRoom(t *testing.T) {
+// TestTickWaitsForAnothersRoom: a tick that finds the limit taken by another worker waits, and then starts the first job.
+func TestTickWaitsForAnothersRoom(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		first := s.add(s.emails, "send", 2)[1]

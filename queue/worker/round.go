@@ -30,9 +30,9 @@ type round struct {
 	sent time.Time
 }
 
-// apartMost is how many rounds apart a source may have under way, because each needs a connection. heldFor is how long a result
+// apartMost is how many rounds apart a source may have under way, because each needs a connection. resultPause is how long a result
 // waits whose row another transaction held: perhaps for a moment only, as a poll does.
-const apartMost, heldFor = 10, 200 * time.Millisecond
+const apartMost, resultPause = 10, 200 * time.Millisecond
 
 // outs counts a source's rounds under way, apart or not.
 func (s *source) outs(apart bool) (n int) {
@@ -131,7 +131,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 	if r.Slots == 0 {
 		s.remove(r)
 		if len(settle) == 1 {
-			d.addApart(s, settle, heldFor)
+			d.addApart(s, settle, resultPause)
 			return
 		}
 	} else {
@@ -199,7 +199,7 @@ func (d *dispatcher) drop(s *source, r *round) {
 func (d *dispatcher) land(s *source, r *round, done store.Done) {
 	s.remove(r)
 	d.count(s, r, done)
-	d.addApart(s, done.Unsettled, heldFor)
+	d.addApart(s, done.Unsettled, resultPause)
 	for _, u := range done.Resting {
 		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 			s.ended = append(s.ended, u) // cancelled: no retry handler is asked
