@@ -83,7 +83,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	}
 	for n, ways := range share(all, mailedWhole) {
 		left[n] = left[n] || len(ways) < len(all[n])
-		if err := (mailing{a, i, board, now}).mail(ctx, queues[n], ways, newest[queues[n].Name]); err != nil {
+		if err := (mailing{a, i, board, now, mailedAmong}).mail(ctx, queues[n], ways, newest[queues[n].Name]); err != nil {
 			return err
 		}
 		if left[n] { // the next tick mails them, unless too many were mailed already
@@ -125,6 +125,8 @@ type mailing struct {
 	of    *instance
 	board alert.Log
 	now   time.Time
+	// among is how many of a queue's failed jobs it counts.
+	among int
 }
 
 // mail mails the ways that no other tick mails at the same time, and notes them.
@@ -143,7 +145,7 @@ func (m mailing) mail(ctx context.Context, q *queue.Queue, ways []failedWay, new
 	if err == nil && len(ours) > 0 {
 		err = m.board.Note(ctx, texts.Map(ours, func(w failedWay) string { return openNotice + " " + w.notice(activity.Failed, q.Name) }), m.now)
 		if err == nil {
-			err = m.mailQueue(ctx, m.of, q, ours, newest, mailedAmong)
+			err = m.mailQueue(ctx, q, ours, newest)
 		}
 		if err == nil {
 			err = m.board.Note(ctx, texts.Map(ours, notice), m.now)
@@ -224,15 +226,16 @@ func untold(ctx context.Context, board alert.Log, q *queue.Queue, newest map[fai
 	return ways[:room], room < len(ways), nil
 }
 
-// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often among so many jobs, and what to do.
-func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry, among int) error {
-	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, among, countedWithin)
+// mailQueue mails these ways in which attempts of a queue failed: what, since when, how often, and what to do.
+func (m mailing) mailQueue(ctx context.Context, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
+	i := m.of
+	found, err := admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Failed}, m.among, countedWithin)
 	if err != nil {
 		return err
 	}
 	var retried admin.Failures
 	if slices.ContainsFunc(ways, func(w failedWay) bool { return newest[w].State == activity.Error }) {
-		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, among, countedWithin); err != nil {
+		if retried, err = admin.Of(q).NewestFailures(ctx, admin.Filter{Status: admin.Retry}, m.among, countedWithin); err != nil {
 			return err
 		}
 	}
@@ -247,7 +250,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		}
 		switch {
 		case again != nil && e.State == activity.Error:
-			err = a.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
+			err = m.tell(fmt.Sprintf("%s of %s failed an attempt, since %s: %s; %s", counted(again.Jobs, retried.More), of, i.local(again.First.Time),
 				e.Error, retryAt(i, *again)), "look:  "+i.command(failureOf(q, admin.Filter{}, *again).show), i.runAs())
 		case forGood != nil:
 			by := admin.Filter{Status: admin.Failed}
@@ -268,7 +271,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			if k.Jobs == 1 {
 				have = "has"
 			}
-			err = a.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
+			err = m.tell(fmt.Sprintf("%s of %s %s failed for good since %s: %s", counted(k.Jobs, more), of, have, i.local(k.First.Time), dash(e.Error)),
 				"look:  "+i.command(k.show), remedy, i.runAs())
 		default: // the job was discarded, dismissed or retried meanwhile
 			failed, command := "an attempt", "hipq activity --queue "+q.Name
@@ -278,7 +281,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			if w.jobType != "" {
 				command += " --type " + texts.ShellWord(w.jobType)
 			}
-			err = a.tell(fmt.Sprintf("a job of %s failed %s at %s: %s", of, failed, i.local(e.At), e.Error),
+			err = m.tell(fmt.Sprintf("a job of %s failed %s at %s: %s", of, failed, i.local(e.At), e.Error),
 				"look:  "+i.command(fmt.Sprintf("%s --state %s", command, e.State)), i.runAs())
 		}
 		if err != nil {

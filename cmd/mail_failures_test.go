@@ -39,7 +39,7 @@ func TestMailedCounts(t *testing.T) {
 		mails := func(among int, want ...string) {
 			t.Helper()
 			out.Reset()
-			dbtest.OK(t, a.mailQueue(t.Context(), i, q, ways[:3], newest, among))
+			dbtest.OK(t, (mailing{app: a, of: i, among: among}).mailQueue(t.Context(), q, ways[:3], newest))
 			said := out.String()
 			dbtest.Same(t, strings.Count(said, "hipq: "), 3)
 			for _, w := range want {
